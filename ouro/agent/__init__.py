@@ -1,0 +1,1 @@
+"""Ask the model, run its tools, again, until it answers."""

@@ -1,0 +1,1 @@
+"""The slash commands: one function each, its docstring its help."""

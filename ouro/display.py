@@ -1,0 +1,90 @@
+"""What a reader sees of a tool's work, as values; each front end draws them its own way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+TodoState = Literal["pending", "in_progress", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Text to be shown as it is; `language` names its syntax where it has one (`python`, `json`, …)."""
+
+    text: str
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """One file before and after; None stands for no file."""
+
+    path: str
+    before: str | None
+    after: str | None
+    moved_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What a call changed, or would change, in files."""
+
+    changes: tuple[FileChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutput:
+    """A shell line and what it printed: head and tail, where it printed more than is shown."""
+
+    command: str
+    output: str = ""
+    exit_code: int | None = None
+    """None while it runs, and where a signal or the time limit ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture, by name and size; front ends that cannot draw it name it."""
+
+    name: str
+    media_type: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """One line of the agent's plan."""
+
+    text: str
+    state: TodoState = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Todos:
+    """The agent's plan."""
+
+    items: tuple[Todo, ...]
+
+
+Body = Plain | Diff | CommandOutput | Picture | Todos
+
+
+@dataclass(frozen=True, slots=True)
+class Display:
+    """A line that sums a call up (`42 lines`, `3 matches in 2 files`), and what unfolds below it."""
+
+    summary: str
+    body: Body | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the agent wants to know of the person."""
+
+    text: str
+    choices: tuple[str, ...] = ()
+    """Offered answers; the person may always write another."""
+    several: bool = False
+    """More than one choice may be taken."""
+    details: str = field(default="")

@@ -1,0 +1,139 @@
+"""What can go wrong, as a tree: catch the branch, show the message, say the hint.
+
+* OuroError
+  + UsageError             the command line or a command was used wrongly          exit 2
+  + ConfigError            a settings file says something that cannot be            exit 2
+  + NoModelError           no model, or no key for it                               exit 3
+  + LimitReached           turns, money or repetition                               exit 4
+  + PermissionRefused      headless, and the answer was no                          exit 5
+  + ToolError              a tool could not do what it was asked; told to the model
+  + SessionError
+    - SessionNotFound
+    - SessionInUse
+    - SessionDamaged
+    - SaveFailed
+  + ModelError             a model did not answer
+    - AuthenticationFailed
+    - RequestRefused       the provider will never accept this request
+    - ContextTooLong
+    - TransientModelError  asking again may help
+      · RateLimited
+      · ModelUnavailable   overloaded, 5xx, unreachable, silent
+      · StreamCut          the answer stopped before its end
+      · EmptyAnswer
+"""
+
+from __future__ import annotations
+
+
+class OuroError(Exception):
+    """Any failure that a person is told about: what happened, and what to do."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class UsageError(OuroError):
+    """The command line or a slash command was used wrongly."""
+
+    exit_code = 2
+
+
+class ConfigError(OuroError):
+    """A settings file holds something that cannot be; the message names file and line."""
+
+    exit_code = 2
+
+
+class NoModelError(OuroError):
+    """No model is usable, or the one asked for is not known."""
+
+    exit_code = 3
+
+
+class LimitReached(OuroError):
+    """A limit on turns, money or repetition ended the turn."""
+
+    exit_code = 4
+
+
+class PermissionRefused(OuroError):
+    """Headless, and something needed a permission that nobody could give."""
+
+    exit_code = 5
+
+
+class ToolError(OuroError):
+    """A tool could not do what it was asked. The message is for the model to act on."""
+
+
+class SessionError(OuroError):
+    """A session could not be opened or kept."""
+
+
+class SessionNotFound(SessionError):
+    """No session answers to that id, prefix or title."""
+
+    exit_code = 2
+
+
+class SessionInUse(SessionError):
+    """Another process has the session open."""
+
+
+class SessionDamaged(SessionError):
+    """The session file holds something that cannot be believed."""
+
+
+class SaveFailed(SessionError):
+    """A record could not be written; it is still in memory."""
+
+
+class ModelError(OuroError):
+    """A model did not answer."""
+
+
+class AuthenticationFailed(ModelError):
+    """The provider does not accept the key."""
+
+    exit_code = 3
+
+
+class RequestRefused(ModelError):
+    """The provider will never accept this request; asking again is of no use."""
+
+
+class ContextTooLong(ModelError):
+    """The messages do not fit the model's window."""
+
+
+class TransientModelError(ModelError):
+    """A failure that may pass: asking again can help."""
+
+    def __init__(self, message: str, hint: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, hint)
+        self.retry_after = retry_after
+        """Seconds that the provider asked us to wait, where it said so."""
+
+
+class RateLimited(TransientModelError):
+    """Too many requests."""
+
+
+class ModelUnavailable(TransientModelError):
+    """Overloaded, broken, unreachable, or silent for too long."""
+
+
+class StreamCut(TransientModelError):
+    """The answer stopped before its end."""
+
+
+class EmptyAnswer(TransientModelError):
+    """The model said nothing and called nothing."""

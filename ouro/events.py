@@ -1,0 +1,184 @@
+"""What every front end sees: one turn as a stream of plain values.
+
+A turn is  Prompted  then any number of model calls, each
+  (TextDelta | ThinkingDelta | Retrying)*  Replied  UsageUpdated
+  (ToolStarted  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
+with Said and Prompted (a steering message) between them, and TurnFinished last, exactly once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ouro.display import Display, Question, Todo
+from ouro.messages import Image, Message, ToolCall, Usage
+
+Level = Literal["info", "warning", "error"]
+Outcome = Literal["answered", "interrupted", "failed", "limit", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted:
+    """A message of the person entered the transcript: the turn's first, or one that steers it."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """A piece of the model's thinking."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """A model call ended; the message is in the transcript. With `cut` it is only what came before the cut."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool call is being looked at; `title` says in a few words what it will do (`read api.py`)."""
+
+    call: ToolCall
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """A running tool has printed something."""
+
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool call has its answer."""
+
+    call_id: str
+    name: str
+    display: Display
+    failed: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionAsked:
+    """A call waits for the person; answered by `session.answer(question_id, Permit(…))`."""
+
+    question_id: str
+    call: ToolCall
+    title: str
+    display: Display
+    """The whole command or the diff, as it would be carried out."""
+    reason: str
+    """Why it is asked."""
+    rule: str
+    """The rule that "always" would save, such as `shell(git push *)`; empty where it cannot be remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAsked:
+    """The agent asks the person something; answered by `session.answer(question_id, Reply(…))`."""
+
+    question_id: str
+    question: Question
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionClosed:
+    """A permission or question no longer waits: answered, or the turn was interrupted."""
+
+    question_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TodosChanged:
+    """The agent's plan, whole."""
+
+    todos: tuple[Todo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """A model call failed and is asked again after `wait` seconds; what it had streamed is void."""
+
+    reason: str
+    attempt: int
+    wait: float
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class UsageUpdated:
+    """What the session has used so far, and how full the model's window is (tokens)."""
+
+    session: Usage
+    context: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """ouro itself has something to tell: a save that failed, a limit near, a record set aside."""
+
+    text: str
+    level: Level = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFinished:
+    """The turn is over; `detail` says why it was not answered."""
+
+    outcome: Outcome
+    detail: str = ""
+
+
+Event = (
+    Prompted
+    | TextDelta
+    | ThinkingDelta
+    | Replied
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | PermissionAsked
+    | QuestionAsked
+    | QuestionClosed
+    | TodosChanged
+    | Retrying
+    | UsageUpdated
+    | Said
+    | TurnFinished
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """The person's answer to a permission question."""
+
+    choice: Literal["yes", "always", "no"]
+    comment: str = ""
+    """Handed to the model with the answer: why not, or what to mind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The person's answer to a question of the agent; empty when it was waved away."""
+
+    answers: tuple[str, ...] = ()
+
+
+Answer = Permit | Reply

@@ -1,0 +1,1 @@
+"""What people see: each reads the same events."""

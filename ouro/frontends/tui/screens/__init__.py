@@ -1,0 +1,1 @@
+"""What covers the whole screen for a while."""

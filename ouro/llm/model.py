@@ -1,0 +1,125 @@
+"""Model: the protocol that every way to a model speaks, and the chunks that it streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from ouro.messages import Message, Usage
+
+Effort = Literal["off", "low", "medium", "high"]
+"""How long a model that can think is asked to think."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Reading from the cache; None: as `input`."""
+    cache_written: float | None = None
+    """Writing to the cache; None: as `input`."""
+
+    def cost(self, usage: Usage) -> float:
+        """What these tokens cost, in dollars."""
+        cached = self.input if self.cached is None else self.cached
+        written = self.input if self.cache_written is None else self.cache_written
+        plain = max(0, usage.input - usage.cached - usage.cache_written)
+        spent = plain * self.input + usage.cached * cached
+        spent += usage.cache_written * written + usage.output * self.output
+        return spent / 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """What is known of a model."""
+
+    name: str
+    """By the litellm name: `anthropic/claude-sonnet-5`, `openai/gpt-5`, `ollama_chat/qwen3`."""
+    window: int = 128_000
+    """Tokens that fit, question and answer together."""
+    max_output: int = 8_192
+    prices: Prices | None = None
+    images: bool = False
+    tools: bool = True
+    thinking: bool = False
+    patches: bool = False
+    """Trained on the `*** Begin Patch` format: is given `apply_patch` in place of `edit`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as the model is told of it; `parameters` is a JSON schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingChunk:
+    """A piece of thinking; a signature or redacted data closes the block."""
+
+    text: str
+    signature: str = ""
+    redacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallChunk:
+    """A piece of a tool call. `index` tells parallel calls apart; arguments come as pieces of JSON text."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageChunk:
+    """What the call used, so far or in all: the last one counts."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class EndChunk:
+    """The provider said that the answer is complete. A stream that ends without it was cut."""
+
+    reason: Literal["stop", "tools", "length", "filtered"]
+
+
+Chunk = TextChunk | ThinkingChunk | CallChunk | UsageChunk | EndChunk
+
+
+class Model(Protocol):
+    """A model that can be asked."""
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What is known of it."""
+        ...
+
+    def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+        """Ask, and stream the answer as it comes.
+
+        Makes one attempt: asking again is `retry.py`'s. Closing the generator ends the request at once.
+
+        Raises:
+            ModelError: the model did not answer; the subclass says whether asking again may help.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections and processes."""
+        ...

@@ -1,0 +1,134 @@
+"""What the model reads and says, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from ouro.display import Display
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """What a model thought before it spoke; `signature` is the provider's seal, sent back unchanged."""
+
+    text: str
+    signature: str = ""
+    redacted: bool = False
+    """The provider hid the words: `signature` holds its opaque data, `text` is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture, as the bytes of its file."""
+
+    media_type: str
+    data: bytes = field(repr=False)
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model asks for a tool to be run."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    malformed: str = ""
+    """What the model sent in place of arguments, where it was not a JSON object; such a call is never run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply:
+    """What came of a tool call."""
+
+    call_id: str
+    name: str
+    text: str
+    failed: bool = False
+    images: tuple[Image, ...] = ()
+    display: Display | None = None
+    """What the reader saw; kept with the session so that it can be shown again, never sent to a model."""
+
+
+Part = Text | Thinking | Image | ToolCall | ToolReply
+P = TypeVar("P", Text, Thinking, Image, ToolCall, ToolReply)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens, and money in US dollars, of one model call or of many."""
+
+    input: int = 0
+    """All tokens that were read, those from the cache among them."""
+    cached: int = 0
+    cache_written: int = 0
+    output: int = 0
+    cost: float | None = None
+    """None where the model's price is not known: never shown as free."""
+
+    def __add__(self, other: Usage) -> Usage:
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return Usage(
+            self.input + other.input,
+            self.cached + other.cached,
+            self.cache_written + other.cache_written,
+            self.output + other.output,
+            sum(costs) if costs else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the transcript."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    usage: Usage | None = None
+    model: str = ""
+    cut: bool = False
+    """The model was stopped or cut off in the middle: kept for the reader, without its tool calls."""
+
+    @property
+    def text(self) -> str:
+        """The words of the message, without thinking, tools and pictures."""
+        return "\n\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tools that the message asks for, in its order."""
+        return self.parts_of(ToolCall)
+
+    def parts_of(self, kind: type[P]) -> tuple[P, ...]:
+        """The parts of one kind, in order."""
+        return tuple(part for part in self.parts if isinstance(part, kind))
+
+
+def system(text: str) -> Message:
+    """A system message."""
+    return Message("system", (Text(text),))
+
+
+def user(text: str, images: Sequence[Image] = ()) -> Message:
+    """What the person said, with the pictures that came along."""
+    return Message("user", (Text(text), *images))
+
+
+def assistant(text: str, *calls: ToolCall) -> Message:
+    """What a model said, and the tools it asked for."""
+    return Message("assistant", ((Text(text),) if text else ()) + calls)
+
+
+def tool(*replies: ToolReply) -> Message:
+    """The answers to one batch of tool calls, in the order they were asked."""
+    return Message("tool", replies)

@@ -1,0 +1,1 @@
+"""What may run, where it may reach, and how to take it back."""

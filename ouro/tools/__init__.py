@@ -1,0 +1,1 @@
+"""What ouro can do: one tool a file."""

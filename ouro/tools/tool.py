@@ -1,0 +1,106 @@
+"""Tool: the protocol of a tool, what it is given, what it gives back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import msgspec
+
+from ouro.display import Display, Question
+from ouro.errors import ToolError
+from ouro.llm.model import ToolSpec
+from ouro.messages import Image
+from ouro.safety.access import Effect
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What a tool may use of its surroundings during one call."""
+
+    report: Callable[[str], None]
+    """Show something that the running tool has printed."""
+    ask: Callable[[Question], Awaitable[tuple[str, ...]]]
+    """Ask the person; gives the answers, none when the question was waved away."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What came of a call: `text` for the model, `display` for the reader."""
+
+    text: str
+    display: Display
+    failed: bool = False
+    images: tuple[Image, ...] = ()
+
+
+A = TypeVar("A", bound=msgspec.Struct)
+
+
+class Tool(Protocol, Generic[A]):
+    """One thing ouro can do. The class docstring is what the model is told; `Args` is its schema."""
+
+    name: ClassVar[str]
+    effect: ClassVar[Effect]
+    Args: type[A]
+
+    def title(self, args: A) -> str:
+        """The call in a few words, for the reader: `read api.py:1-40`."""
+        ...
+
+    def targets(self, args: A) -> tuple[str, ...]:
+        """What the call would touch: paths, a shell line or a URL, as `effect` says."""
+        return ()
+
+    async def preview(self, args: A) -> Display:
+        """What the call would do, for the person who is asked; changes nothing."""
+        return Display(self.title(args))
+
+    async def run(self, args: A, ctx: ToolContext) -> ToolResult:
+        """Do it.
+
+        Raises:
+            ToolError: it cannot be done; the message tells the model what to do instead.
+        """
+        ...
+
+
+AnyTool = Tool[Any]
+
+
+def spec_of(tool: AnyTool) -> ToolSpec:
+    """The tool as a model is told of it."""
+    return ToolSpec(tool.name, inspect.getdoc(type(tool)) or "", _schema_of(tool.Args))
+
+
+def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
+    """The arguments of a call as the tool's `Args`; numbers and booleans in quotes are understood.
+
+    Raises:
+        ToolError: they do not fit; the message names the argument.
+    """
+    try:
+        return msgspec.convert(dict(arguments), tool.Args, strict=False)
+    except msgspec.ValidationError as error:
+        raise ToolError(f"Wrong arguments for {tool.name}: {error}.") from error
+
+
+def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON schema of `args`, without references: not every provider follows them."""
+    _, definitions = msgspec.json.schema_components([args], ref_template="{name}")
+    schema = _inline(definitions[args.__name__], definitions)
+    schema.pop("title", None)
+    schema.setdefault("required", [])
+    return {**schema, "additionalProperties": False}
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(node, dict):
+        if "$ref" in node:
+            return _inline(definitions[node["$ref"]], definitions)
+        return {key: _inline(value, definitions) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_inline(item, definitions) for item in node]
+    return node

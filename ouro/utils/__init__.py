@@ -1,0 +1,1 @@
+"""The ground: folders, text files, logs."""

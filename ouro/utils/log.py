@@ -1,0 +1,34 @@
+"""The log: one file, never the screen."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+
+from ouro.utils.runtime import ensure_private_dir, get_log_path
+
+log = logging.getLogger("ouro")
+
+
+def start_log(debug: bool = False) -> None:
+    """Send what ouro and its libraries log to `~/.ouro/logs/ouro.log` (0600), five files of 1 MB at most.
+
+    Where the file cannot be written, nothing is logged: the screen belongs to the front end.
+    """
+    root = logging.getLogger()
+    root.handlers.clear()
+    root.addHandler(_handler())
+    root.setLevel(logging.WARNING)
+    log.setLevel(logging.DEBUG if debug else logging.INFO)
+
+
+def _handler() -> logging.Handler:
+    path = get_log_path()
+    try:
+        ensure_private_dir(path.parent)
+        handler = logging.handlers.RotatingFileHandler(path, maxBytes=1_000_000, backupCount=4, delay=False, encoding="utf-8")
+        path.chmod(0o600)
+    except OSError:
+        return logging.NullHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    return handler

@@ -1,0 +1,53 @@
+"""Every test has a home of its own, no keys, and no network but loopback."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+KEPT_VARIABLES = {"PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory, monkeypatch) -> Path:
+    """A home that is empty, an environment without keys, UTC."""
+    import os
+
+    folder = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name not in KEPT_VARIABLES and not name.startswith(("PYTEST", "COV", "HYPOTHESIS")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("OURO_HOME", str(folder / ".ouro"))
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("PYTHONUTF8", "1")
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    (folder / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch) -> None:
+    """Refuse every connection that would leave this machine."""
+    connect = socket.socket.connect
+
+    def guarded(self, address):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+            raise AssertionError(f"a test tried to reach {address}")
+        return connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+@pytest.fixture
+def repository(tmp_path) -> Path:
+    """A git repository with one commit."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "api.py").write_text("import os\n\n\ndef hello(name):\n    return 'hello ' + name\n")
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *arguments], cwd=folder, check=True)
+    return folder
