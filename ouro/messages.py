@@ -19,6 +19,13 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Context:
+    """What ouro adds to a message of the person: date, git state, recalled notes. The model reads it as text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Thinking:
     """What a model thought before it spoke; `signature` is the provider's seal, sent back unchanged."""
 
@@ -61,8 +68,8 @@ class ToolReply:
     """What the reader saw; kept with the session so that it can be shown again, never sent to a model."""
 
 
-Part = Text | Thinking | Image | ToolCall | ToolReply
-P = TypeVar("P", Text, Thinking, Image, ToolCall, ToolReply)
+Part = Text | Context | Thinking | Image | ToolCall | ToolReply
+P = TypeVar("P", Text, Context, Thinking, Image, ToolCall, ToolReply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +108,7 @@ class Message:
 
     @property
     def text(self) -> str:
-        """The words of the message, without thinking, tools and pictures."""
+        """The words of the message, without context, thinking, tools and pictures."""
         return "\n\n".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
@@ -119,9 +126,9 @@ def system(text: str) -> Message:
     return Message("system", (Text(text),))
 
 
-def user(text: str, images: Sequence[Image] = ()) -> Message:
-    """What the person said, with the pictures that came along."""
-    return Message("user", (Text(text), *images))
+def user(text: str, images: Sequence[Image] = (), context: str = "") -> Message:
+    """What the person said, with the pictures that came along and what ouro adds."""
+    return Message("user", (*((Context(context),) if context else ()), Text(text), *images))
 
 
 def assistant(text: str, *calls: ToolCall) -> Message:
