@@ -1,0 +1,154 @@
+"""ScriptedModel: replays given replies; for tests, `ouro demo` and end-to-end runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ouro.errors import ModelError, RequestRefused
+from ouro.llm.model import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    ModelSpec,
+    TextChunk,
+    ThinkingChunk,
+    ToolSpec,
+    UsageChunk,
+)
+from ouro.messages import Message, ToolCall, Usage
+
+PIECE = re.compile(r"\S*\s*")
+ARGUMENT_PIECE = 24
+"""Characters of a call's arguments in one chunk: so few that they come in several, as from a provider."""
+SCRIPTED = ModelSpec("scripted")
+SMALL_USAGE = Usage(input=100, output=10)
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedReply:
+    """One answer of the model: thinking, then words, then tool calls."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    thinking: str = ""
+    signature: str = ""
+    """The seal that closes the thinking."""
+    usage: Usage = SMALL_USAGE
+    error: ModelError | None = None
+    """Raised after the words and calls, in place of an end: a stream that breaks."""
+    cut: bool = False
+    """The stream stops without an end."""
+    hold: Callable[[], Awaitable[Any]] | None = None
+    """Awaited after the words, before the calls: to stop a reply in its middle until a test goes on."""
+
+
+Step = (
+    ScriptedReply
+    | ToolCall
+    | ModelError
+    | str
+    | Callable[[Sequence[Message]], "ScriptedReply | ToolCall | str"]
+)
+"""A reply; a call or words alone; an error in its place; or a function of the messages that gives a reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedRequest:
+    """What the model was asked."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...]
+
+
+class ScriptedModel:
+    """A model that gives the replies of its script, one a request; `requests` keeps what it was asked.
+
+    Args:
+        script: the replies, in order.
+        spec: what the model claims to be.
+        pace: seconds between two words.
+    """
+
+    def __init__(self, script: Iterable[Step], *, spec: ModelSpec = SCRIPTED, pace: float = 0.0) -> None:
+        self.spec = spec
+        self.requests: list[ScriptedRequest] = []
+        self.closed = False
+        self._steps = iter(script)
+        self._pace = pace
+        self._calls = 0
+
+    async def stream(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+    ) -> AsyncGenerator[Chunk, None]:
+        """Stream the next reply of the script.
+
+        Raises:
+            RequestRefused: the script has no more replies.
+            ModelError: the script says so.
+        """
+        self.requests.append(ScriptedRequest(tuple(messages), tuple(tools)))
+        reply = self._next(messages)
+        for chunk in _words(reply):
+            await asyncio.sleep(self._pace)
+            yield chunk
+        if reply.hold:
+            await reply.hold()
+        for index, call in enumerate(reply.calls):
+            for chunk in self._call_chunks(index, call):
+                yield chunk
+        if reply.error:
+            raise reply.error
+        if not reply.cut:
+            yield UsageChunk(reply.usage)
+            yield EndChunk("tools" if reply.calls else "stop")
+
+    async def close(self) -> None:
+        """Remember that the model was let go."""
+        self.closed = True
+
+    def _next(self, messages: Sequence[Message]) -> ScriptedReply:
+        step = next(self._steps, None)
+        if step is None:
+            raise RequestRefused("The scripted model has come to the end of its script.")
+        if callable(step):
+            step = step(messages)
+        if isinstance(step, str):
+            return ScriptedReply(step)
+        if isinstance(step, ToolCall):
+            return ScriptedReply(calls=(step,))
+        if isinstance(step, ModelError):
+            raise step
+        return step
+
+    def _call_chunks(self, index: int, call: ToolCall) -> Iterator[Chunk]:
+        self._calls += 1
+        yield CallChunk(index, call.id or f"call_{self._calls}", call.name)
+        arguments = call.malformed or json.dumps(dict(call.arguments))
+        for start in range(0, len(arguments), ARGUMENT_PIECE):
+            yield CallChunk(index, arguments=arguments[start : start + ARGUMENT_PIECE])
+
+
+def call(name: str, /, **arguments: Any) -> ToolCall:
+    """A tool call whose id the model gives when it is streamed: `call_1`, `call_2`, …"""
+    return ToolCall("", name, arguments)
+
+
+def calls(*several: ToolCall, text: str = "") -> ScriptedReply:
+    """A reply that asks for several tools side by side."""
+    return ScriptedReply(text, several)
+
+
+def _words(reply: ScriptedReply) -> Iterator[Chunk]:
+    for piece in PIECE.findall(reply.thinking):
+        if piece:
+            yield ThinkingChunk(piece)
+    if reply.signature:
+        yield ThinkingChunk("", reply.signature)
+    for piece in PIECE.findall(reply.text):
+        if piece:
+            yield TextChunk(piece)
