@@ -1,0 +1,212 @@
+"""A session that plays given turns: what front ends are tested against.
+
+A turn is a sequence of events; it stops at a PermissionAsked or QuestionAsked until `answer` is called,
+and at a `Wait` until its event is set. `send` begins each turn with Prompted and ends it with TurnFinished,
+unless the turn brings one itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ouro.display import CommandOutput, Display, Todo
+from ouro.events import (
+    Answer,
+    Event,
+    PermissionAsked,
+    Prompted,
+    QuestionAsked,
+    QuestionClosed,
+    Replied,
+    TextDelta,
+    TodosChanged,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    UsageUpdated,
+)
+from ouro.messages import Image, ToolCall, Usage, assistant
+from ouro.session import ModelChoice, OpenRequest, Status
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The turn stops here until the event is set (or it is interrupted)."""
+
+    until: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Turn = Iterable[Event | Wait] | Callable[[str], Iterable[Event | Wait]]
+
+
+def says(text: str, usage: Usage | None = None) -> list[Event]:
+    """What a turn of one plain answer shows."""
+    return [TextDelta(text), Replied(replace(assistant(text), usage=usage))]
+
+
+class FakeSession:
+    """Plays `turns`, one a `send`; keeps what it was told in `sent`, `steered`, `answers`, `shell_lines`."""
+
+    def __init__(
+        self, turns: Sequence[Turn] = (), *, session_id: str = "s-1", cwd: Path = Path("/project")
+    ) -> None:
+        self.id = session_id
+        self.cwd = cwd
+        self.title = ""
+        self.running = False
+        self.todos: tuple[Todo, ...] = ()
+        self.notices: tuple[str, ...] = ()
+        self.past: list[Event] = []
+        self.sent: list[str] = []
+        self.sent_images: list[Image] = []
+        self.steered: list[str] = []
+        self.answers: list[tuple[str, Answer]] = []
+        self.shell_lines: list[tuple[str, bool]] = []
+        self.killed_jobs: list[str] = []
+        self.kills = 0
+        self.interrupts = 0
+        self.closed = False
+        self.choices = (ModelChoice("fake/one", True), ModelChoice("fake/two", False, "no key: set TWO_KEY"))
+        self.files = ["api.py", "docs/guide.md", "src/main.py"]
+        self.rules = ("shell(git status*)",)
+        self.known: list = []
+        self.running_jobs: tuple = ()
+        self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)
+        self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage)
+        self._turns = list(turns)
+        self._interrupted = asyncio.Event()
+        self._answered: dict[str, asyncio.Event] = {}
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        return tuple(self.steered)
+
+    def status(self) -> Status:
+        return self._status
+
+    def history(self) -> Iterator[Event]:
+        return iter(self.past)
+
+    async def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
+        self.sent.append(text)
+        self.sent_images.extend(images)
+        self.running = True
+        self._interrupted.clear()
+        turn = self._turns.pop(0) if self._turns else []
+        finished = TurnFinished("answered")
+        try:
+            yield Prompted(text, tuple(images))
+            for item in turn(text) if callable(turn) else turn:
+                if isinstance(item, TurnFinished):
+                    finished = item
+                    break
+                if isinstance(item, TodosChanged):
+                    self.todos = item.todos
+                async for event in self._play(item):
+                    yield event
+                if self._interrupted.is_set():
+                    finished = TurnFinished("interrupted")
+                    break
+        finally:
+            self.running = False
+        yield finished
+
+    async def _play(self, item: Event | Wait) -> AsyncGenerator[Event, None]:
+        if isinstance(item, Wait):
+            await self._until(item.until)
+            return
+        if isinstance(item, PermissionAsked | QuestionAsked):
+            answered = self._answered.setdefault(item.question_id, asyncio.Event())
+            yield item
+            await self._until(answered)
+            yield QuestionClosed(item.question_id)
+            return
+        yield item
+
+    async def _until(self, event: asyncio.Event) -> None:
+        waits = [asyncio.ensure_future(each.wait()) for each in (event, self._interrupted)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    def answer(self, question_id: str, answer: Answer) -> None:
+        self.answers.append((question_id, answer))
+        self._answered.setdefault(question_id, asyncio.Event()).set()
+
+    def steer(self, text: str, images: Sequence[Image] = ()) -> None:
+        self.steered.append(text)
+
+    def take_back(self) -> str | None:
+        return self.steered.pop() if self.steered else None
+
+    def interrupt(self) -> None:
+        self.interrupts += 1
+        self._interrupted.set()
+
+    def kill_children(self) -> None:
+        self.kills += 1
+
+    async def run_shell(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
+        self.shell_lines.append((line, share))
+        call = ToolCall("shell-1", "shell", {"command": line})
+        yield ToolStarted(call, line)
+        yield ToolFinished(
+            call.id, "shell", Display("exit 0", CommandOutput(line, "output\n", 0)), False, 0.1
+        )
+
+    def jobs(self) -> tuple:
+        return self.running_jobs
+
+    def kill_job(self, job: str) -> None:
+        self.killed_jobs.append(job)
+
+    def set_mode(self, mode) -> None:
+        self._status = replace(self._status, mode=mode)
+
+    def set_effort(self, effort) -> None:
+        self._status = replace(self._status, effort=effort)
+
+    async def set_model(self, name: str) -> None:
+        self._status = replace(self._status, model=name)
+
+    async def models(self) -> tuple[ModelChoice, ...]:
+        return self.choices
+
+    def sessions(self, everywhere: bool = False) -> list:
+        return self.known
+
+    def rename(self, title: str) -> None:
+        self.title = title
+
+    def permission_rules(self) -> tuple[str, ...]:
+        return self.rules
+
+    def context_report(self) -> tuple[tuple[str, int], ...]:
+        return (("system prompt", 900), ("messages", 300))
+
+    def project_files(self) -> list[str]:
+        return self.files
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def usage_event(self) -> UsageUpdated:
+        return UsageUpdated(self.usage, 1200, 128_000)
+
+
+def opener(*sessions: FakeSession) -> Callable[[OpenRequest], object]:
+    """An `open_session` that gives these sessions in turn; `opener.requests` keeps what was asked for."""
+    left = list(sessions)
+
+    async def open_session(request: OpenRequest) -> FakeSession:
+        open_session.requests.append(request)
+        return left.pop(0)
+
+    open_session.requests = []
+    return open_session
