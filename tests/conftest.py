@@ -51,3 +51,12 @@ def repository(tmp_path) -> Path:
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run(["git", *arguments], cwd=folder, check=True)
     return folder
+
+
+@pytest.fixture
+def model_server():
+    """A model server on loopback that speaks the real wire formats; scripted by the test, see its module."""
+    from fakes.model_server import ModelServer
+
+    with ModelServer() as server:
+        yield server

@@ -1,0 +1,355 @@
+"""What a test model says: replies, faults, and where they come from."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import runpy
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+Fault = Literal["", "cut", "end", "reset", "stall", "bad_json", "bad_utf8", "error"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call. `arguments` as text is sent as it is; `id` None is sent as null, "" stands for one of the server's own."""
+
+    name: str | None
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+    id: str | None = ""
+    pieces: int = 3
+
+    @property
+    def json(self) -> str:
+        return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What the reply says it used; `input` counts all that was read, as OpenAI does."""
+
+    input: int = 100
+    output: int = 20
+    cached: int = 0
+    cache_written: int = 0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer; see the docstring of `fakes.model_server` for every field."""
+
+    text: str | Iterable[str] = ""
+    calls: Sequence[Call] = ()
+    thinking: str | Iterable[str] = ""
+    signature: str = "seal"
+    redacted: str = ""
+    tokens: Tokens | None = Tokens()
+    finish: str | None = ""
+    rate: float | None = None
+    delay: float = 0
+    hold: threading.Event | None = None
+    fault: Fault = ""
+    after: int | None = None
+    done: bool = True
+    newline: str = "\n"
+    comments: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Any HTTP answer, byte for byte."""
+
+    status: int = 200
+    body: bytes | str | Mapping[str, Any] = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> bytes:
+        if isinstance(self.body, Mapping):
+            return json.dumps(self.body).encode()
+        return self.body.encode() if isinstance(self.body, str) else self.body
+
+    @property
+    def media_type(self) -> str:
+        return "application/json" if isinstance(self.body, Mapping) else "text/html; charset=utf-8"
+
+
+def failure(
+    status: int, message: str, *, code: str | None = None, retry_after: float | None = None, kind: str = ""
+) -> Raw:
+    """An error as providers send it: `failure(429, "slow down", retry_after=1)`."""
+    headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
+    kind = kind or {401: "authentication_error", 429: "rate_limit_error", 529: "overloaded_error"}.get(
+        status, "api_error"
+    )
+    return Raw(status, {"type": "error", "error": {"type": kind, "message": message, "code": code}}, headers)
+
+
+def sse(*events: Mapping[str, Any] | str) -> Raw:
+    """A stream with exactly these data lines."""
+    lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
+    return Raw(200, "".join(f"data: {line}\n\n" for line in lines), {"Content-Type": "text/event-stream"})
+
+
+@dataclass
+class Request:
+    """A request that the server got."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    """Names in lower case."""
+    raw: bytes
+    time: float = field(default_factory=time.monotonic)
+    gone: threading.Event = field(default_factory=threading.Event)
+    """The client closed the connection before the reply was complete."""
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.raw) if self.raw else None
+
+    @property
+    def wire(self) -> Literal["openai", "anthropic"]:
+        return "anthropic" if self.path.partition("?")[0].endswith("/messages") else "openai"
+
+    @property
+    def streaming(self) -> bool:
+        return bool(self.body.get("stream"))
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        return list(self.body["messages"])
+
+    @property
+    def tools(self) -> list[str]:
+        """The names of the tools that were offered."""
+        return [tool.get("name") or tool["function"]["name"] for tool in self.body.get("tools") or ()]
+
+    @property
+    def prompt(self) -> str:
+        """What the person said last."""
+        said = [
+            words
+            for message in self.messages
+            if message["role"] == "user" and (words := _words(message["content"]))
+        ]
+        return said[-1] if said else ""
+
+    @property
+    def results(self) -> list[str]:
+        """The tool results since then, in order."""
+        found: list[str] = []
+        for message in self.messages:
+            if message["role"] == "user" and _words(message["content"]):
+                found = []
+            if message["role"] == "tool":
+                found.append(_words(message["content"]))
+            elif not isinstance(message["content"], str):
+                found += [
+                    _words(part.get("content", ""))
+                    for part in message["content"] or ()
+                    if part.get("type") == "tool_result"
+                ]
+        return found
+
+
+def _words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(part["text"] for part in content or () if part.get("type") == "text")
+
+
+Step = Reply | Raw | Call | str
+Script = Sequence["Step | Callable[[Request], Step]"] | Callable[[Request], Step]
+
+
+def as_reply(step: Step) -> Reply | Raw:
+    """A step, written out."""
+    if isinstance(step, str):
+        return Reply(step)
+    return Reply(calls=[step]) if isinstance(step, Call) else step
+
+
+class Play:
+    """Gives the next reply; thread-safe. A list that is used up answers 400 and says so; `loop` starts it again."""
+
+    def __init__(self, script: Script, *, loop: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._function = script if callable(script) else None
+        self._steps = iter(()) if callable(script) else itertools.cycle(script) if loop else iter(script)
+
+    def next(self, request: Request) -> Reply | Raw:
+        with self._lock:
+            step = self._function or next(self._steps, None)
+        if step is None:
+            return failure(400, "model server: the script has no more replies")
+        return as_reply(step(request) if callable(step) else step)
+
+
+def load(path: Path) -> Script:
+    """The script in a file: Python (`script = …`), JSON or YAML (a list of texts and of mappings with Reply's names).
+
+    In JSON and YAML `{call: NAME, arguments: {…}}` is a Call, `{status: 500, body: …, headers: {…}}` a Raw.
+    """
+    if path.suffix == ".py":
+        return runpy.run_path(str(path))["script"]
+    if path.suffix == ".json":
+        return [_step(entry) for entry in json.loads(path.read_text("utf-8"))]
+    import yaml
+
+    return [_step(entry) for entry in yaml.safe_load(path.read_text("utf-8"))]
+
+
+def _step(entry: Any) -> Step:
+    if isinstance(entry, str):
+        return entry
+    if "status" in entry:
+        return Raw(**entry)
+    if "call" in entry:
+        return _call(entry)
+    entry = dict(entry)
+    calls = [_call(call) for call in entry.pop("calls", ())]
+    tokens = Tokens(**entry.pop("tokens")) if entry.get("tokens") else Tokens()
+    return Reply(calls=calls, tokens=tokens, **entry)
+
+
+def _call(entry: Mapping[str, Any]) -> Call:
+    entry = dict(entry)
+    return Call(entry.pop("call", None) or entry.pop("name"), **entry)
+
+
+def echo(request: Request) -> Step:
+    """Says what it was told."""
+    return Reply(f"You said: {request.prompt}")
+
+
+_ORDER = re.compile(
+    r"^\s*(run|read|glob|grep|write|edit|call|think|say|markdown|fail|repeat)\b:? ?(.*)$", re.IGNORECASE
+)
+
+
+def agent(request: Request) -> Step:
+    """Does what the prompt's lines say, one model call a line, then answers.
+
+    `run: pytest -q` · `read: api.py` · `glob: *.py` · `grep: word` · `call: TOOL {json}` · `think: words` · `say: words`
+    · `markdown: 20000` (so many bytes) · `repeat: 20 true` (so many shell calls) · `fail: 500`. Other lines are ignored.
+    Several `run`, `read` … on one line, divided by ` & `, are called side by side.
+    """
+    orders = [order for line in request.prompt.splitlines() for order in _orders(line)]
+    done = sum(message["role"] == "assistant" for message in _since_prompt(request))
+    if done >= len(orders):
+        return Reply(_closing(request))
+    calls: list[Call] = []
+    thinking = ""
+    for name, rest in orders[done]:
+        if name == "fail":
+            return failure(int(rest or 500), "as you asked")
+        if name in ("say", "markdown"):
+            return Reply(rest if name == "say" else markdown(int(rest or 20_000)))
+        if name == "think":
+            thinking = rest
+        else:
+            calls.append(_order(name, rest))
+    return Reply("" if calls else _closing(request), calls=calls, thinking=thinking)
+
+
+def _orders(line: str) -> list[list[tuple[str, str]]]:
+    found = [
+        (match[1].lower(), match[2].strip()) for part in line.split(" & ") if (match := _ORDER.match(part))
+    ]
+    if found and found[0][0] == "repeat":
+        count, _, command = found[0][1].partition(" ")
+        return [[("run", command or "true")]] * int(count)
+    return [found] if found else []
+
+
+def _order(name: str, rest: str) -> Call:
+    if name == "call":
+        tool, _, arguments = rest.partition(" ")
+        return Call(tool, arguments or "{}")
+    field_of = {
+        "run": ("shell", "command"),
+        "read": ("read", "path"),
+        "glob": ("glob", "pattern"),
+        "grep": ("grep", "pattern"),
+    }
+    if name in field_of:
+        tool, argument = field_of[name]
+        return Call(tool, {argument: rest})
+    return Call(name, rest)
+
+
+def _since_prompt(request: Request) -> list[dict[str, Any]]:
+    messages = request.messages
+    starts = [
+        n for n, message in enumerate(messages) if message["role"] == "user" and _words(message["content"])
+    ]
+    return messages[starts[-1] :] if starts else messages
+
+
+def _closing(request: Request) -> str:
+    results = request.results
+    if not results:
+        return f"You said: {request.prompt}"
+    last = results[-1].strip().splitlines() or ["nothing"]
+    return f"Done: {len(results)} tool call{'s' * (len(results) != 1)}. The last one said:\n\n```\n{chr(10).join(last[:8])}\n```\n"
+
+
+def markdown(size: int) -> str:
+    """`size` characters of Markdown with everything in it: headings, lists, tables, code, links."""
+    parts: list[str] = []
+    length = 0
+    for number in itertools.count(1):
+        part = _SECTION.replace("N", str(number))
+        parts.append(part)
+        length += len(part)
+        if length >= size:
+            return "".join(parts)[:size]
+    raise AssertionError
+
+
+_SECTION = """## Part N: how the cache is filled
+
+The *first* request reads from disk; **every later one** is answered from `Cache.get`. See [the notes](https://example.invalid/N).
+
+- open the file and read its head
+- compare `stamp` with what was kept
+  - equal: nothing to do
+  - not equal: read it again
+
+```python
+def fill(cache: Cache, path: Path) -> bytes:
+    stamp = path.stat().st_mtime_ns
+    if cache.stamp(path) != stamp:
+        cache.put(path, path.read_bytes(), stamp)
+    return cache.get(path)
+```
+
+| step | time | note |
+|---|---:|---|
+| open | 0.N ms | once |
+| read | 1.N ms | once a change |
+
+> A cache that lies is worse than none.
+
+"""
+
+
+def paced(script: Script, rate: float | None, delay: float) -> Callable[[Request], Step]:
+    """The same script, at `rate` tokens a second and with `delay` seconds before each first byte."""
+    play = Play(script, loop=True)
+
+    def step(request: Request) -> Step:
+        reply = play.next(request)
+        if isinstance(reply, Raw):
+            return reply
+        return replace(reply, rate=reply.rate or rate, delay=reply.delay or delay)
+
+    return step
