@@ -82,11 +82,11 @@ def usage_to_json(usage: Usage) -> Data:
 
 
 def json_line(data: Mapping[str, Any]) -> str:
-    """One line of JSON in ASCII: whatever the text holds, it can neither break a line nor reach a terminal."""
+    """One line of JSON in ASCII: no text in it can break the line or reach a terminal."""
     return json.dumps(data, default=str, separators=(",", ":")) + "\n"
 
 
-def _typed(name: str, **fields: Any) -> Data:
+def _typed(name: str, /, **fields: Any) -> Data:
     return {"type": name, **fields}
 
 
