@@ -1,0 +1,82 @@
+"""Which files are not opened or changed unasked, wherever ouro was started: keys, and what programs obey."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ouro.utils.runtime import get_home
+
+_SYSTEM = ("/proc", "/sys", "/dev")
+_KEYS_IN_HOME = (
+    ".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".netrc", ".git-credentials", ".pypirc",
+    ".password-store", ".config/gcloud", ".config/gh", ".local/share/keyrings", "Library/Keychains",
+)  # fmt: skip
+_OWN_SECRETS = ("models.yaml", "config.yaml", "trusted.yaml", "sessions", "history", "logs")
+_ACTING_IN_HOME = (
+    ".config/fish",
+    ".config/git",
+    ".config/autostart",
+    ".config/systemd",
+    "Library/LaunchAgents",
+)
+_KEY_FOLDERS = {".ssh", ".aws", ".gnupg"}
+_START_FILES = {
+    ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc",
+    ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".mkshrc", ".cshrc", ".tcshrc", ".login",
+    ".logout", ".inputrc", ".pam_environment", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".envrc",
+    "config.fish",
+}  # fmt: skip
+_ACTING_FILES = {".gitconfig", ".gitmodules", ".ripgreprc", ".mcp.json"}
+_ACTING_FOLDERS = {".vscode", ".idea", ".husky"}
+_IGNORED_BY_SOME_DISKS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+
+
+def protection(path: Path) -> str:
+    """Why a real path is not changed unasked; empty where it may be."""
+    names = [_plain(part) for part in path.parts]
+    if ".git" in names:
+        return "git obeys what is in .git"
+    if any(each == ".ouro" and names[at + 1 : at + 2] != ["memory"] for at, each in enumerate(names)):
+        return "ouro obeys what is in .ouro"
+    if _KEY_FOLDERS.intersection(names) or _is_among(path, _KEYS_IN_HOME):
+        return "keys are kept there"
+    if names[-1] in _START_FILES or _is_among(path, _ACTING_IN_HOME):
+        return "programs run it when they start"
+    if names[-1] in _ACTING_FILES or _ACTING_FOLDERS.intersection(names):
+        return "other programs obey it"
+    own = _real(get_home())
+    if is_under(path, own) and not is_under(path, own / "memory"):
+        return "ouro keeps its settings and sessions there"
+    return ""
+
+
+def reserved() -> Iterator[Path]:
+    """Places where nothing is opened unasked, not even for reading."""
+    yield from map(Path, _SYSTEM)
+    home = _real(Path.home())
+    yield from (home / name for name in _KEYS_IN_HOME)
+    own = _real(get_home())
+    yield from (own / name for name in _OWN_SECRETS)
+
+
+def is_under(path: Path, area: Path) -> bool:
+    """Whether `path` is `area` or below it. `.SSH` counts as `.ssh` on every disk: one question too many."""
+    start = path.parts[: len(area.parts)]
+    return [_plain(part) for part in start] == [_plain(part) for part in area.parts]
+
+
+def _is_among(path: Path, names: Sequence[str]) -> bool:
+    home = _real(Path.home())
+    return any(is_under(path, home / name) for name in names)
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _plain(name: str) -> str:
+    return unicodedata.normalize("NFKC", _IGNORED_BY_SOME_DISKS.sub("", name)).casefold()

@@ -1,0 +1,220 @@
+"""Workspace: which paths the file tools may open, checked on what was opened and not on what was said."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from ouro.errors import ToolError
+from ouro.safety import protected
+
+Access = Literal["read", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file's place, its folder open and checked: no link put in its way leads `name` astray."""
+
+    path: Path
+    folder: int
+    name: str
+
+    def stat(self) -> os.stat_result | None:
+        """What is there, a link not followed; None when nothing is."""
+        try:
+            return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def open(self, flags: int, mode: int = 0o666) -> int:
+        """A descriptor of the file itself; never waits for the other end of a pipe."""
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        return os.open(self.name, flags, mode, dir_fd=self.folder)
+
+
+class Workspace:
+    """The folders that ouro works in, and the paths elsewhere that the person has allowed."""
+
+    def __init__(self, root: Path, extra: Sequence[Path] = ()) -> None:
+        self.root = Path(os.path.realpath(root))
+        self._roots = (self.root, *(Path(os.path.realpath(each)) for each in extra))
+        self._granted: set[str] = set()
+
+    def resolve(self, text: str) -> Path:
+        """The real path that `text` names: `~`, relative to the root, links followed."""
+        text = text.replace("\0", "\ufffd")
+        return Path(os.path.realpath(self.root / os.path.expanduser(text)))  # noqa: PTH111 - Path's raises for ~nobody
+
+    def is_inside(self, path: Path) -> bool:
+        """Whether work in the folder covers `path`: below a root, and no system file or place of keys."""
+        path = _real(path)
+        root = next((root for root in self._roots if _is_below(path, root)), None)
+        return root is not None and not any(
+            protected.is_under(path, area) and not protected.is_under(root, area)
+            for area in protected.reserved()
+        )
+
+    def protection(self, path: Path) -> str:
+        """Why writing to `path` needs a question even inside; empty where it does not."""
+        return protected.protection(_real(path))
+
+    def grant(self, path: Path) -> None:
+        """Let `path`, and what lies below it, be opened although it is outside or protected."""
+        self._granted.add(_key(_real(path)))
+
+    def shown(self, path: Path) -> str:
+        """`path` for reading eyes: relative to the root inside it, else with `~`."""
+        if _is_below(path, self.root):
+            return (
+                str(path.relative_to(self.root))
+                if path.parts[: len(self.root.parts)] == self.root.parts
+                else str(path)
+            )
+        home = Path.home()
+        return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
+
+    def check(self, path: Path, access: Access) -> None:
+        """Say no to a real path that may not be opened.
+
+        Raises:
+            ToolError: it is outside, or protected, and was not granted.
+        """
+        if self._is_granted(path):
+            return
+        if not self.is_inside(path):
+            raise ToolError(
+                f"{self.shown(path)} is outside the workspace {self.root}, and the user has not allowed it."
+            )
+        if access == "write" and (reason := self.protection(path)):
+            raise ToolError(f"{self.shown(path)} may not be changed unless the user allows it: {reason}.")
+
+    def closed_below(self, folder: Path) -> list[Path]:
+        """Places below `folder` that a search of it must leave out: keys, system files."""
+        inner = (area for area in protected.reserved() if _is_below(area, folder) and area != folder)
+        return [
+            area
+            for area in inner
+            if area.exists() and not self.is_inside(area) and not self._is_granted(area)
+        ]
+
+    @contextmanager
+    def place(
+        self, text: str, access: Access, *, create_parents: bool = False, follow: bool = True
+    ) -> Iterator[Place]:
+        """The place that `text` names, with its folder held open; the file itself need not exist.
+
+        Args:
+            follow: False to speak of a link itself (to remove it), not of what it leads to.
+
+        Raises:
+            ToolError: it may not be opened, or its folder is not there or not a folder.
+        """
+        path = self.resolve(text) if follow else self._unfollowed(text)
+        self.check(path, access)
+        if not path.name:
+            raise ToolError(f"{path} is a folder.")
+        folder = self._open_folder(path.parent, create=create_parents)
+        try:
+            # A folder may have become a link since `resolve`: what counts is where the open one really is.
+            real = _path_of(folder) / path.name
+            self.check(real, access)
+            yield Place(real, folder, path.name)
+        finally:
+            os.close(folder)
+
+    def open(self, text: str, access: Access = "read") -> BinaryIO:
+        """The regular file that `text` names, open for reading, or for writing without having been emptied.
+
+        Raises:
+            ToolError: it may not be opened, is not there, or is a folder, pipe, socket or device.
+        """
+        with self.place(text, access) as place:
+            try:
+                # Looked at before it is opened: opening a device can already do something.
+                self._demand_regular(place.path, place.stat())
+                descriptor = place.open(os.O_RDONLY if access == "read" else os.O_RDWR)
+            except OSError as error:
+                raise ToolError(f"{self.shown(place.path)} cannot be opened: {error.strerror}.") from error
+            try:
+                self._demand_regular(place.path, os.fstat(descriptor))
+                self.check(_path_of(descriptor), access)
+                return os.fdopen(descriptor, "rb" if access == "read" else "r+b")
+            except BaseException:
+                os.close(descriptor)
+                raise
+
+    def _demand_regular(self, path: Path, found: os.stat_result | None) -> None:
+        if found is None:
+            raise ToolError(f"{self.shown(path)} does not exist.")
+        if not stat.S_ISREG(found.st_mode):
+            raise ToolError(f"{self.shown(path)} is {_kind(found.st_mode)}, not a file.")
+
+    def _unfollowed(self, text: str) -> Path:
+        named = Path(os.path.normpath(self.root / os.path.expanduser(text.replace("\0", "\ufffd"))))  # noqa: PTH111
+        return _real(named.parent) / named.name
+
+    def _is_granted(self, path: Path) -> bool:
+        return any(_key(each) in self._granted for each in (path, *path.parents)) if self._granted else False
+
+    def _open_folder(self, folder: Path, *, create: bool) -> int:
+        flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+        try:
+            return os.open(folder, flags)
+        except FileNotFoundError:
+            if not create:
+                raise ToolError(f"{self.shown(folder)} does not exist.") from None
+        except OSError as error:
+            raise ToolError(
+                f"{self.shown(folder)} cannot be opened as a folder: {error.strerror}."
+            ) from error
+        above = self._open_folder(folder.parent, create=True)
+        try:
+            self.check(_path_of(above) / folder.name, "write")
+            os.mkdir(folder.name, dir_fd=above)
+        except FileExistsError:
+            pass  # another call was faster
+        except OSError as error:
+            raise ToolError(f"{self.shown(folder)} cannot be made: {error.strerror}.") from error
+        else:
+            return os.open(folder.name, flags, dir_fd=above)
+        finally:
+            os.close(above)
+        return self._open_folder(folder, create=False)
+
+
+def _path_of(descriptor: int) -> Path:
+    """Where an open file or folder really is."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        return Path(os.fsdecode(fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0")))
+    return Path(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115 - Path.readlink gives no more
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return Path(_key(path)).is_relative_to(_key(folder))
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _key(path: Path) -> str:
+    return unicodedata.normalize("NFC", str(path)).casefold() if sys.platform == "darwin" else str(path)
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFLNK: "a link",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a device")

@@ -1,0 +1,200 @@
+"""What the file tools may open."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ouro.errors import ToolError
+from ouro.safety.workspace import Workspace
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+def refusal(workspace: Workspace, text: str, access="read") -> str:
+    with pytest.raises(ToolError) as caught, workspace.open(text, access):
+        pass
+    return caught.value.message
+
+
+def test_resolve_follows_home_links_and_missing_tails(root, home):
+    (root / "real").mkdir()
+    (root / "link").symlink_to("real")
+    workspace = Workspace(root)
+    assert workspace.resolve("~/x") == home / "x"
+    assert workspace.resolve("link/new/file.py") == root / "real/new/file.py"
+    assert workspace.resolve("a/../../b") == root.parent / "b"
+    assert workspace.resolve("/etc/hosts") == Path("/etc/hosts").resolve()
+    assert workspace.resolve("~nobody-of-that-name/x") == root / "~nobody-of-that-name/x"
+    assert workspace.resolve("a\0b").name == "a\ufffdb"
+
+
+def test_inside_is_decided_by_the_real_path(root, tmp_path):
+    (tmp_path / "other").mkdir()
+    (root / "out").symlink_to(tmp_path / "other")
+    workspace = Workspace(root, [tmp_path / "extra"])
+    inside = {
+        name: workspace.is_inside(workspace.resolve(name))
+        for name in (
+            "a.py",
+            "sub/../a.py",
+            "../a.py",
+            "out/a.py",
+            ".",
+            str(tmp_path / "extra/x"),
+            "../projects",
+        )
+    }
+    assert inside == {
+        "a.py": True,
+        "sub/../a.py": True,
+        "../a.py": False,
+        "out/a.py": False,
+        ".": True,
+        str(tmp_path / "extra/x"): True,
+        "../projects": False,
+    }
+
+
+def test_a_root_that_is_a_link_is_its_target(root, tmp_path):
+    (tmp_path / "alias").symlink_to(root)
+    workspace = Workspace(tmp_path / "alias")
+    assert workspace.root == root
+    assert workspace.is_inside(root / "a.py")
+
+
+def test_keys_and_system_files_are_never_inside_even_when_everything_is(home):
+    workspace = Workspace(Path("/"))
+    assert [
+        workspace.is_inside(workspace.resolve(name))
+        for name in (
+            "/etc/hosts",
+            "~/.ssh/id_rsa",
+            "~/.SSH/id_rsa",
+            "/proc/self/environ",
+            "/dev/tty",
+            "~/.ouro/models.yaml",
+        )
+    ] == [True, False, False, False, False, False]
+
+
+def test_a_project_may_lie_in_a_system_folder(tmp_path):
+    assert Workspace(Path("/dev/shm/project")).is_inside(Path("/dev/shm/project/a.py"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".git/config",
+        ".git/hooks/pre-commit",
+        "sub/.git",
+        ".GIT/config",
+        ".g\u200bit/config",
+        ".ouro/config.yaml",
+        ".OURO/config.yaml",
+        ".ouro",
+        ".bashrc",
+        "dot/.zshenv",
+        ".ssh/authorized_keys",
+        ".aws/credentials",
+        ".gnupg/gpg.conf",
+        ".vscode/tasks.json",
+        ".mcp.json",
+        "~/.config/fish/conf.d/x.fish",
+        "~/.ouro/models.yaml",
+    ],
+)
+def test_what_other_programs_obey_is_protected(root, name):
+    workspace = Workspace(root)
+    assert workspace.protection(workspace.resolve(name)) != ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.py",
+        ".gitignore",
+        ".github/workflows/ci.yml",
+        "~/.ouro/memory/core/a.md",
+        ".ouro/memory/core/a.md",
+        "git/x",
+    ],
+)
+def test_ordinary_files_and_memory_are_not_protected(root, name):
+    workspace = Workspace(root)
+    assert workspace.protection(workspace.resolve(name)) == ""
+
+
+def test_a_link_to_a_protected_file_is_protected(root):
+    (root / ".git").mkdir()
+    (root / ".git/config").write_text("")
+    (root / "harmless").symlink_to(".git/config")
+    workspace = Workspace(root)
+    assert workspace.protection(root / "harmless") == "git obeys what is in .git"
+    assert "git obeys" in refusal(workspace, "harmless", "write")
+    with workspace.open("harmless") as file:
+        assert file.read() == b""
+
+
+def test_a_grant_opens_what_is_outside_or_protected_and_nothing_else(root, tmp_path):
+    (tmp_path / "notes.txt").write_text("out")
+    (tmp_path / "more.txt").write_text("out")
+    workspace = Workspace(root)
+    assert "outside the workspace" in refusal(workspace, "../notes.txt")
+    workspace.grant(tmp_path / "notes.txt")
+    with workspace.open("../notes.txt") as file:
+        assert file.read() == b"out"
+    assert "outside the workspace" in refusal(workspace, "../more.txt")
+
+
+def test_what_is_missing_or_a_folder_is_said_so(root):
+    workspace = Workspace(root)
+    assert refusal(workspace, "none.py") == "none.py does not exist."
+    assert refusal(workspace, "none/none.py") == "none does not exist."
+    assert refusal(workspace, ".") == ". is a folder, not a file."
+    (root / "file").write_text("")
+    assert refusal(workspace, "file/x") == "file cannot be opened as a folder: Not a directory."
+    (root / "loop").symlink_to("loop")
+    assert "not a file" in refusal(workspace, "loop")
+    assert "cannot be opened" in refusal(workspace, "n" * 300)
+
+
+def test_parents_are_made_below_the_root(root):
+    workspace = Workspace(root)
+    with workspace.place("a/b/c.py", "write", create_parents=True) as place:
+        os.close(place.open(os.O_CREAT | os.O_WRONLY))
+    assert (root / "a/b/c.py").is_file()
+
+
+def test_a_link_itself_can_be_spoken_of(root):
+    (root / "target").write_text("")
+    (root / "link").symlink_to("target")
+    workspace = Workspace(root)
+    with workspace.place("link", "write", follow=False) as place:
+        assert (place.path, place.name) == (root / "link", "link")
+
+
+def test_shown_paths_are_short(root, home):
+    workspace = Workspace(root)
+    assert [workspace.shown(path) for path in (root, root / "a/b", home / "x", home, Path("/etc"))] == [
+        ".",
+        "a/b",
+        "~/x",
+        str(home),
+        "/etc",
+    ]
+
+
+def test_a_search_leaves_keys_out(home):
+    (home / ".ssh").mkdir()
+    workspace = Workspace(home)
+    assert workspace.closed_below(home) == [home / ".ssh"]
+    workspace.grant(home / ".ssh")
+    assert workspace.closed_below(home) == []
