@@ -6,6 +6,7 @@
   + NoModelError           no model, or no key for it                               exit 3
   + LimitReached           turns, money or repetition                               exit 4
   + PermissionRefused      headless, and the answer was no                          exit 5
+  + TrustNeeded            the folder holds files that ouro would obey              exit 5
   + ToolError              a tool could not do what it was asked; told to the model
   + SessionError
     - SessionNotFound
@@ -24,6 +25,9 @@
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
 
 
 class OuroError(Exception):
@@ -68,6 +72,21 @@ class PermissionRefused(OuroError):
     """Headless, and something needed a permission that nobody could give."""
 
     exit_code = 5
+
+
+class TrustNeeded(OuroError):
+    """The folder holds files that ouro would obey, and the person has not said that it may."""
+
+    exit_code = 5
+
+    def __init__(self, folder: Path, files: Sequence[Path]) -> None:
+        names = ", ".join(str(file) for file in files)
+        super().__init__(
+            f"{folder} is not trusted, and holds files that ouro would obey: {names}",
+            "Look at them, then start ouro there and say yes, or pass --trust.",
+        )
+        self.folder = folder
+        self.files = tuple(files)
 
 
 class ToolError(OuroError):

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ouro.agent.agent import AgentParts, LoopAgent, Prompt
+from ouro.agent.limits import Limits
+from ouro.agent.project import NestedInstructions, Surroundings, git_branch, surroundings
+from ouro.agent.replay import replay
+from ouro.agent.tool_runner import ToolRunner
+from ouro.agent.turn import Questions, Turn
 from ouro.display import Todo
-from ouro.events import Answer, Event
-from ouro.llm.model import Effort
+from ouro.errors import UsageError
+from ouro.events import Answer, Event, TodosChanged
+from ouro.llm.model import Effort, Model
+from ouro.memory.backend import SessionInfo
+from ouro.memory.manager import MemoryManager
+from ouro.memory.tokens import estimate
 from ouro.messages import Image, Usage
-from ouro.safety.permissions import Mode
+from ouro.safety.permissions import Mode, Permissions
+from ouro.tools.shell_jobs import JobInfo, ShellJobs
+from ouro.tools.tool import AnyTool
+
+__all__ = ["JobInfo", "ModelChoice", "OpenRequest", "Session", "SessionInfo", "SessionParts", "Status"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +36,8 @@ class OpenRequest:
 
     resume: str = ""
     """Empty: a new one. Else an id, the start of one, words of a title, or `latest`."""
-    fork: bool = False
+    trust: Literal["unknown", "yes", "no"] = "unknown"
+    """What the person said of the folder: `yes` is remembered, `no` opens it without obeying its files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +58,244 @@ class Status:
     mode: Mode
     branch: str
     context: int
+    """Tokens that the next request carries."""
     window: int
     usage: Usage
 
 
-class Session:
-    """One conversation."""
+@dataclass(frozen=True, slots=True)
+class SessionParts:
+    """What a Session is made of; `assemble.py` puts it together."""
 
-    id: str
     cwd: Path
-    title: str
-    running: bool
-    todos: tuple[Todo, ...]
-    waiting: tuple[str, ...]
+    memory: MemoryManager
+    permissions: Permissions
+    jobs: ShellJobs
+    tools: Sequence[AnyTool]
+    models: ModelSource
+    instructions: str
+    """The system prompt."""
+    limits: Limits
+    list_sessions: Callable[[bool], list[SessionInfo]]
+    list_files: Callable[[], list[str]]
+    run_line: Callable[[str, Callable[[str], None]], Awaitable[str]]
+    notices: tuple[str, ...] = ()
 
-    def status(self) -> Status: ...
-    def history(self) -> Iterator[Event]: ...
-    def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]: ...
-    def answer(self, question_id: str, answer: Answer) -> None: ...
-    def steer(self, text: str, images: Sequence[Image] = ()) -> None: ...
-    def take_back(self) -> str | None: ...
-    def interrupt(self) -> None: ...
-    def kill_children(self) -> None: ...
-    def run_shell(self, line: str, share: bool) -> AsyncGenerator[Event, None]: ...
-    async def close(self) -> None: ...
+
+class ModelSource:
+    """The model in use, and how to change to another."""
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[str, Effort], Sequence[Model]],
+        choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
+    ) -> None:
+        self._make = make
+        self.choices = choices
+        self.effort: Effort = "off"
+        self._models = make(name, self.effort)
+
+    def current(self) -> Sequence[Model]:
+        """The model that is asked first, then its fallbacks."""
+        return self._models
+
+    async def change(self, name: str, effort: Effort) -> None:
+        """Use another model from the next request on.
+
+        Raises:
+            NoModelError: it is not known or has no key; the one in use stays.
+        """
+        before, self._models = self._models, self._make(name, effort)
+        self.effort = effort
+        for model in before:
+            await model.close()
+
+
+@dataclass(slots=True)
+class _Spoken:
+    """What the person said while the agent was busy."""
+
+    steering: list[Prompt] = field(default_factory=list)
+
+    def take(self) -> list[Prompt]:
+        taken, self.steering = self.steering, []
+        return taken
+
+
+class Session:
+    """One conversation. Owns every task that is started for it."""
+
+    def __init__(self, parts: SessionParts) -> None:
+        self._parts = parts
+        self._memory = parts.memory
+        self._questions = Questions()
+        self._spoken = _Spoken()
+        self._told: Surroundings | None = None
+        self._turn: Turn | None = None
+        self.todos: tuple[Todo, ...] = ()
+        self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
+        self._agent = LoopAgent(
+            AgentParts(
+                models=parts.models.current,
+                memory=parts.memory,
+                tools=self._runner,
+                instructions=parts.instructions,
+                steering=self._spoken.take,
+                instructions_for=NestedInstructions(parts.cwd).for_paths,
+                limits=parts.limits,
+            )
+        )
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._memory.session_id
+
+    @property
+    def cwd(self) -> Path:
+        """The folder it works in."""
+        return self._parts.cwd
+
+    @property
+    def title(self) -> str:
+        """What it is called in lists."""
+        return self._memory.title
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What opening it had to tell."""
+        return (*self._parts.notices, *self._memory.notices)
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn is under way."""
+        return self._turn is not None
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """What was said to steer the turn and is not delivered yet."""
+        return tuple(prompt.text for prompt in self._spoken.steering)
+
+    def status(self) -> Status:
+        """What the status line tells, as of now."""
+        models, spec = self._parts.models, self._parts.models.current()[0].spec
+        usage, tokens = self._memory.usage, self._memory.tokens
+        return Status(
+            spec.name, models.effort, self._parts.permissions.mode, git_branch(self.cwd), tokens, spec.window, usage
+        )
+
+    def history(self) -> Iterator[Event]:
+        """The transcript so far, as the events that would have shown it."""
+        return replay(self._memory.messages(), self._runner.title)
+
+    async def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
+        """One turn; TurnFinished comes last, exactly once.
+
+        Raises:
+            UsageError: a turn is under way; `steer` is meant then.
+        """
+        if self._turn is not None:
+            raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
+        self._turn = Turn(lambda: self._run(text, tuple(images)))
+        try:
+            async with aclosing(self._turn.events()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._turn = None
+
+    def answer(self, question_id: str, answer: Answer) -> None:
+        """Answer a permission or question; one that no longer waits is left alone."""
+        self._questions.answer(question_id, answer)
+
+    def steer(self, text: str, images: Sequence[Image] = ()) -> None:
+        """Say something while the turn runs: delivered at the next tool boundary, as Prompted."""
+        self._spoken.steering.append(Prompt(text, tuple(images)))
+
+    def take_back(self) -> str | None:
+        """Take back the last steering message that was not delivered yet."""
+        return self._spoken.steering.pop().text if self._spoken.steering else None
+
+    def interrupt(self) -> None:
+        """End the turn, wherever it is."""
+        if self._turn is not None:
+            self._turn.interrupt()
+
+    def kill_children(self) -> None:
+        """Kill every running shell line at once, background jobs apart."""
+        self._parts.jobs.kill_all()
+
+    async def run_shell(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
+        """Run the person's own shell line; with `share` the model sees it, with its output, at the next message."""
+        raise NotImplementedError
+        yield
+
+    def jobs(self) -> tuple[JobInfo, ...]:
+        """The background jobs, running and ended."""
+        return self._parts.jobs.list()
+
+    async def kill_job(self, job_id: str) -> None:
+        """End a background job."""
+        await self._parts.jobs.kill(job_id)
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change what is asked before it is done."""
+        self._parts.permissions.mode = mode
+
+    async def set_effort(self, effort: Effort) -> None:
+        """Change how long the model thinks, from the next request on."""
+        await self._parts.models.change(self.status().model, effort)
+
+    async def set_model(self, name: str) -> None:
+        """Change the model, from the next request on.
+
+        Raises:
+            NoModelError: it is not known or has no key; the one in use stays.
+        """
+        await self._parts.models.change(name, self._parts.models.effort)
+
+    async def models(self) -> tuple[ModelChoice, ...]:
+        """The models that are known here, usable or not."""
+        return await self._parts.models.choices()
+
+    def sessions(self, everywhere: bool = False) -> list[SessionInfo]:
+        """Sessions of this project, or all; newest first."""
+        return self._parts.list_sessions(everywhere)
+
+    def rename(self, title: str) -> None:
+        """Call the session something else."""
+        self._memory.set_title(title)
+
+    def permission_rules(self) -> tuple[str, ...]:
+        """The rules in force, as `allow shell(git status*)`."""
+        return self._parts.permissions.rules
+
+    def context_report(self) -> tuple[tuple[str, int], ...]:
+        """What fills the model's window: name and tokens of each part."""
+        tools = sum(estimate(f"{spec.description}{spec.parameters}") for spec in self._runner.specs())
+        instructions = estimate(self._parts.instructions)
+        return (
+            ("system prompt and instructions", instructions),
+            ("tools", tools),
+            ("messages", max(0, self._memory.tokens - tools - instructions)),
+        )
+
+    def project_files(self) -> list[str]:
+        """The project's files, for completion."""
+        return self._parts.list_files()
+
+    async def close(self) -> None:
+        """End all that runs, and let go of the session."""
+        self.interrupt()
+        await self._parts.jobs.close()
+        await self._memory.close()
+        for model in self._parts.models.current():
+            await model.close()
+
+    async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
+        now = await surroundings(self.cwd, self._parts.permissions.mode)
+        note, self._told = now.note(self._told), now
+        async with aclosing(self._agent.run(Prompt(text, images, note))) as events:
+            async for event in events:
+                yield event

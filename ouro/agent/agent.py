@@ -1,0 +1,200 @@
+"""LoopAgent: one turn, as a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from ouro.agent.limits import Limits, Repetition
+from ouro.agent.tool_runner import ToolRunner
+from ouro.errors import ContextTooLong, LimitReached, ModelError, SaveFailed
+from ouro.events import (
+    Event,
+    Prompted,
+    Replied,
+    Retrying,
+    Said,
+    TextDelta,
+    ThinkingDelta,
+    TurnFinished,
+    UsageUpdated,
+)
+from ouro.llm.model import Chunk, Model, TextChunk, ThinkingChunk
+from ouro.llm.retry import Attempt, stream_with_retries
+from ouro.llm.streaming import ReplyBuilder
+from ouro.memory.manager import MemoryManager
+from ouro.messages import Context, Image, Message, Text, system, tool, user
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the person says, with pictures, and what ouro adds to it."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+    context: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """What a LoopAgent is made of."""
+
+    models: Callable[[], Sequence[Model]]
+    """The model to ask now, then its fallbacks."""
+    memory: MemoryManager
+    tools: ToolRunner
+    instructions: str
+    """The system prompt: the same bytes for the whole session, so that providers can cache it."""
+    steering: Callable[[], Sequence[Prompt]]
+    """What the person has said since the turn began; taken when asked for."""
+    instructions_for: Callable[[Sequence[str]], str]
+    """What the project says about files that the model has just met for the first time."""
+    limits: Limits
+
+
+class LoopAgent:
+    """Asks the model, runs its tools, again, until it answers."""
+
+    def __init__(self, parts: AgentParts) -> None:
+        self._parts = parts
+        self._memory = parts.memory
+        self._unsaid: list[Said] = []
+
+    async def run(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
+        """One turn. TurnFinished comes last, unless the stream is closed or cancelled before.
+
+        When it is, what was streamed is kept, and every tool call has its reply: the transcript stays sendable.
+        """
+        try:
+            async with aclosing(self._turn(prompt)) as events:
+                async for event in events:
+                    yield event
+        except LimitReached as limit:
+            yield TurnFinished("limit", str(limit))
+        except ModelError as error:
+            yield TurnFinished("failed", str(error))
+        else:
+            yield TurnFinished("answered")
+
+    async def _turn(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
+        calls_made, repetition = 0, Repetition()
+        for event in await self._hear([prompt]):
+            yield event
+        while True:
+            self._parts.limits.check(calls_made, self._memory.usage)
+            reply = Message("assistant", ())
+            async with aclosing(self._ask()) as events:
+                async for event in events:
+                    yield event
+                    if isinstance(event, Replied):
+                        reply = event.message
+            calls_made += 1
+            async with aclosing(self._run_tools(reply, repetition)) as events:
+                async for event in events:
+                    yield event
+            said = self._parts.steering()
+            if not said and not reply.tool_calls:
+                return
+            for event in await self._hear(said):
+                yield event
+
+    async def _hear(self, prompts: Sequence[Prompt]) -> list[Event]:
+        heard: list[Event] = []
+        for prompt in prompts:
+            await self._keep(user(prompt.text, prompt.images, prompt.context))
+            heard.append(Prompted(prompt.text, prompt.images))
+        return [*heard, *self._troubles()]
+
+    async def _ask(self) -> AsyncGenerator[Event, None]:
+        """One model call: deltas as they come, then the whole reply, kept before it is told."""
+        shrunk = False
+        while True:
+            try:
+                async with aclosing(self._ask_once()) as events:
+                    async for event in events:
+                        yield event
+                return
+            except ContextTooLong:
+                if shrunk or not self._memory.shrink():
+                    raise
+                shrunk = True
+                yield Said("The conversation no longer fits the model's window: old tool outputs are left out.", "warning")
+
+    async def _ask_once(self) -> AsyncGenerator[Event, None]:
+        models = self._parts.models()
+        specs = {model.spec.name: model.spec for model in models}
+        builder = ReplyBuilder(models[0].spec.name)
+        try:
+            async with aclosing(self._stream(models)) as chunks:
+                async for chunk in chunks:
+                    if isinstance(chunk, Attempt):
+                        await self._keep_cut(builder)
+                        builder = ReplyBuilder(chunk.model)
+                        yield Retrying(chunk.reason, chunk.number, chunk.wait, chunk.model)
+                        continue
+                    builder.add(chunk)
+                    if event := _delta(chunk):
+                        yield event
+            reply = builder.finish()
+        except (asyncio.CancelledError, GeneratorExit, ModelError):
+            await self._keep_cut(builder)
+            raise
+        await self._keep(reply)
+        for said in self._troubles():
+            yield said
+        yield Replied(reply)
+        yield UsageUpdated(self._memory.usage, self._memory.tokens, specs[reply.model].window)
+
+    def _stream(self, models: Sequence[Model]) -> AsyncGenerator[Chunk | Attempt, None]:
+        messages = [system(self._parts.instructions), *self._memory.context()]
+        without = ("edit",) if models[0].spec.patches else ("apply_patch",)
+        return stream_with_retries(models, messages, self._parts.tools.specs(without))
+
+    async def _run_tools(self, reply: Message, repetition: Repetition) -> AsyncGenerator[Event, None]:
+        if not reply.tool_calls:
+            return
+        batch = self._parts.tools.batch(reply.tool_calls)
+        warning = ""
+        try:
+            async with aclosing(batch.run()) as events:
+                async for event in events:
+                    yield event
+            warning = repetition.observe(reply.tool_calls, batch.replies())
+        finally:
+            await self._keep(tool(*batch.replies()))
+        await self._add_context(warning, self._parts.instructions_for(batch.touched()))
+        for said in self._troubles():
+            yield said
+
+    async def _add_context(self, *texts: str) -> None:
+        """Tell the model something that neither the person nor a tool has said."""
+        if parts := tuple(Context(text) for text in texts if text):
+            await self._keep(Message("user", parts))
+
+    async def _keep_cut(self, builder: ReplyBuilder) -> None:
+        partial = builder.message(cut=True)
+        if any(isinstance(part, Text) and part.text.strip() for part in partial.parts):
+            await self._keep(partial)
+
+    async def _keep(self, message: Message) -> None:
+        """Put a message on disk. When that fails it stays in memory, and the person is told at the next event."""
+        try:
+            await self._memory.add(message)
+        except SaveFailed as error:
+            self._unsaid.append(Said(str(error), "error"))
+
+    def _troubles(self) -> list[Said]:
+        told, self._unsaid = self._unsaid, []
+        return told
+
+
+def _delta(chunk: Chunk) -> TextDelta | ThinkingDelta | None:
+    match chunk:
+        case TextChunk(text) if text:
+            return TextDelta(text)
+        case ThinkingChunk(text) if text:
+            return ThinkingDelta(text)
+        case _:
+            return None

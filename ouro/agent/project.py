@@ -1,0 +1,163 @@
+"""What the agent is told of the project: AGENTS.md (nested), git state, platform."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""The first that a folder has is read: the later names are other programs' words for the same thing."""
+MAX_INSTRUCTIONS = 40_000
+"""Characters of one file; what is longer is cut, and says so."""
+GIT_SECONDS = 1.0
+"""A repository so large that git needs longer is described without its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """One file of instructions."""
+
+    path: Path
+    text: str
+
+    def __str__(self) -> str:
+        return f'<instructions file="{self.path}">\n{self.text}\n</instructions>'
+
+
+def repository_root(cwd: Path) -> Path:
+    """The folder with the repository that `cwd` is in; `cwd` itself where there is none."""
+    return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
+
+
+def find_instructions(folders: Iterable[Path]) -> Iterator[Instructions]:
+    """The instructions that folders hold, in their order."""
+    for folder in folders:
+        for name in INSTRUCTION_FILES:
+            if text := _read(folder / name):
+                yield Instructions(folder / name, text)
+                break
+
+
+def project_instructions(cwd: Path) -> tuple[Instructions, ...]:
+    """The instructions from the repository's root down to `cwd`: the nearest comes last and wins."""
+    return tuple(find_instructions(_between(repository_root(cwd), cwd)))
+
+
+class NestedInstructions:
+    """Instructions in folders below `cwd`: told when the model first meets a file there."""
+
+    def __init__(self, cwd: Path) -> None:
+        self._cwd = cwd.resolve()
+        self._seen: set[Path] = {self._cwd}
+
+    def for_paths(self, paths: Sequence[str]) -> str:
+        """What the folders of these files say that was not told before; empty where nothing is new."""
+        folders: list[Path] = []
+        for text in paths:
+            path = (self._cwd / text).resolve()
+            if path.is_relative_to(self._cwd):
+                folders.extend(folder for folder in _between(self._cwd, path.parent) if folder not in self._seen)
+                self._seen.update(folders)
+        return "\n\n".join(str(each) for each in find_instructions(folders))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Where and when the agent works; what has changed since is told again."""
+
+    cwd: Path
+    today: date
+    branch: str
+    git: str
+    mode: str
+
+    def note(self, told: Surroundings | None) -> str:
+        """What the model is to know now, given what it was told before; empty where nothing changed."""
+        lines = []
+        if told is None:
+            lines.append(f"Working folder: {self.cwd}")
+            lines.append(f"Platform: {platform.system()} {platform.release()}, {platform.machine()}")
+        if told is None or told.today != self.today:
+            lines.append(f"Date: {self.today:%Y-%m-%d}")
+        if told is None or told.branch != self.branch:
+            lines.append(self.git or "Not a git repository.")
+        if told is None or told.mode != self.mode:
+            lines.append(f"Permission mode: {MODE_NOTES[self.mode]}")
+        return "<environment>\n" + "\n".join(lines) + "\n</environment>" if lines else ""
+
+
+MODE_NOTES = {
+    "ask": "ask (the person is asked before files are changed and commands are run)",
+    "edit": "edit (files in the working folder may be changed without asking)",
+    "plan": "plan (nothing may be changed: look, think, and answer with a plan that the person can approve)",
+    "auto": "auto (work on without asking; the person trusts you to be careful)",
+}
+
+
+async def surroundings(cwd: Path, mode: str) -> Surroundings:
+    """Where and when, as of now."""
+    branch = git_branch(cwd)
+    return Surroundings(cwd, date.today(), branch, await _git_state(cwd) if branch else "", mode)  # noqa: DTZ011
+
+
+def git_branch(cwd: Path) -> str:
+    """The branch that is checked out, or the start of the commit; empty outside a repository. Runs nothing."""
+    head = _read(_git_folder(repository_root(cwd)) / "HEAD").strip()
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:8]
+
+
+def _git_folder(root: Path) -> Path:
+    """`.git`, or where a worktree's `.git` file points."""
+    git = root / ".git"
+    pointer = _read(git) if git.is_file() else ""
+    return root / pointer.removeprefix("gitdir:").strip() if pointer else git
+
+
+async def _git_state(cwd: Path) -> str:
+    try:
+        async with asyncio.timeout(GIT_SECONDS):
+            status, commits = await asyncio.gather(
+                _git(cwd, "status", "--short", "--branch"), _git(cwd, "log", "-5", "--format=%h %s")
+            )
+    except (TimeoutError, OSError):
+        return f"Git branch: {git_branch(cwd)}"
+    changed = status.splitlines()
+    more = [f"… and {len(changed) - 30} more"] if len(changed) > 30 else []
+    return "\n".join(["Git state at this moment:", *changed[:30], *more, "Last commits:", commits])
+
+
+async def _git(cwd: Path, *arguments: str) -> str:
+    # The repository's own settings must not run anything: no hooks on file changes, no locks taken.
+    flags = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks", "--no-pager")
+    process = await asyncio.create_subprocess_exec(
+        "git", *flags, *arguments, cwd=cwd, stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    return output.decode(errors="replace").rstrip()
+
+
+def _between(top: Path, bottom: Path) -> list[Path]:
+    """The folders from `top` down to `bottom`."""
+    inside = [folder for folder in (bottom, *bottom.parents) if folder.is_relative_to(top)]
+    return inside[::-1]
+
+
+def _read(path: Path) -> str:
+    """A small text file; empty where there is none that can be read."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(MAX_INSTRUCTIONS + 1)
+    except OSError:
+        return ""
+    if len(text) > MAX_INSTRUCTIONS:
+        return text[:MAX_INSTRUCTIONS] + f"\n[cut: {path} is longer than {MAX_INSTRUCTIONS} characters]"
+    return text.strip()

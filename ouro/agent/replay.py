@@ -1,0 +1,43 @@
+"""A transcript that was kept, as the events that would have shown it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ouro.display import Display, Plain
+from ouro.events import Event, Prompted, Replied, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
+from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
+
+
+def replay(messages: Iterable[Message], title: Callable[[ToolCall], str]) -> Iterator[Event]:
+    """The events of past turns, in order; tools are not run."""
+    for message in messages:
+        match message.role:
+            case "user":
+                yield from _prompted(message)
+            case "assistant":
+                yield from _replied(message)
+                yield from (ToolStarted(call, title(call)) for call in message.tool_calls)
+            case "tool":
+                yield from (_finished(reply) for reply in message.parts_of(ToolReply))
+            case "system":
+                pass
+
+
+def _prompted(message: Message) -> Iterator[Event]:
+    if message.text or message.parts_of(Image):
+        yield Prompted(message.text, message.parts_of(Image))
+
+
+def _replied(message: Message) -> Iterator[Event]:
+    for part in message.parts:
+        if isinstance(part, Thinking) and part.text:
+            yield ThinkingDelta(part.text)
+        elif isinstance(part, Text):
+            yield TextDelta(part.text)
+    yield Replied(message)
+
+
+def _finished(reply: ToolReply) -> ToolFinished:
+    display = reply.display or Display(reply.text.partition("\n")[0][:120], Plain(reply.text))
+    return ToolFinished(reply.call_id, reply.name, display, reply.failed, 0.0)

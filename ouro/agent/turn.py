@@ -1,0 +1,78 @@
+"""One turn as a task: its events in a queue, its open questions, its interruption."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from ouro.events import Answer, Event, TurnFinished
+from ouro.utils.log import log
+
+
+class Questions:
+    """The questions that wait for the person. An answer that comes before its question is asked is dropped."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, asyncio.Future[Answer]] = {}
+
+    async def inquire(self, question_id: str) -> Answer:
+        """Wait for the answer."""
+        answer = self._open[question_id] = asyncio.get_running_loop().create_future()
+        try:
+            return await answer
+        finally:
+            self._open.pop(question_id, None)
+
+    def answer(self, question_id: str, answer: Answer) -> bool:
+        """Give the answer; False when nothing waits for it (any more)."""
+        waiting = self._open.get(question_id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(answer)
+        return True
+
+
+class Turn:
+    """Runs a stream of events in a task of its own, so that it can be interrupted wherever it waits."""
+
+    def __init__(self, events: Callable[[], AsyncGenerator[Event, None]]) -> None:
+        self._source = events
+        self._queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    def interrupt(self) -> None:
+        """End the turn; its stream closes with `TurnFinished("interrupted")`."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """All events; TurnFinished comes last, exactly once. Closing the stream interrupts the turn."""
+        self._task = asyncio.create_task(self._run())
+        try:
+            while True:
+                event = await self._queue.get()
+                yield event
+                if isinstance(event, TurnFinished):
+                    return
+        finally:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        outcome = TurnFinished("failed", "The turn ended without an answer.")
+        try:
+            async with aclosing(self._source()) as events:
+                async for event in events:
+                    if isinstance(event, TurnFinished):
+                        outcome = event
+                    else:
+                        self._queue.put_nowait(event)
+        except asyncio.CancelledError:
+            outcome = TurnFinished("interrupted")
+            raise
+        except Exception as error:
+            log.exception("the turn failed")
+            outcome = TurnFinished("failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`.")
+        finally:
+            self._queue.put_nowait(outcome)

@@ -1,0 +1,49 @@
+"""The built-in tools, in one list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ouro.display import Todo
+from ouro.safety.workspace import Workspace
+from ouro.tools.apply_patch import ApplyPatch
+from ouro.tools.ask_user import AskUser
+from ouro.tools.edit import Edit
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.glob import Glob
+from ouro.tools.grep import Grep
+from ouro.tools.read import Read
+from ouro.tools.shell import Shell, ShellKill, ShellOutput
+from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.todo import TodoWrite
+from ouro.tools.tool import AnyTool
+from ouro.tools.write import Write
+
+
+@dataclass(frozen=True, slots=True)
+class ToolParts:
+    """What the built-in tools are made of."""
+
+    workspace: Workspace
+    shell: Shell
+    jobs: ShellJobs
+    on_todos: Callable[[tuple[Todo, ...]], None]
+
+
+def builtin_tools(parts: ToolParts) -> tuple[AnyTool, ...]:
+    """Every built-in tool. The order is the one the model is told them in; it stays, so that caches stay."""
+    workspace, seen = parts.workspace, FilesSeen()
+    return (
+        Read(workspace, seen),
+        Write(workspace, seen),
+        Edit(workspace, seen),
+        ApplyPatch(workspace, seen),
+        Glob(workspace),
+        Grep(workspace),
+        parts.shell,
+        ShellOutput(parts.jobs),
+        ShellKill(parts.jobs),
+        TodoWrite(parts.on_todos),
+        AskUser(),
+    )
