@@ -1,0 +1,136 @@
+"""Read the flags, pick a front end, run it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ouro.assemble import Opener
+
+SUBCOMMANDS = {
+    "sessions": "list, show, export, rename, remove and repair sessions",
+    "models": "the models that can be used, and why the others cannot",
+    "config": "each setting, its value, and where that comes from",
+    "doctor": "check the installation, and say what to mend",
+    "demo": "see ouro mend a small program, without a model or a key",
+}
+"""Each is a module of `ouro/subcommands/` with `add_arguments(parser)` and `run(args)`."""
+
+EXAMPLES = """\
+examples:
+  ouro                              a full-screen session in this folder
+  ouro "fix the failing test"       the same, with a first message
+  ouro -p "what does api.py do?"    answer on standard output, then end
+  git diff | ouro -p "review this"  with standard input as material
+  ouro --resume latest              go on where the last session ended
+  ouro demo                         see it work without a model or a key
+
+exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a limit was reached,
+            5 permission refused, 130 interrupted"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ouro; gives the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given in (["--version"], ["-V"]):
+        from ouro import __version__
+
+        print(f"ouro {__version__}")  # noqa: T201
+        return 0
+    from ouro.errors import OuroError
+
+    try:
+        if given and given[0] in SUBCOMMANDS:
+            return _run_subcommand(given[0], given[1:])
+        return _run(_parser().parse_args(given))
+    except OuroError as error:
+        print(f"ouro: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run_subcommand(name: str, arguments: Sequence[str]) -> int:
+    import argparse
+    import importlib
+
+    module = importlib.import_module(f"ouro.subcommands.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"ouro {name}", description=SUBCOMMANDS[name], formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(arguments)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    import argparse
+
+    commands = "\n".join(f"  ouro {name:<10} {text}" for name, text in SUBCOMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="ouro",
+        description="A terminal coding agent that remembers.",
+        epilog=f"commands:\n{commands}\n\n{EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=True,
+    )
+    parser.add_argument("message", nargs="?", default="", help="a first message")
+    parser.add_argument("-m", "--model", default="", help="the model to use, by name or a part of it")
+    parser.add_argument("-r", "--resume", nargs="?", const="?", default="", metavar="SESSION",
+                        help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
+    parser.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
+    parser.add_argument("--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done")
+    parser.add_argument("--allow", action="append", default=[], metavar="RULE", help="such as 'shell(pytest *)'")
+    parser.add_argument("--deny", action="append", default=[], metavar="RULE", help="such as 'write(.env)'")
+    parser.add_argument("--cd", default="", metavar="FOLDER", help="work in this folder")
+    parser.add_argument("--add-dir", action="append", default=[], metavar="FOLDER", help="a further folder to work in")
+    parser.add_argument("--plain", action="store_true", help="a line prompt in the terminal's own scrollback")
+    parser.add_argument("--trust", action="store_true", help="trust this folder's instructions and settings")
+    parser.add_argument("--ephemeral", action="store_true", help="do not save the session")
+    parser.add_argument("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version")
+    headless = parser.add_argument_group("headless")
+    headless.add_argument("-p", "--print", dest="prompt", nargs="?", const="", metavar="PROMPT",
+                          help="answer PROMPT (and standard input) on standard output")  # fmt: skip
+    headless.add_argument("--output", choices=("text", "json", "stream-json"), default="text")
+    headless.add_argument("--input", choices=("text", "stream-json"), default="text")
+    headless.add_argument("--schema", default="", metavar="FILE", help="the answer must fit this JSON schema")
+    headless.add_argument("--max-turns", type=_positive_int, metavar="N", help="model calls")
+    headless.add_argument("--max-cost", type=_positive_float, metavar="DOLLARS")
+    return parser
+
+
+def _positive_int(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def _positive_float(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError(text)
+    return number
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.version:
+        return main(["--version"])
+    if args.prompt is not None or args.input == "stream-json":
+        return _run_headless(args)
+    if args.plain or not _can_do_full_screen():
+        return _run_plain(args)
+    return _run_full_screen(args)
+
+
+def _can_do_full_screen() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
