@@ -1,0 +1,42 @@
+"""When to stop."""
+
+import pytest
+
+from ouro.agent.limits import STOP_AFTER, WARN_AFTER, Limits, Repetition
+from ouro.errors import LimitReached
+from ouro.messages import ToolCall, ToolReply, Usage
+
+CALL = ToolCall("1", "read", {"path": "api.py"})
+
+
+def reply(text="the same"):
+    return [ToolReply("1", "read", text)]
+
+
+def test_no_limit_never_stops():
+    Limits().check(10_000, Usage(cost=10_000.0))
+
+
+def test_a_turn_limit_names_itself():
+    Limits(max_turns=3).check(2, Usage())
+    with pytest.raises(LimitReached, match="after 3 model calls"):
+        Limits(max_turns=3).check(3, Usage())
+
+
+def test_a_cost_limit_counts_only_known_costs():
+    Limits(max_cost=1.0).check(1, Usage(cost=None))
+    with pytest.raises(LimitReached, match=r"cost \$1\.00"):
+        Limits(max_cost=1.0).check(1, Usage(cost=1.0))
+
+
+def test_repetition_warns_then_stops():
+    seen = Repetition()
+    warnings = [seen.observe([CALL], reply()) for _ in range(STOP_AFTER - 1)]
+    assert [bool(warning) for warning in warnings] == [number >= WARN_AFTER for number in range(1, STOP_AFTER)]
+    with pytest.raises(LimitReached, match="same call"):
+        seen.observe([CALL], reply())
+
+
+def test_the_same_call_with_another_answer_is_no_repetition():
+    seen = Repetition()
+    assert not any(seen.observe([CALL], reply(f"line {number}")) for number in range(STOP_AFTER * 2))
