@@ -56,9 +56,7 @@ def event_to_json(event: Event) -> Data:
         case TodosChanged():
             return _typed("todos_changed", todos=[_todo(todo) for todo in event.todos])
         case Retrying():
-            return _typed(
-                "retrying", reason=event.reason, attempt=event.attempt, wait=event.wait, model=event.model
-            )
+            return _typed("retrying", reason=event.reason, attempt=event.attempt, wait=event.wait, model=event.model)
         case UsageUpdated():
             usage = usage_to_json(event.session)
             return _typed("usage_updated", session=usage, context=event.context, window=event.window)

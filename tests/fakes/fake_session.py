@@ -50,9 +50,7 @@ def says(text: str, usage: Usage | None = None) -> list[Event]:
 class FakeSession:
     """Plays `turns`, one a `send`; keeps what it was told in `sent`, `steered`, `answers`, `shell_lines`."""
 
-    def __init__(
-        self, turns: Sequence[Turn] = (), *, session_id: str = "s-1", cwd: Path = Path("/project")
-    ) -> None:
+    def __init__(self, turns: Sequence[Turn] = (), *, session_id: str = "s-1", cwd: Path = Path("/project")) -> None:
         self.id = session_id
         self.cwd = cwd
         self.title = ""
@@ -156,20 +154,18 @@ class FakeSession:
         self.shell_lines.append((line, share))
         call = ToolCall("shell-1", "shell", {"command": line})
         yield ToolStarted(call, line)
-        yield ToolFinished(
-            call.id, "shell", Display("exit 0", CommandOutput(line, "output\n", 0)), False, 0.1
-        )
+        yield ToolFinished(call.id, "shell", Display("exit 0", CommandOutput(line, "output\n", 0)), False, 0.1)
 
     def jobs(self) -> tuple:
         return self.running_jobs
 
-    def kill_job(self, job: str) -> None:
+    async def kill_job(self, job: str) -> None:
         self.killed_jobs.append(job)
 
     def set_mode(self, mode) -> None:
         self._status = replace(self._status, mode=mode)
 
-    def set_effort(self, effort) -> None:
+    async def set_effort(self, effort) -> None:
         self._status = replace(self._status, effort=effort)
 
     async def set_model(self, name: str) -> None:

@@ -1,0 +1,92 @@
+"""Answers that must fit a JSON schema: told to the model, checked when it has answered."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ouro.errors import OuroError, UsageError
+
+MAX_ASKED_AGAIN = 2
+_FENCE = re.compile(r"```[\w-]*\n(.*?)```", re.DOTALL)
+
+
+class AnswerMisfit(OuroError):
+    """The answer does not fit the schema; the message says where."""
+
+
+class AnswerSchema:
+    """A JSON schema that answers have to fit."""
+
+    def __init__(self, schema: Any) -> None:
+        # jsonschema takes 60 ms to import, and only --schema needs it
+        import jsonschema
+        from referencing import Registry
+
+        kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+        try:
+            kind.check_schema(schema)
+        except jsonschema.SchemaError as error:
+            raise UsageError(f"The schema is not a JSON schema: {error.message}") from error
+        self._schema = schema
+        registry: Registry[Any] = Registry()  # an empty one: by default a $ref would be fetched from the network
+        self._validator = kind(schema, registry=registry)
+
+    @classmethod
+    def load(cls, path: Path) -> AnswerSchema:
+        """The schema of a file.
+
+        Raises:
+            UsageError: the file cannot be read, or holds no JSON schema.
+        """
+        try:
+            schema = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"The schema {path} cannot be read: {error.strerror}.") from error
+        except ValueError as error:
+            raise UsageError(f"The schema {path} is not JSON: {error}.") from error
+        return cls(schema)
+
+    def told(self, prompt: str) -> str:
+        """The prompt, with what the answer has to look like."""
+        return (
+            f"{prompt}\n\nWhen the work is done, answer with one JSON value and nothing else: no words around it, "
+            f"no code fence. It has to fit this JSON schema:\n{json.dumps(self._schema)}"
+        )
+
+    def parse(self, answer: str) -> Any:
+        """The JSON value of an answer.
+
+        Raises:
+            AnswerMisfit: it holds none, or one that does not fit.
+        """
+        value = _json_of(answer)
+        from jsonschema.exceptions import best_match
+        from referencing.exceptions import Unresolvable
+
+        try:
+            error = best_match(self._validator.iter_errors(value))
+        except Unresolvable as unresolvable:
+            raise UsageError(f"The schema refers to what it does not hold: {unresolvable}") from unresolvable
+        if error is not None:
+            raise AnswerMisfit(f"{error.json_path}: {error.message[:500]}")
+        return value
+
+
+def asked_again(misfit: AnswerMisfit) -> str:
+    """What the model is told after an answer that does not fit."""
+    return (
+        f"Your answer does not fit the JSON schema ({misfit.message}). "
+        "Answer again: only the JSON value, corrected, without words around it."
+    )
+
+
+def _json_of(answer: str) -> Any:
+    for text in (answer, *reversed(_FENCE.findall(answer))):
+        try:
+            return json.loads(text)
+        except ValueError:
+            continue
+    raise AnswerMisfit("the answer is not JSON")

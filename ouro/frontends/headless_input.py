@@ -1,0 +1,120 @@
+"""What headless reads on stdin: a prompt, or messages and answers as JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from typing import Literal
+
+import msgspec
+
+from ouro.errors import UsageError
+
+PATIENCE = 3.0
+"""Seconds to wait for the first byte of a pipe when there is a prompt already: CI leaves pipes open for ever."""
+BLOCK = 65_536
+
+
+class ImageInput(msgspec.Struct, forbid_unknown_fields=True):
+    """A picture that comes along: its bytes in base64."""
+
+    media_type: str
+    data: bytes
+    name: str = ""
+
+
+class UserInput(msgspec.Struct, tag="user", tag_field="type", forbid_unknown_fields=True):
+    """A message. While a turn runs it steers it, unless `queue` holds it back for the next turn."""
+
+    text: str
+    images: list[ImageInput] = []
+    queue: bool = False
+
+
+class PermissionInput(msgspec.Struct, tag="permission", tag_field="type", forbid_unknown_fields=True):
+    """The answer to a `permission_asked`."""
+
+    question_id: str
+    choice: Literal["yes", "always", "no"]
+    comment: str = ""
+
+
+class AnswerInput(msgspec.Struct, tag="answer", tag_field="type", forbid_unknown_fields=True):
+    """The answer to a `question_asked`."""
+
+    question_id: str
+    answers: list[str] = []
+
+
+class InterruptInput(msgspec.Struct, tag="interrupt", tag_field="type", forbid_unknown_fields=True):
+    """End the running turn."""
+
+
+Input = UserInput | PermissionInput | AnswerInput | InterruptInput
+_DECODER: msgspec.json.Decoder[Input] = msgspec.json.Decoder(Input)
+
+
+def parse_input(line: bytes) -> Input:
+    """One line of the input.
+
+    Raises:
+        UsageError: it is not one of the inputs; the message says what is wrong.
+    """
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"A line of the input is not understood: {error}. See docs/headless.md.") from error
+
+
+async def lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
+    """The lines that arrive on a file descriptor, empty ones left out, until its end."""
+    rest = b""
+    while stdin is not None and (block := await read_block(stdin)):
+        *whole, rest = (rest + block).split(b"\n")
+        for line in whole:
+            if line.strip():
+                yield line
+    if rest.strip():
+        yield rest
+
+
+async def read_prompt(prompt: str, stdin: int | None) -> str:
+    """The prompt of the command line joined with what stdin holds, stdin first.
+
+    A terminal is not read. A pipe that says nothing is given up after `PATIENCE` when there is a prompt.
+
+    Raises:
+        UsageError: both are empty.
+    """
+    piped = b"" if stdin is None or os.isatty(stdin) else await _read_all(stdin, PATIENCE if prompt else None)
+    joined = "\n\n".join(part for part in (piped.decode(errors="replace").strip(), prompt.strip()) if part)
+    if not joined:
+        raise UsageError("There is nothing to do.", 'Say it: ouro -p "fix the failing test", or pipe it in.')
+    return joined
+
+
+async def _read_all(stdin: int, patience: float | None) -> bytes:
+    try:
+        async with asyncio.timeout(patience):
+            blocks = [await read_block(stdin)]
+    except TimeoutError:
+        return b""
+    while blocks[-1]:
+        blocks.append(await read_block(stdin))
+    return b"".join(blocks)
+
+
+async def read_block(stdin: int) -> bytes:
+    """What is there to read, waiting for it without a thread: a thread in a read outlives an interrupt."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(stdin, readable.set)
+    except OSError:  # a file or /dev/null: always readable, and not for a selector
+        return os.read(stdin, BLOCK)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(stdin)
+    return os.read(stdin, BLOCK)

@@ -1,0 +1,193 @@
+"""What headless writes: the answer on stdout, in the format asked for; progress on stderr."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Literal, TextIO
+
+from ouro.events import Event, Outcome, PermissionAsked, Retrying, Said, ToolFinished, ToolStarted
+from ouro.frontends.event_json import event_to_json, json_line, usage_to_json
+from ouro.messages import Usage
+from ouro.session import Session
+from ouro.utils.terminal_text import clean
+
+OutputFormat = Literal["text", "json", "stream-json"]
+EXIT_CODES: dict[Outcome, int] = {"answered": 0, "failed": 1, "limit": 4, "refused": 5, "interrupted": 130}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that needed a permission which nobody could give."""
+
+    tool: str
+    title: str
+    rule: str
+
+    @property
+    def advice(self) -> str:
+        """How to allow it the next time; empty where no rule can."""
+        return f"--allow '{self.rule}'" if self.rule else ""
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a prompt."""
+
+    session_id: str
+    model: str
+    outcome: Outcome = "failed"
+    detail: str = ""
+    text: str = ""
+    data: Any = None
+    """The value of the answer, where a schema was asked for."""
+    misfit: str = ""
+    """Where the answer does not fit the schema."""
+    usage: Usage = field(default_factory=Usage)
+    turns: int = 0
+    """Model calls."""
+    seconds: float = 0.0
+    refusals: list[Refusal] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """What the program ends with."""
+        if self.outcome != "answered":
+            return EXIT_CODES[self.outcome]
+        return 5 if self.refusals else 1 if self.misfit else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        return {
+            "type": "result",
+            "session_id": self.session_id,
+            "model": self.model,
+            "outcome": self.outcome,
+            "detail": self.detail or self.misfit,
+            "result": self.text,
+            "data": self.data,
+            "usage": usage_to_json(self.usage),
+            "turns": self.turns,
+            "duration_ms": round(self.seconds * 1000),
+            "refused": [{"tool": each.tool, "title": each.title, "rule": each.rule} for each in self.refusals],
+            "exit_code": self.exit_code,
+        }
+
+
+class Pipe:
+    """A stream whose reader may go away: then `gone` is set, and what is written is dropped."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self.gone = False
+
+    @property
+    def is_terminal(self) -> bool:
+        """A person looks at it."""
+        return self._stream is not None and self._stream.isatty()
+
+    def write(self, text: str) -> None:
+        """Write and flush; characters that the stream cannot hold are written out."""
+        if self._stream is None or self.gone:
+            return
+        encoding = self._stream.encoding or "utf-8"
+        try:
+            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Point the stream at nothing: the interpreter flushes it once more when it ends."""
+        self.gone = True
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno() if self._stream else 1)
+            os.close(nowhere)
+        except (OSError, ValueError):
+            self._stream = None
+
+
+class Output:
+    """Writes to stdout in one of the formats."""
+
+    def __init__(self, pipe: Pipe, output_format: OutputFormat) -> None:
+        self.pipe = pipe
+        self._format = output_format
+
+    def started(self, session: Session) -> None:
+        """Name the session."""
+        if self._format == "stream-json":
+            status = session.status()
+            line = {"type": "session", "session_id": session.id, "model": status.model, "mode": status.mode}
+            self.pipe.write(json_line({**line, "cwd": str(session.cwd)}))
+
+    def event(self, event: Event) -> None:
+        """Pass an event on, where the format tells events."""
+        if self._format == "stream-json":
+            self.pipe.write(json_line(event_to_json(event)))
+
+    def result(self, result: Result) -> None:
+        """Give the answer."""
+        if self._format != "text":
+            self.pipe.write(json_line(result.to_json()))
+        elif result.outcome == "answered" and not result.misfit:
+            self.pipe.write(clean(result.text).rstrip("\n") + "\n")
+
+
+class Progress:
+    """Tells on stderr what goes on: a line a tool, and what went wrong."""
+
+    def __init__(self, pipe: Pipe, *, quiet: bool) -> None:
+        self._pipe = pipe
+        self._quiet = quiet
+        """The events go to stdout already."""
+        self._coloured = pipe.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._titles: dict[str, str] = {}
+
+    def say(self, text: str) -> None:
+        """Tell one thing, cleaned of terminal control."""
+        self._pipe.write(f"ouro: {clean(text)}\n")
+
+    def event(self, event: Event) -> None:
+        """Tell what a person waiting wants to know of it; most events tell nothing."""
+        if self._quiet:
+            return
+        match event:
+            case ToolStarted():
+                self._titles[event.call.id] = event.title
+            case ToolFinished():
+                title = self._titles.pop(event.call_id, event.name)
+                self._tool(title, event.display.summary, event.failed)
+            case Retrying():
+                self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.")
+            case Said():
+                self.say(event.text)
+            case _:
+                pass
+
+    def refused(self, question: PermissionAsked, refusal: Refusal) -> None:
+        """Tell that something was not allowed, and how it would be."""
+        advice = f"; to allow it: {refusal.advice}" if refusal.advice else ""
+        self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
+
+    def finished(self, result: Result) -> None:
+        """Tell why there is no answer, where there is none."""
+        if result.outcome != "answered":
+            self.say(": ".join(part for part in (result.outcome, result.detail) if part))
+        elif result.misfit:
+            self.say(f"the answer does not fit the schema: {result.misfit}")
+
+    def _tool(self, title: str, summary: str, failed: bool) -> None:
+        mark, colour = ("✗", "31") if failed else ("✓", "32")
+        mark = self._colour(mark, colour)
+        self._pipe.write(f"{mark} {one_line(title)}  {self._colour(one_line(summary), '2')}".rstrip() + "\n")
+
+    def _colour(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._coloured and text else text
+
+
+def one_line(text: str, width: int = 160) -> str:
+    """`text` on one line, cleaned and cut."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= width else line[: width - 1] + "…"
