@@ -1,0 +1,98 @@
+"""What the person said "always" to, kept for each project."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ouro.errors import ConfigError
+from ouro.safety.rules import parse_rule
+from ouro.utils.runtime import ensure_private_dir
+
+_LARGEST = 1_000_000
+
+
+class RuleStore:
+    """The remembered rules of one project, in a file of all projects, readable by the user alone."""
+
+    def __init__(self, path: Path, project: Path) -> None:
+        self._path = path
+        self._project = str(project.resolve())
+
+    def load(self) -> tuple[str, ...]:
+        """The project's rules, oldest first; none when there is no file.
+
+        Raises:
+            ConfigError: the file does not hold rules; it is left as it is.
+        """
+        return tuple(self._read().get(self._project, ()))
+
+    def add(self, rule: str) -> None:
+        """Keep one more rule; on disk when it returns, and what other sessions kept stays.
+
+        Raises:
+            ConfigError: the file does not hold rules.
+            OSError: it cannot be written.
+        """
+        parse_rule(rule)
+        with self._locked():
+            projects = self._read()
+            kept = projects.setdefault(self._project, [])
+            if rule not in kept:
+                kept.append(rule)
+                self._write(projects)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        ensure_private_dir(self._path.parent)
+        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _read(self) -> dict[str, list[str]]:
+        import yaml
+
+        try:
+            with self._path.open("rb") as file:
+                text = file.read(_LARGEST)
+            if b"&" in text and b"*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+                raise ConfigError(f"{self._path} holds YAML aliases.", "Write each rule out.")
+            return self._checked(yaml.safe_load(text) or {})
+        except FileNotFoundError:
+            return {}
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{self._path} cannot be read: {error}", "Repair it, or move it away.") from error
+
+    def _checked(self, data: Any) -> dict[str, list[str]]:
+        fits = isinstance(data, dict) and all(
+            isinstance(name, str) and isinstance(rules, list) and all(isinstance(rule, str) for rule in rules)
+            for name, rules in data.items()
+        )
+        if not fits:
+            raise ConfigError(f"{self._path} does not hold lists of rules by folder.", "Repair it, or move it away.")
+        for rule in data.get(self._project, ()):
+            parse_rule(rule)
+        return dict(data)
+
+    def _write(self, projects: dict[str, list[str]]) -> None:
+        import yaml
+
+        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".permissions-")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write("# What was answered with \"always\", by folder. Take a line out to be asked again.\n")
+                yaml.safe_dump(projects, file, allow_unicode=True, sort_keys=True)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(self._path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise

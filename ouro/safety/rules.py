@@ -1,0 +1,117 @@
+"""Permission rules: `shell(git status *)`, `write(src/**)`, `web_fetch(docs.python.org)`, `edit`."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ouro.errors import ConfigError
+from ouro.safety.access import Effect
+
+_HINT = "Write a tool or an effect, with what it may touch: shell(git status *), write(src/**), web_fetch(docs.python.org), edit."
+_RULE = re.compile(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
+_EFFECTS = {"read": Effect.READ, "write": Effect.WRITE, "run": Effect.RUN, "shell": Effect.RUN, "net": Effect.NET}
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: the tools it speaks of, and what they touch; no pattern: anything."""
+
+    head: str
+    pattern: str | None = None
+
+    def __str__(self) -> str:
+        return self.head if self.pattern is None else f"{self.head}({self.pattern})"
+
+    def covers(self, tool: str, effect: Effect) -> bool:
+        """It speaks of this tool. `write` speaks of every tool that changes files."""
+        return _EFFECTS.get(self.head) is effect or fnmatch.fnmatchcase(tool, self.head)
+
+    def matches_line(self, text: str) -> bool:
+        """The pattern covers a whole command; `git push *` covers `git push` too."""
+        return self.pattern is None or bool(_line_pattern(self.pattern).fullmatch(text))
+
+    def matches_path(self, path: Path, root: Path, *, widely: bool = False) -> bool:
+        """The pattern covers a path: relative to `root`, to home with `~`, or a bare name anywhere.
+
+        Args:
+            widely: upper and lower case are the same, as on some disks: for rules that deny.
+        """
+        if self.pattern is None:
+            return True
+        flags = re.IGNORECASE if widely else 0
+        return bool(re.fullmatch(_path_pattern(self.pattern, root), str(path), flags | re.DOTALL))
+
+    def matches_url(self, url: str) -> bool:
+        """The pattern covers a URL by its host, or by its beginning where the pattern has a scheme."""
+        if self.pattern is None:
+            return True
+        if "://" in self.pattern:
+            return bool(re.fullmatch(_globbed(self.pattern, r".*"), url, re.DOTALL))
+        host = urlsplit(url).hostname or ""
+        return fnmatch.fnmatchcase(host.lower().rstrip("."), self.pattern.lower())
+
+
+def parse_rule(text: str) -> Rule:
+    """The rule that `text` says.
+
+    Raises:
+        ConfigError: it is not a rule.
+    """
+    found = _RULE.fullmatch(text.strip())
+    if not found or (found[2] is not None and not found[2].strip()):
+        raise ConfigError(f"`{text}` is not a permission rule.", _HINT)
+    return Rule(found[1], found[2].strip() if found[2] is not None else None)
+
+
+def parse_rules(text: str) -> tuple[Rule, ...]:
+    """The rules that `text` says, one or several with commas between them.
+
+    Raises:
+        ConfigError: one of them is not a rule.
+    """
+    return tuple(parse_rule(piece) for piece in re.split(r"(?<=\)),\s*(?=[A-Za-z_][\w*.-]*\()", text))
+
+
+def any_match(rules: Sequence[Rule], tool: str, effect: Effect, test: Callable[[Rule], bool]) -> Rule | None:
+    """The first rule that speaks of the tool and passes the test."""
+    return next((rule for rule in rules if rule.covers(tool, effect) and test(rule)), None)
+
+
+def plain(text: str) -> bool:
+    """No character of it means something else inside a pattern."""
+    return not re.search(r"[*?\[\]\n()]", text)
+
+
+def _line_pattern(pattern: str) -> re.Pattern[str]:
+    pattern = " ".join(re.sub(r":\*$", " *", pattern).split())
+    if pattern.endswith(" *"):
+        return re.compile(_globbed(pattern[:-2], ".*") + r"(?: .*)?", re.DOTALL)
+    return re.compile(_globbed(pattern, ".*"), re.DOTALL)
+
+
+def _path_pattern(pattern: str, root: Path) -> str:
+    pattern = pattern.rstrip("/") if pattern.endswith("/") and len(pattern) > 1 else pattern
+    if pattern.startswith("~"):
+        full = os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is not a path
+    elif pattern.startswith("/"):
+        full = pattern
+    elif "/" in pattern:
+        full = f"{root}/{pattern.removeprefix('./')}"
+    else:
+        return rf"(?:.*/)?{_globbed(pattern, '[^/]*')}(?:/.*)?"
+    if full.endswith("/**"):
+        return _globbed(full[:-3], "[^/]*") + r"(?:/.*)?"
+    return _globbed(full, "[^/]*") + r"(?:/.*)?"
+
+
+def _globbed(pattern: str, star: str) -> str:
+    """A pattern as a regular expression: `**` is anything, `*` is `star`, `?` one character."""
+    parts = re.split(r"(\*\*/|\*+|\?)", pattern)
+    named = {"**/": r"(?:.*/)?", "**": ".*", "*": star, "?": "."}
+    return "".join(named.get(part, re.escape(part)) for part in parts)

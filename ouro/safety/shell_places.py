@@ -1,0 +1,95 @@
+"""Where the words of a shell line lead: the folders that it may stand in, and the paths that its words may name."""
+
+from __future__ import annotations
+
+import glob
+import re
+import tempfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from ouro.safety import protected
+from ouro.safety.shell_word import Word
+from ouro.safety.shell_words import Line
+from ouro.safety.workspace import Workspace
+
+_MOST_FOLDERS = 16
+_MOST_MATCHES = 1000
+HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
+
+
+class Places:
+    """The paths of one line. A `cd` anywhere in it makes every relative path mean several."""
+
+    def __init__(self, workspace: Workspace, line: Line) -> None:
+        self.workspace = workspace
+        self.folders = [workspace.root]
+        self.lost = False
+        """It changes to a folder that cannot be known."""
+        for command in line.commands:
+            if command.program in ("cd", "pushd") and command.kind != "guess":
+                targets = [word for word in command.arguments if not re.match(r"-[LPe@]*$", word.text)]
+                self._move(targets[0] if targets else Word("~"))
+
+    def _move(self, target: Word) -> None:
+        self.lost = self.lost or not target.exact or target.text == "-" or len(self.folders) > _MOST_FOLDERS
+        self.folders = list(dict.fromkeys([*self.folders, *self.named(target.text)]))[: _MOST_FOLDERS + 1]
+
+    def named(self, text: str) -> list[Path]:
+        """The real paths that `text` may name."""
+        if text.startswith(("/", "~")):
+            return [self.workspace.resolve(text)]
+        return [self.workspace.resolve(str(folder / text)) for folder in self.folders]
+
+    def read(self, word: Word) -> Iterator[Path]:
+        """The real paths that a word stands for where it is read, file patterns expanded."""
+        if not word.glob:
+            yield from self.named(word.text)
+            return
+        for start in self.named(_before_pattern(word.text)):
+            yield start
+            if self.workspace.is_inside(start):
+                pattern = str(start / word.text[len(_before_pattern(word.text)) :])
+                found = islice(glob.iglob(pattern, include_hidden=True), _MOST_MATCHES)
+                yield from (self.workspace.resolve(each) for each in found)
+
+    def is_outside(self, path: Path) -> bool:
+        """The workspace does not cover it."""
+        return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
+
+    def is_temporary(self, path: Path) -> bool:
+        """It lies below a folder for temporary files, not among keys or start files."""
+        roots = {Path(each).resolve() for each in (tempfile.gettempdir(), "/tmp", "/var/tmp")}  # noqa: S108
+        return any(root in path.parents for root in roots) and not self.workspace.protection(path)
+
+    def holds_keys(self, path: Path) -> bool:
+        """Keys, or ouro's own settings and sessions, are kept there."""
+        system = str(path).startswith(("/proc", "/sys", "/dev"))
+        kept = any(protected.is_under(path, area) for area in protected.reserved())
+        return kept and not system and not self.workspace.is_inside(path)
+
+    def is_all_of_it(self, path: Path) -> bool:
+        """The workspace, a folder above it, or the home folder: removing it removes everything."""
+        roots = (self.workspace.root, self.workspace.resolve("~"))
+        return any(path == root or path in root.parents for root in roots) or path.name == ".git"
+
+
+def _before_pattern(text: str) -> str:
+    """The folder part of a file pattern that holds no pattern."""
+    return re.split(r"[*?\[]", text)[0].rpartition("/")[0] + ("/" if "/" in re.split(r"[*?\[]", text)[0] else "")
+
+
+def removes_too_much(places: Places, word: Word) -> str:
+    """Why a recursive change of what `word` names is never free; empty where it may be."""
+    if not word.exact and not word.glob:
+        return f"what {word.text} stands for cannot be known"
+    if re.fullmatch(r"(\./)*(\.?\*+|\.\[.*|\?+\*?|\{.*)(/\*+)*", word.text):
+        return f"{word.text} is everything there is"
+    base = _before_pattern(word.text) if word.glob else word.text
+    for path in places.named(base) if base else ():
+        if places.is_all_of_it(path) and not (word.glob and not re.search(r"/\.?\*+(/|$)", word.text) and path == places.workspace.root):
+            return f"{word.text} is {'all of' if path != places.workspace.root else 'the whole of'} {places.workspace.shown(path)}"
+        if places.is_outside(path) and not places.is_temporary(path):
+            return f"{places.workspace.shown(path)} is outside the workspace"
+    return ""
