@@ -27,6 +27,25 @@ class FrontEnd(Protocol):
         """The session on the screen."""
         ...
 
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """The keys that work here, and what each does: for help."""
+        ...
+
+    @property
+    def theme(self) -> str:
+        """The look in use."""
+        ...
+
+    @property
+    def themes(self) -> Sequence[str]:
+        """The looks to choose from; none where the terminal's own colours are used."""
+        ...
+
+    def set_theme(self, name: str) -> None:
+        """Use one of `themes`, now and the next time."""
+        ...
+
     def show(self, markdown: str) -> None:
         """Show Markdown in the transcript; it is not part of the session."""
         ...
@@ -40,7 +59,7 @@ class FrontEnd(Protocol):
         ...
 
     async def open(self, request: OpenRequest) -> None:
-        """Close this session and open another in its place."""
+        """Close this session and open another in its place; keep this one when that fails, and say why."""
         ...
 
     async def send(self, text: str) -> None:
@@ -52,7 +71,7 @@ class FrontEnd(Protocol):
         ...
 
     def redraw(self) -> None:
-        """Show the new look or state: after a change of theme, model or mode."""
+        """Show the new state: after a change of model, mode or title."""
         ...
 
     def leave(self) -> None:
@@ -69,8 +88,15 @@ class Command:
     argument: str = ""
     """How the argument is written in help: `[name]`."""
     aliases: tuple[str, ...] = ()
+    between_turns: bool = False
+    """It has to wait until the agent is at rest."""
 
     @property
     def help(self) -> str:
         """What it does, in one line."""
-        return (self.run.__doc__ or "").strip().splitlines()[0]
+        return (self.run.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+    @property
+    def usage(self) -> str:
+        """How it is written: `/model [name]`."""
+        return f"/{self.name} {self.argument}".rstrip()

@@ -1,0 +1,43 @@
+"""The built-in commands, in one list: the order is that of help and completion."""
+
+from __future__ import annotations
+
+from ouro.commands import conversation, info, models, work
+from ouro.commands.command import Command, FrontEnd
+
+
+async def help_(front_end: FrontEnd, argument: str) -> None:
+    """Show the commands and keys."""
+    info.show_help(front_end, COMMANDS, argument)
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("help", help_, "[command]", ("h",)),
+    Command("model", models.model, "[name]", ("models",)),
+    Command("think", models.think, "[off|low|medium|high]", ("effort",)),
+    Command("plan", models.plan, "[what to plan]"),
+    Command("permissions", models.permissions, "[ask|edit|plan|auto]", ("mode",)),
+    Command("resume", conversation.resume, "[id or words]", ("sessions", "continue"), between_turns=True),
+    Command("clear", conversation.clear, "", ("new",), between_turns=True),
+    Command("rename", conversation.rename, "title"),
+    Command("copy", conversation.copy),
+    Command("export", conversation.export, "[file]"),
+    Command("todos", conversation.todos, "", ("todo",)),
+    Command("tasks", conversation.tasks, "[kill id]", ("ps", "jobs")),
+    Command("init", work.init, "[what matters]", between_turns=True),
+    Command("review", work.review, "[what to review]", between_turns=True),
+    Command("diff", work.diff),
+    Command("status", info.status),
+    Command("usage", info.usage, "", ("cost", "stats")),
+    Command("context", info.context),
+    Command("theme", info.theme, "[name]"),
+    Command("config", info.config, "", ("settings",)),
+    Command("doctor", info.doctor),
+    Command("feedback", info.feedback, "", ("bug",)),
+    Command("exit", conversation.exit_, "", ("quit", "q")),
+)
+
+
+def find_command(word: str) -> Command | None:
+    """The command of that name or alias."""
+    return next((each for each in COMMANDS if word == each.name or word in each.aliases), None)

@@ -1,0 +1,101 @@
+"""Commands about the session: its beginning, its end, what is in it."""
+
+from __future__ import annotations
+
+from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.markdown import code, conversation, facts, todo_list
+from ouro.errors import UsageError
+from ouro.events import Replied
+from ouro.session import JobInfo, OpenRequest, SessionInfo
+from ouro.utils.terminal_text import clean
+
+
+async def clear(front_end: FrontEnd, _argument: str) -> None:
+    """Begin a new session; this one is kept."""
+    before = front_end.session.id
+    await front_end.open(OpenRequest())
+    front_end.say(f"A new session. The one before: /resume {before}")
+
+
+async def resume(front_end: FrontEnd, argument: str) -> None:
+    """Go on with an earlier session."""
+    chosen = argument or await _choose_session(front_end)
+    if chosen:
+        await front_end.open(OpenRequest(chosen))
+
+
+async def rename(front_end: FrontEnd, argument: str) -> None:
+    """Give the session a title."""
+    if not argument:
+        raise UsageError("Say the new title: /rename Mend the parser")
+    title = " ".join(clean(argument).split())
+    front_end.session.rename(title)
+    front_end.say(f"This session is now called “{title}”.")
+    front_end.redraw()
+
+
+async def exit_(front_end: FrontEnd, _argument: str) -> None:
+    """Leave ouro; the session is kept."""
+    front_end.leave()
+
+
+async def copy(front_end: FrontEnd, _argument: str) -> None:
+    """Copy the last answer, as Markdown."""
+    answers = [event.message.text for event in front_end.session.history() if isinstance(event, Replied)]
+    last = next((text for text in reversed(answers) if text.strip()), "")
+    if not last:
+        raise UsageError("There is no answer to copy yet.")
+    front_end.copy(last)
+    front_end.say(f"Copied the last answer ({len(last):,} characters).")
+
+
+async def export(front_end: FrontEnd, argument: str) -> None:
+    """Write the session to a Markdown file."""
+    session = front_end.session
+    path = session.cwd / (argument or f"ouro-{session.id[:8]}.md")
+    text = conversation(session.title, session.history())
+    try:
+        with path.expanduser().open("x", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already. Name another: /export FILE") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+    front_end.say(f"Written to {path}.")
+
+
+async def todos(front_end: FrontEnd, _argument: str) -> None:
+    """Show the agent's plan."""
+    plan = front_end.session.todos
+    front_end.show(todo_list(plan) if plan else "There is no plan at the moment.")
+
+
+async def tasks(front_end: FrontEnd, argument: str) -> None:
+    """Show what runs in the background, or end one of it."""
+    action, _, job = argument.partition(" ")
+    if action == "kill" and job.strip():
+        await front_end.session.kill_job(job.strip())
+        front_end.say(f"Ended {job.strip()}.")
+        return
+    if argument:
+        raise UsageError("/tasks lists them; /tasks kill ID ends one.")
+    jobs = front_end.session.jobs()
+    front_end.show(facts(*((job.id, _described(job)) for job in jobs)) or "Nothing runs in the background.")
+
+
+def _described(job: JobInfo) -> str:
+    state = "runs" if job.running else f"ended, exit code {job.exit_code}"
+    return f"{code(job.command)} — {state}"
+
+
+async def _choose_session(front_end: FrontEnd) -> str | None:
+    others = [each for each in front_end.session.sessions() if each.id != front_end.session.id]
+    if not others:
+        raise UsageError("There is no earlier session of this project.")
+    return await front_end.choose("Which session?", [_choice(each) for each in others])
+
+
+def _choice(info: SessionInfo) -> Choice:
+    when = info.updated_at[:16].replace("T", " ")
+    cost = f" · ${info.cost:.2f}" if info.cost is not None else ""
+    return Choice(info.id, clean(info.title) or "(no title)", f"{when} · {info.messages} messages{cost}")

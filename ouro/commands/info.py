@@ -1,0 +1,145 @@
+"""Commands that tell how things stand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import sys
+from collections.abc import Sequence
+
+from ouro import __version__
+from ouro.commands.command import Choice, Command, FrontEnd
+from ouro.commands.markdown import block, code, escape, facts
+from ouro.errors import UsageError
+from ouro.messages import Usage
+from ouro.utils.runtime import get_home, get_log_path
+
+TRIGGERS = (
+    ("/", "a command"),
+    ("@", "a file of the project"),
+    ("!", "a shell line; the agent sees its output (`!!`: it does not)"),
+)
+BAR = 24
+
+
+def show_help(front_end: FrontEnd, known: Sequence[Command], argument: str) -> None:
+    """Show the commands and keys; with an argument, one command."""
+    if argument:
+        word = argument.removeprefix("/")
+        command = next((each for each in known if word == each.name or word in each.aliases), None)
+        if command is None:
+            raise UsageError(f"There is no command /{word}. /help lists them all.")
+        front_end.show(f"{code(command.usage)} {command.help}.{_aliases(command)}")
+        return
+    commands = "\n".join(f"- {code(each.usage)} {each.help}" for each in known)
+    triggers = "\n".join(f"- {code(sign)} {what}" for sign, what in TRIGGERS)
+    keys = "\n".join(f"- {code(key)} {what}" for key, what in front_end.keys)
+    front_end.show(f"**Commands**\n\n{commands}\n\n**At the start of a message**\n\n{triggers}\n\n**Keys**\n\n{keys}")
+
+
+async def status(front_end: FrontEnd, _argument: str) -> None:
+    """Show the model, mode, folder and session."""
+    session, now = front_end.session, front_end.session.status()
+    front_end.show(
+        facts(
+            ("Session", f"{code(session.id)} {escape(session.title)}".rstrip()),
+            ("Folder", code(str(session.cwd))),
+            ("Branch", code(now.branch) if now.branch else ""),
+            ("Model", code(now.model)),
+            ("Thinking", now.effort),
+            ("Mode", now.mode),
+            ("Context", _share(now.context, now.window)),
+            ("ouro", f"{__version__}, files in {code(str(get_home()))}"),
+        )
+    )
+
+
+async def usage(front_end: FrontEnd, _argument: str) -> None:
+    """Show what the session has used: tokens and money."""
+    used = front_end.session.status().usage
+    front_end.show(
+        facts(
+            ("Tokens read", f"{used.input:,}{_from_cache(used)}"),
+            ("Tokens written", f"{used.output:,}"),
+            ("Cost", "the price of the model is not known" if used.cost is None else f"${used.cost:.4f}"),
+        )
+    )
+
+
+async def context(front_end: FrontEnd, _argument: str) -> None:
+    """Show what fills the model's window."""
+    now = front_end.session.status()
+    parts = front_end.session.context_report()
+    width = max(len(name) for name, _ in parts)
+    lines = [f"{name:<{width}}  {tokens:>9,}  {_bar(tokens, now.window)}" for name, tokens in parts]
+    free = max(0, now.window - sum(tokens for _, tokens in parts))
+    lines.append(f"{'free':<{width}}  {free:>9,}  {_bar(free, now.window)}")
+    front_end.show(f"**Context**: {_share(now.context, now.window)}\n\n{block(chr(10).join(lines))}")
+
+
+async def theme(front_end: FrontEnd, argument: str) -> None:
+    """Choose the colours."""
+    if not front_end.themes:
+        raise UsageError("Here the colours are those of your terminal.")
+    choices = [Choice(name, name) for name in front_end.themes]
+    chosen = argument or await front_end.choose("Which colours?", choices, front_end.theme)
+    if not chosen:
+        return
+    if chosen not in front_end.themes:
+        raise UsageError(f"There is no theme {chosen!r}. There are: {', '.join(front_end.themes)}.")
+    front_end.set_theme(chosen)
+
+
+async def config(front_end: FrontEnd, _argument: str) -> None:
+    """Show each setting, its value, and where that comes from."""
+    front_end.show(block(await _ouro(front_end, "config")))
+
+
+async def doctor(front_end: FrontEnd, _argument: str) -> None:
+    """Check the installation, and say what to mend."""
+    front_end.show(block(await _ouro(front_end, "doctor")))
+
+
+async def feedback(front_end: FrontEnd, _argument: str) -> None:
+    """Show what a report of a fault should tell."""
+    known = (
+        f"ouro {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}",
+        f"terminal {os.environ.get('TERM_PROGRAM') or os.environ.get('TERM', 'unknown')}",
+        f"model {front_end.session.status().model}",
+    )
+    front_end.show(
+        "ouro sends nothing by itself. A report helps most with what you did, what you expected, what came, "
+        f"these lines, and the end of {code(str(get_log_path()))}:\n\n{block(chr(10).join(known))}"
+    )
+
+
+async def _ouro(front_end: FrontEnd, subcommand: str) -> str:
+    """What `ouro SUBCOMMAND` prints: the settings are not read down here."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "ouro", subcommand, cwd=front_end.session.cwd,
+        env={**os.environ, "NO_COLOR": "1"}, stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    return output.decode(errors="replace")
+
+
+def _aliases(command: Command) -> str:
+    return f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
+
+
+def _share(tokens: int, window: int) -> str:
+    return f"{tokens:,} of {window:,} tokens ({round(100 * tokens / max(1, window))} %)"
+
+
+def _from_cache(used: Usage) -> str:
+    return f", {used.cached:,} of them from the cache" if used.cached else ""
+
+
+def _bar(tokens: int, window: int) -> str:
+    return "█" * round(BAR * min(1.0, tokens / max(1, window)))

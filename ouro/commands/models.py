@@ -1,0 +1,85 @@
+"""Commands about the model, and how freely it may work."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.markdown import code
+from ouro.errors import UsageError
+from ouro.llm.model import Effort
+from ouro.safety.permissions import Mode
+
+MODES: dict[Mode, str] = {
+    "ask": "reads freely, asks before it changes or runs anything",
+    "edit": "edits files in the project without asking",
+    "plan": "looks and plans, changes nothing",
+    "auto": "asks only for what could do harm outside the project",
+}
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+
+
+async def model(front_end: FrontEnd, argument: str) -> None:
+    """Use another model."""
+    current = front_end.session.status().model
+    chosen = argument or await front_end.choose("Which model?", await _model_choices(front_end), current)
+    if not chosen:
+        return
+    await front_end.session.set_model(chosen)
+    front_end.say(f"Model: {front_end.session.status().model}")
+    front_end.redraw()
+
+
+async def think(front_end: FrontEnd, argument: str) -> None:
+    """Set how long the model thinks before it answers."""
+    current = front_end.session.status().effort
+    choices = [Choice(effort, effort) for effort in EFFORTS]
+    chosen = argument or await front_end.choose("How long should the model think?", choices, current)
+    if not chosen:
+        return
+    effort = next((each for each in EFFORTS if each == chosen), None)
+    if effort is None:
+        raise UsageError(f"{chosen!r} is no effort. There are: {', '.join(EFFORTS)}.")
+    await front_end.session.set_effort(effort)
+    front_end.say(f"Thinking: {effort}")
+    front_end.redraw()
+
+
+async def permissions(front_end: FrontEnd, argument: str) -> None:
+    """Show the permission rules, and choose what is asked before it is done."""
+    if not argument:
+        rules = front_end.session.permission_rules()
+        listed = "\n".join(f"- {code(rule)}" for rule in rules)
+        front_end.show(f"**Rules in force**\n\n{listed}" if rules else "No permission rules yet.")
+    current = front_end.session.status().mode
+    choices = [Choice(mode, mode, what) for mode, what in MODES.items()]
+    chosen = argument or await front_end.choose("Mode", choices, current)
+    if chosen:
+        set_mode(front_end, chosen)
+
+
+async def plan(front_end: FrontEnd, argument: str) -> None:
+    """Go into plan mode, or out of it; with words, plan that."""
+    leaves = front_end.session.status().mode == "plan" and not argument
+    set_mode(front_end, "ask" if leaves else "plan")
+    if argument:
+        await front_end.send(argument)
+
+
+def set_mode(front_end: FrontEnd, name: str) -> None:
+    """Change the mode, and tell.
+
+    Raises:
+        UsageError: there is no such mode.
+    """
+    mode = next((each for each in MODES if each == name), None)
+    if mode is None:
+        raise UsageError(f"{name!r} is no mode. There are: {', '.join(MODES)}.")
+    front_end.session.set_mode(mode)
+    front_end.say(f"Mode {mode}: {MODES[mode]}.")
+    front_end.redraw()
+
+
+async def _model_choices(front_end: FrontEnd) -> list[Choice]:
+    known = sorted(await front_end.session.models(), key=lambda each: not each.usable)
+    return [Choice(each.name, each.name, "" if each.usable else each.reason or "cannot be used") for each in known]

@@ -1,0 +1,64 @@
+"""Commands that set the agent to work on the repository, and show what has changed."""
+
+from __future__ import annotations
+
+from ouro.commands.command import FrontEnd
+from ouro.commands.git_changes import changes
+from ouro.commands.markdown import block
+
+INIT = """\
+Study this repository, then write `AGENTS.md` in its root: what an agent, or a new colleague, has to know to work here
+well. It is read at the start of every session, so each line must earn its place.
+
+How to study it: read the README, the manifests and lock files (pyproject.toml, package.json, Cargo.toml, go.mod,
+Makefile, …), the CI workflows, and instructions that are there for other tools (CLAUDE.md, GEMINI.md, .cursorrules,
+.github/copilot-instructions.md, CONTRIBUTING). Look at how the code is laid out, and open a few central files and
+tests. Run the commands that you want to write down where they are quick and change nothing; write only what you saw.
+
+What belongs in it, where the repository has it:
+- One or two sentences: what this is.
+- Commands: set up, build, run, lint, type-check, test all, test one file or one test. Exact, ready to be copied.
+- Layout: the few folders that matter, and what goes where. Not a list of files.
+- How it works: the main path through the code, and the decisions that cannot be seen from one file.
+- Conventions that differ from what one would assume: names, errors, imports, tests, commits.
+- Traps: what breaks, what is generated, what must not be edited, what needs a service or a key.
+
+What does not belong in it: what a reader of the code sees at once, advice that holds for every project ("write tests"),
+anything you have not checked, secrets. Keep it under about 100 lines, in plain Markdown.
+
+If there is an `AGENTS.md` already, improve it: correct what is no longer true, add what is missing, keep what its
+authors wrote on purpose, and tell in your answer what you changed. If CLAUDE.md or GEMINI.md are there, take over what
+holds, and leave those files as they are."""
+
+REVIEW = """\
+Review {what}. Change nothing.
+
+Look at the change first (git status, git diff, the new files), then read enough of the code around it to know what
+calls it and what it relies on. Run the tests or the linter where that tells you something.
+
+Report what a careful colleague would want to hear before this is merged, the worst first:
+- faults: wrong results, crashes, lost data, races, holes in security, broken behaviour for callers;
+- what is missing: cases, tests, error handling, documentation that is now wrong;
+- what makes it hard to read or keep: only where it matters.
+
+For each: the file and line, what goes wrong and with which input, and what you would do. Say how sure you are. Do not
+praise, do not repeat the diff, do not list matters of taste. If nothing is wrong, say so in one sentence, and what you
+checked."""
+
+UNCOMMITTED = "the changes in this working tree that are not committed yet, new files among them"
+
+
+async def init(front_end: FrontEnd, argument: str) -> None:
+    """Study the repository and write AGENTS.md, or improve it."""
+    await front_end.send(f"{INIT}\n\nMind in particular: {argument}" if argument else INIT)
+
+
+async def review(front_end: FrontEnd, argument: str) -> None:
+    """Review the uncommitted changes, or what you name."""
+    await front_end.send(REVIEW.format(what=argument or UNCOMMITTED))
+
+
+async def diff(front_end: FrontEnd, _argument: str) -> None:
+    """Show what differs from the last commit."""
+    text = await changes(front_end.session.cwd)
+    front_end.show(block(text, "diff") if text.strip() else "Nothing differs from the last commit.")
