@@ -1,0 +1,1 @@
+"""What a transcript is made of: blocks that draw themselves as lines."""

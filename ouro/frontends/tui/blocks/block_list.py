@@ -1,0 +1,151 @@
+"""BlockList: all blocks of a transcript as one column of lines, of which only what is looked at is drawn."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+
+from ouro.frontends.tui.blocks.block import Block
+from ouro.frontends.tui.blocks.heights import Heights
+from ouro.frontends.tui.blocks.lines import Line
+from ouro.frontends.tui.blocks.palette import Palette
+
+_MOST_DRAWN = 500
+"""Blocks whose lines are kept; of older ones only the height is."""
+
+
+class BlockList:
+    """Blocks and their heights: estimated until they are drawn for the width of now."""
+
+    def __init__(self, palette: Palette, width: int = 80) -> None:
+        self.blocks: list[Block] = []
+        self._places: dict[Block, int] = {}
+        self._heights = Heights()
+        self._measured: list[bool] = []
+        self._drawn: OrderedDict[Block, None] = OrderedDict()
+        self._palette = palette
+        self._width = width
+
+    @property
+    def total(self) -> int:
+        """All lines."""
+        return self._heights.total
+
+    def restyle(self, width: int, palette: Palette) -> None:
+        """Another width or other colours: everything is drawn again when it is looked at."""
+        self._width, self._palette = max(1, width), palette
+        for block in self._drawn:
+            block.forget()
+        self._drawn.clear()
+        self._rebuild(self.blocks)
+
+    def add(self, block: Block) -> None:
+        """One more block at the end."""
+        last = self.blocks[-1] if self.blocks else None
+        block.gap = last is not None and not (last.is_compact and block.is_compact)
+        self._places[block] = len(self.blocks)
+        self.blocks.append(block)
+        self._heights.append(self._estimate(block))
+        self._measured.append(False)
+
+    def remove(self, blocks: Iterable[Block]) -> None:
+        """Take blocks out."""
+        gone = set(blocks)
+        kept = [block for block in self.blocks if block not in gone]
+        if kept != self.blocks[: len(kept)]:
+            for block in kept:
+                block.changed()
+        for block in gone:
+            self._drawn.pop(block, None)
+        self._rebuild(kept)
+
+    def update(self, block: Block) -> int | None:
+        """Draw a block that changed; gives the first line that is another one now."""
+        place = self._places.get(block)
+        if place is None:
+            return None
+        before = block.last_lines
+        lines = self._draw(place)
+        same = next((n for n, (old, new) in enumerate(zip(before, lines, strict=False)) if old is not new), None)
+        return self._heights.top(place) + (min(len(before), len(lines)) if same is None else same)
+
+    def settle(self, top: int, height: int) -> int:
+        """Draw what stands in `height` lines from `top`; gives by how much what is above `top` has grown."""
+        grown = 0
+        place = self._heights.find(top)
+        while place < len(self.blocks) and self._heights.top(place) < top + grown + height:
+            if not self._measured[place]:
+                above = self._heights.top(place) < top + grown
+                before = self._heights[place]
+                self._draw(place)
+                grown += self._heights[place] - before if above else 0
+            place += 1
+        return grown
+
+    def settle_end(self, height: int) -> None:
+        """Draw what stands in the last `height` lines."""
+        place = len(self.blocks)
+        while place and height > 0:
+            place -= 1
+            if not self._measured[place]:
+                self._draw(place)
+            height -= self._heights[place]
+
+    def line(self, number: int) -> Line | None:
+        """The line `number`; None behind the last one."""
+        place = self._heights.find(number)
+        if place >= len(self.blocks):
+            return None
+        lines = self._lines(place)
+        within = number - self._heights.top(place)
+        return lines[within] if within < len(lines) else None
+
+    def lines(self, start: int, end: int) -> Iterator[tuple[int, Line]]:
+        """The lines from `start` to before `end`, numbered; draws them without moving anything."""
+        for number in range(max(0, start), min(end, self.total)):
+            if (line := self.line(number)) is not None:
+                yield number, line
+
+    def block_at(self, number: int) -> tuple[Block, int] | None:
+        """The block that has the line `number`, and which of its lines that is."""
+        place = self._heights.find(number)
+        if place >= len(self.blocks):
+            return None
+        return self.blocks[place], number - self._heights.top(place)
+
+    def top(self, block: Block) -> int:
+        """The first line of a block."""
+        return self._heights.top(self._places[block])
+
+    def refold(self, blocks: Sequence[Block]) -> None:
+        """Many blocks were folded or opened: their heights are estimated anew."""
+        for block in blocks:
+            place = self._places[block]
+            self._measured[place] = False
+            self._heights.set(place, self._estimate(block))
+
+    def _estimate(self, block: Block) -> int:
+        return block.estimate(self._width) + block.gap
+
+    def _rebuild(self, blocks: Sequence[Block]) -> None:
+        self.blocks = []
+        self._places = {}
+        self._heights = Heights()
+        self._measured = []
+        for block in blocks:
+            self.add(block)
+
+    def _lines(self, place: int) -> list[Line]:
+        """The lines of a block, drawn if need be; the oldest drawn ones are let go of."""
+        block = self.blocks[place]
+        self._drawn[block] = None
+        self._drawn.move_to_end(block)
+        if len(self._drawn) > _MOST_DRAWN:
+            self._drawn.popitem(last=False)[0].forget()
+        return block.lines(self._width, self._palette)
+
+    def _draw(self, place: int) -> list[Line]:
+        lines = self._lines(place)
+        self._heights.set(place, len(lines))
+        self._measured[place] = True
+        return lines

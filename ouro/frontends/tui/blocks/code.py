@@ -1,0 +1,127 @@
+"""Code: source text as lines in syntax colours, cheap to draw again while it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
+from pygments.token import Comment, Literal, Token
+from pygments.util import ClassNotFound
+from rich.style import Style
+
+from ouro.frontends.tui.blocks.lines import Line, Run, fold, indent, pad
+from ouro.frontends.tui.blocks.palette import Palette
+
+CHUNK = 60
+"""Lines that are coloured together: what has grown is coloured again from the start of the last chunk."""
+_LONGEST_LINE = 2_000
+_MOST_CHUNKS_IN_STRING = 10
+
+
+class Code:
+    """A piece of code that may still grow; finished chunks are lexed and wrapped once."""
+
+    def __init__(self, language: str, width: int, palette: Palette) -> None:
+        self._language = language
+        self._width = width
+        self._palette = palette
+        self._start = 0
+        self._done: list[Line] = []
+
+    def lines(self, code: str) -> list[Line]:
+        """The lines of `code`, which begins with what was given before."""
+        rest = code[self._start :]
+        while (size := _chunk_size(rest, self._language, self._palette)) > 0:
+            self._done += self._draw(rest[: size - 1])
+            self._start += size
+            rest = rest[size:]
+        return [*self._done, *self._draw(rest)]
+
+    def _draw(self, text: str) -> list[Line]:
+        inner = max(1, self._width - 2)
+        space = (" ", self._palette.code)
+        lines = [line for row in highlight(text, self._language, self._palette, self._palette.code) for line in fold(row, inner)]
+        return pad(indent(lines, space, space), self._width, self._palette.code)
+
+
+def highlight(code: str, language: str, palette: Palette, base: Style) -> list[list[Run]]:
+    """Each line of `code` as runs in syntax colours over `base`; plain where the language is not known."""
+    lexer = _lexer(language)
+    if lexer is None or any(len(line) > _LONGEST_LINE for line in code.split("\n")):
+        return [[(line, base)] for line in code.split("\n")]
+    rows: list[list[Run]] = [[]]
+    styles: dict[Any, Style] = {}
+    for _, kind, value in lexer.get_tokens_unprocessed(code):
+        style = styles.get(kind)
+        if style is None:
+            style = styles[kind] = base + _style_of(kind, palette.syntax)
+        first, *others = value.split("\n")
+        if first:
+            rows[-1].append((first, style))
+        rows.extend([(other, style)] if other else [] for other in others)
+    return [row or [("", base)] for row in rows]
+
+
+def language_of(path: str) -> str:
+    """The language of a file by its name, empty where it is not known."""
+    return _language_of(path.rpartition("/")[2])
+
+
+@lru_cache(maxsize=256)
+def _language_of(name: str) -> str:
+    try:
+        return str(get_lexer_for_filename(name).aliases[0])
+    except (ClassNotFound, IndexError):
+        return ""
+
+
+@lru_cache(maxsize=64)
+def _lexer(language: str) -> Any:
+    if not language or language in ("text", "txt", "plain"):
+        return None
+    try:
+        return get_lexer_by_name(language)
+    except ClassNotFound:
+        return None
+
+
+def _style_of(kind: Any, syntax: Mapping[str, Style]) -> Style:
+    while kind is not Token:
+        name = str(kind).removeprefix("Token.")
+        if name in syntax:
+            return syntax[name]
+        kind = kind.parent
+    return Style.null()
+
+
+def _chunk_size(code: str, language: str, palette: Palette) -> int:
+    """The length of the first chunk, its last newline among it; 0 where it is not complete yet.
+
+    A chunk ends where no string or comment is open, so that the next one can be lexed by itself. It is judged by
+    its own text alone: the same code is cut the same way however it arrives.
+    """
+    if code.count("\n") <= CHUNK:
+        return 0
+    ends = [index + 1 for index, character in enumerate(code) if character == "\n"]
+    limits = [*range(CHUNK, len(ends), CHUNK)][:_MOST_CHUNKS_IN_STRING]
+    for limit in limits:
+        end = ends[limit - 1]
+        if len(limits) == _MOST_CHUNKS_IN_STRING and limit == limits[-1]:
+            return end
+        if not _is_inside_string(code[:end], language):
+            return end
+    return 0
+
+
+def _is_inside_string(code: str, language: str) -> bool:
+    lexer = _lexer(language)
+    if lexer is None:
+        return False
+    last: Any = Token
+    for _, kind, _value in lexer.get_tokens_unprocessed(code):
+        last = kind
+    return last in Literal.String or last in Comment.Multiline
+
+

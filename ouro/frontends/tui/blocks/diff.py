@@ -1,0 +1,131 @@
+"""Diff: changes of files as lines, one column or two, the words that changed marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich.segment import Segment
+from rich.style import Style
+
+from ouro.display import FileChange
+from ouro.frontends.tui.blocks.changes import Pair, Span, changed_words, count, hunks
+from ouro.frontends.tui.blocks.code import highlight, language_of
+from ouro.frontends.tui.blocks.lines import Line, Run, crop, fold, indent, pad, tidy
+from ouro.frontends.tui.blocks.palette import Palette
+
+TWO_COLUMNS = 110
+"""Cells from which on before and after stand side by side."""
+_Side = dict[int, list[Run]]
+
+
+def diff_lines(change: FileChange, width: int, palette: Palette) -> Iterator[Line]:
+    """The change of one file, line by line: only what is taken is drawn."""
+    parts = hunks(tidy(change.before or ""), tidy(change.after or ""))
+    yield _head(change, count(parts), width, palette)
+    two_columns = width >= TWO_COLUMNS and change.before is not None and change.after is not None
+    for number, part in enumerate(parts):
+        if number:
+            yield Line([Segment("⋮", palette.muted)])
+        yield from (_two_columns if two_columns else _one_column)(part, language_of(change.path), width, palette)
+
+
+def _head(change: FileChange, counted: tuple[int, int], width: int, palette: Palette) -> Line:
+    name = tidy(change.path) + (f" → {tidy(change.moved_to)}" if change.moved_to else "")
+    what = " (new)" if change.before is None else " (deleted)" if change.after is None else ""
+    added, removed = counted
+    room = max(1, width - len(f"{what}  +{added} −{removed}"))
+    return Line(
+        [
+            Segment(crop(name, room), palette.strong),
+            Segment(f"{what}  ", palette.muted),
+            Segment(f"+{added}", palette.success),
+            Segment(f" −{removed}", palette.error),
+        ]
+    )
+
+
+def _one_column(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[Line]:
+    olds, news = _colored(part, language, palette)
+    digits = _digits(part)
+    for is_same, run in groupby(part, key=lambda pair: pair.is_same):
+        pairs = list(run)
+        if is_same:
+            for pair in pairs:
+                yield from _row(" ", pair.new_number, news[pair.new_number], digits, width, palette.text, palette)
+            continue
+        for pair in pairs:
+            if pair.old is not None:
+                yield from _row("-", pair.old_number, olds[pair.old_number], digits, width, palette.removed, palette)
+        for pair in pairs:
+            if pair.new is not None:
+                yield from _row("+", pair.new_number, news[pair.new_number], digits, width, palette.added, palette)
+
+
+def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[Line]:
+    olds, news = _colored(part, language, palette)
+    digits = _digits(part)
+    half = (width - 1) // 2
+    for pair in part:
+        left = _half("-", pair.old_number, olds, digits, half, pair.is_same, palette.removed, palette)
+        right = _half("+", pair.new_number, news, digits, half, pair.is_same, palette.added, palette)
+        for number in range(max(len(left), len(right))):
+            one = left[number] if number < len(left) else Line([Segment(" " * half, palette.text)])
+            other = right[number] if number < len(right) else Line([Segment(" " * half, palette.text)])
+            segments = [*one.segments, Segment("│", palette.muted), *other.segments]
+            # Copying takes the right column, the file as it is now.
+            yield Line(segments, len(one.text) + 1 + other.gutter, other.joint)
+
+
+def _half(
+    sign: str, number: int, side: _Side, digits: int, width: int, is_same: bool, changed: Style, palette: Palette
+) -> list[Line]:
+    if not number:
+        return []
+    style = palette.text if is_same else changed
+    return list(_row(" " if is_same else sign, number, side[number], digits, width, style, palette))
+
+
+def _row(sign: str, number: int, runs: list[Run], digits: int, width: int, style: Style, palette: Palette) -> Iterator[Line]:
+    dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
+    first, rest = (f"{number:>{digits}} {sign} ", dim), (" " * (digits + 3), dim)
+    return iter(pad(indent(fold(runs, width - digits - 3), first, rest), width, style))
+
+
+def _colored(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Side, _Side]:
+    """Both sides in syntax colours, by line number, changed words marked."""
+    olds = _side([(pair.old_number, pair.old) for pair in part], language, palette)
+    news = _side([(pair.new_number, pair.new) for pair in part], language, palette)
+    for pair in part:
+        if pair.is_same:
+            continue
+        old_spans, new_spans = changed_words(pair.old, pair.new) if pair.old and pair.new else ([], [])
+        if pair.old is not None:
+            olds[pair.old_number] = _marked(olds[pair.old_number], old_spans, palette.removed, palette.removed_word)
+        if pair.new is not None:
+            news[pair.new_number] = _marked(news[pair.new_number], new_spans, palette.added, palette.added_word)
+    return olds, news
+
+
+def _side(rows: Sequence[tuple[int, str | None]], language: str, palette: Palette) -> _Side:
+    numbered = [(number, text) for number, text in rows if text is not None]
+    colored = highlight("\n".join(text for _, text in numbered), language, palette, palette.text)
+    return {number: runs for (number, _), runs in zip(numbered, colored, strict=True)}
+
+
+def _marked(runs: list[Run], spans: Sequence[Span], style: Style, word: Style) -> list[Run]:
+    """`runs` on the background of `style`; the characters in `spans` on that of `word`."""
+    back, strong = Style(bgcolor=style.bgcolor), Style(bgcolor=word.bgcolor, bold=True)
+    marked: list[Run] = []
+    offset = 0
+    for text, front in runs:
+        cuts = sorted({0, len(text), *(cut - offset for span in spans for cut in span if 0 < cut - offset < len(text))})
+        for start, end in zip(cuts, cuts[1:], strict=False):
+            inside = any(first <= offset + start < last for first, last in spans)
+            marked.append((text[start:end], front + (strong if inside else back)))
+        offset += len(text)
+    return marked
+
+
+def _digits(part: Sequence[Pair]) -> int:
+    return len(str(max(max(pair.old_number, pair.new_number) for pair in part)))

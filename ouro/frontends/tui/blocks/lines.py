@@ -1,0 +1,224 @@
+"""Lines: styled text, wrapped to a width, that still knows what of it is text and what is decoration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.cells import cell_len, split_graphemes
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from ouro.utils.terminal_text import clean
+
+Run = tuple[str, Style]
+"""Words in one style."""
+
+_CARRIAGE_RETURNS = re.compile(r"[^\n]*\r(?!\n)")
+_WIDE = "\u1100-\u115f\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
+_ATOMS = re.compile(rf"( +)|([{_WIDE}])|([^ {_WIDE}]+)")
+
+
+class Line:
+    """One line of the screen.
+
+    `gutter` is how many of its first characters are decoration, which copying leaves out. `joint` is what stood
+    before the line in the text: a newline, or, where only the width broke it, a space or nothing.
+    """
+
+    __slots__ = ("_strip", "_strip_key", "gutter", "joint", "segments")
+
+    def __init__(self, segments: Sequence[Segment], gutter: int = 0, joint: str = "\n") -> None:
+        self.segments = segments
+        self.gutter = gutter
+        self.joint = joint
+        self._strip: Strip | None = None
+        self._strip_key: tuple[int, int] = (-1, -1)
+
+    def __repr__(self) -> str:
+        return f"Line({self.text!r}, gutter={self.gutter}, joint={self.joint!r})"
+
+    @property
+    def text(self) -> str:
+        """The characters, decoration among them."""
+        return "".join(segment.text for segment in self.segments)
+
+    @property
+    def cells(self) -> int:
+        """How wide the line is on the screen."""
+        return sum(cell_len(segment.text) for segment in self.segments)
+
+    def strip(self, width: int, y: int, base: Style) -> Strip:
+        """The line as Textual draws it, `width` cells wide, as line `y` of the widget's content."""
+        if self._strip is None or self._strip_key != (width, y):
+            strip = Strip(self.segments).crop_extend(0, width, base)
+            self._strip = strip.apply_offsets(0, y)
+            self._strip_key = (width, y)
+        return self._strip
+
+
+def tidy(text: str) -> str:
+    """Text from outside, harmless, with tabs as spaces and overwritten progress lines gone."""
+    if "\r" in text:
+        text = _CARRIAGE_RETURNS.sub("", text)
+    text = clean(text)
+    return text.expandtabs(4) if "\t" in text else text
+
+
+def wrap(runs: Sequence[Run], width: int) -> list[Line]:
+    """Prose, broken between words; words that are too long, and Chinese and Japanese, are broken anywhere."""
+    width = max(1, width)
+    lines: list[Line] = []
+    for paragraph in _paragraphs(runs):
+        if sum(cell_len(text) for text, _ in paragraph) <= width:
+            lines.append(Line([Segment(text, style) for text, style in paragraph]))
+        else:
+            lines.extend(_fill(paragraph, width))
+    return lines
+
+
+def fold(runs: Sequence[Run], width: int) -> list[Line]:
+    """Text whose spaces matter, broken where the width ends and nowhere else."""
+    width = max(1, width)
+    lines: list[Line] = []
+    for paragraph in _paragraphs(runs):
+        if sum(cell_len(text) for text, _ in paragraph) <= width:
+            lines.append(Line([Segment(text, style) for text, style in paragraph]))
+        else:
+            lines.extend(_chop(paragraph, width, "\n"))
+    return lines
+
+
+def indent(lines: Iterable[Line], first: Run, rest: Run, decoration: bool = True) -> list[Line]:
+    """`lines` with something before the first and before each other one; list markers are no decoration."""
+    indented = []
+    for number, line in enumerate(lines):
+        text, style = rest if number else first
+        gutter = line.gutter + len(text) if decoration or line.gutter or line.joint != "\n" else 0
+        indented.append(Line([Segment(text, style), *line.segments], gutter, line.joint))
+    return indented
+
+
+def pad(lines: Iterable[Line], width: int, style: Style) -> list[Line]:
+    """`lines`, filled up to `width` cells with the background of `style`."""
+    padded = []
+    for line in lines:
+        missing = width - line.cells
+        segments = [*line.segments, Segment(" " * missing, style)] if missing > 0 else line.segments
+        padded.append(Line(segments, line.gutter, line.joint))
+    return padded
+
+
+def crop(text: str, width: int) -> str:
+    """`text` on one line of at most `width` cells, with `…` where something is left out."""
+    text = " ".join(text.split("\n"))
+    if cell_len(text) <= width:
+        return text
+    return _take(text, max(0, width - 1))[0] + "…" if width > 0 else ""
+
+
+def copied(lines: Iterable[Line]) -> str:
+    """What copying these lines gives: their text, without decoration, unwrapped."""
+    parts: list[str] = []
+    for line in lines:
+        text = line.text[line.gutter :].rstrip()
+        parts.append(text if not parts else line.joint + text)
+    return "".join(parts)
+
+
+def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:
+    paragraph: list[Run] = []
+    for text, style in runs:
+        if "\n" not in text:
+            paragraph.append((text, style))
+            continue
+        first, *others = text.split("\n")
+        paragraph.append((first, style))
+        for other in others:
+            yield paragraph
+            paragraph = [(other, style)]
+    yield paragraph
+
+
+def _words(paragraph: Sequence[Run]) -> Iterator[tuple[list[Run], int, bool]]:
+    """What may not be broken: its runs, its width, and whether it is space."""
+    word: list[Run] = []
+    for text, style in paragraph:
+        for match in _ATOMS.finditer(text):
+            if match[3] is not None:
+                word.append((match[3], style))
+                continue
+            if word:
+                yield word, _width_of(word), False
+                word = []
+            yield [(match[0], style)], cell_len(match[0]), match[1] is not None
+    if word:
+        yield word, _width_of(word), False
+
+
+def _fill(paragraph: Sequence[Run], width: int) -> Iterator[Line]:
+    row: list[Run] = []
+    gap: list[Run] = []
+    used = 0
+    joint = "\n"
+    for word, size, is_space in _words(paragraph):
+        if is_space:
+            gap = word
+            continue
+        space = _width_of(gap)
+        if used + space + size <= width:
+            row += gap + word
+            used += space + size
+        else:
+            if row:
+                yield _line(row, joint)
+                joint = " " if gap else ""
+            *full, last = _chop(word, width, joint)
+            yield from full
+            joint = last.joint
+            row = [(segment.text, segment.style or Style.null()) for segment in last.segments]
+            used = _width_of(row)
+        gap = []
+    yield _line(row, joint)
+
+
+def _chop(runs: Sequence[Run], width: int, joint: str) -> list[Line]:
+    lines: list[Line] = []
+    row: list[Run] = []
+    used = 0
+    for whole, style in runs:
+        text = whole
+        while text:
+            head, text = _take(text, width - used, at_least_one=not used)
+            if head:
+                row.append((head, style))
+                used += cell_len(head)
+            if text:
+                lines.append(_line(row, joint))
+                row, used, joint = [], 0, ""
+    if row or not lines:
+        lines.append(_line(row, joint))
+    return lines
+
+
+def _take(text: str, cells: int, at_least_one: bool = False) -> tuple[str, str]:
+    """As much of `text` as fits, and the rest; pictures made of several characters are not torn."""
+    if text.isascii():
+        cells = max(cells, 1) if at_least_one else cells
+        return text[:cells], text[cells:]
+    used = 0
+    for start, end, size in split_graphemes(text)[0]:
+        if used + size > cells and not (at_least_one and start == 0):
+            return text[:start], text[start:]
+        used += size
+        _ = end
+    return text, ""
+
+
+def _width_of(runs: Sequence[Run]) -> int:
+    return sum(cell_len(text) for text, _ in runs)
+
+
+def _line(row: Sequence[Run], joint: str) -> Line:
+    return Line([Segment(text, style) for text, style in row], joint=joint)

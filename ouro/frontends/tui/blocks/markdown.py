@@ -1,0 +1,224 @@
+"""Markdown: one piece of it as lines. Nothing is fetched, nothing is markup, links show where they lead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.segment import Segment
+from rich.style import Style
+
+from ouro.frontends.tui.blocks.code import Code
+from ouro.frontends.tui.blocks.lines import Line, Run, indent, wrap
+from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.table import table_lines
+from ouro.utils.terminal_text import clean
+
+WIDEST_PROSE = 120
+"""Columns that prose fills at most: longer lines are hard to read."""
+_CLICKABLE = ("https://", "http://", "mailto:")
+
+
+@lru_cache(maxsize=1)
+def parser() -> MarkdownIt:
+    """CommonMark with tables and strikethrough; HTML is text; references to elsewhere in the text are not followed.
+
+    References would let a line change what was shown long before it.
+    """
+    rules = MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
+    return rules.enable(["table", "strikethrough"]).disable(["reference"])
+
+
+def markdown_lines(source: str, width: int, palette: Palette, number: int | None = None) -> list[Line]:
+    """`source` as lines; where it starts with an ordered list, `number` replaces its first number."""
+    return _Drawing(palette, number).blocks(parser().parse(source), width)
+
+
+class _Drawing:
+    """Walks the tokens of one piece."""
+
+    def __init__(self, palette: Palette, number: int | None) -> None:
+        self._palette = palette
+        self._number = number
+
+    def blocks(self, tokens: Sequence[Token], width: int, tight: bool = False) -> list[Line]:
+        """Block after block, a blank line between them unless they are parts of a tight list item."""
+        lines: list[Line] = []
+        position = 0
+        while position < len(tokens):
+            end = _end_of(tokens, position)
+            drawn = self._block(tokens[position:end], max(1, width))
+            if lines and drawn and not (tight and tokens[position].type.endswith("list_open")):
+                lines.append(Line([]))
+            lines += drawn
+            position = end
+        return lines
+
+    def _block(self, tokens: Sequence[Token], width: int) -> list[Line]:
+        draw = self._kinds().get(tokens[0].type)
+        return draw(tokens, width) if draw else []
+
+    def _kinds(self) -> dict[str, Callable[[Sequence[Token], int], list[Line]]]:
+        return {
+            "paragraph_open": self._paragraph,
+            "heading_open": self._heading,
+            "fence": self._code,
+            "code_block": self._code,
+            "blockquote_open": self._quote,
+            "hr": self._rule,
+            "bullet_list_open": self._list,
+            "ordered_list_open": self._list,
+            "table_open": self._table,
+        }
+
+    def _paragraph(self, tokens: Sequence[Token], width: int) -> list[Line]:
+        return wrap(self._inline(tokens[1], self._palette.text), min(width, WIDEST_PROSE))
+
+    def _heading(self, tokens: Sequence[Token], width: int) -> list[Line]:
+        style = self._palette.heading
+        if tokens[0].tag == "h1":
+            style += Style(underline=True)
+        elif tokens[0].tag != "h2":
+            style = self._palette.strong
+        return wrap(self._inline(tokens[1], style), min(width, WIDEST_PROSE))
+
+    def _code(self, tokens: Sequence[Token], width: int) -> list[Line]:
+        language = tokens[0].info.strip().partition(" ")[0]
+        code = clean(tokens[0].content.removesuffix("\n"))
+        return Code(language, width, self._palette).lines(code)
+
+    def _quote(self, tokens: Sequence[Token], width: int) -> list[Line]:
+        bar = ("▌ ", self._palette.muted)
+        return indent(self.blocks(tokens[1:-1], width - 2), bar, bar)
+
+    def _rule(self, tokens: Sequence[Token], width: int) -> list[Line]:
+        return [Line([Segment("─" * min(width, WIDEST_PROSE), self._palette.muted)])]
+
+    def _list(self, tokens: Sequence[Token], width: int) -> list[Line]:
+        lines: list[Line] = []
+        number, self._number = self._number, None
+        if number is None and tokens[0].type == "ordered_list_open":
+            number = int(tokens[0].attrs.get("start", 1))
+        position, bottom = 1, 0
+        while position < len(tokens) - 1:
+            end = _end_of(tokens, position)
+            item = tokens[position:end]
+            if lines and item[0].map and item[0].map[0] > bottom:
+                lines.append(Line([]))
+            lines += self._item(item, width, f"{number}. " if number is not None else "• ")
+            bottom = _last_line(item)
+            number = None if number is None else number + 1
+            position = end
+        return lines
+
+    def _item(self, tokens: Sequence[Token], width: int, marker: str) -> list[Line]:
+        palette = self._palette
+        tight = all(token.hidden for token in tokens[1:-1] if token.type == "paragraph_open" and token.level == tokens[0].level + 1)
+        lines = self.blocks(tokens[1:-1], width - len(marker), tight) or [Line([])]
+        return indent(lines, (marker, palette.accent), (" " * len(marker), palette.text), decoration=False)
+
+    def _table(self, tokens: Sequence[Token], width: int) -> list[Line]:
+        rows: list[list[list[Run]]] = []
+        aligned: list[str] = []
+        for place, token in enumerate(tokens):
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type in ("th_open", "td_open"):
+                heading = token.type == "th_open"
+                rows[-1].append(self._inline(tokens[place + 1], self._palette.strong if heading else self._palette.text))
+                if heading:
+                    aligned.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
+        return table_lines(rows, aligned, width, self._palette)
+
+    def _inline(self, token: Token, base: Style) -> list[Run]:
+        return _Inline(self._palette, base).runs(token.children or [])
+
+
+class _Inline:
+    """Walks the words of one paragraph, heading or cell."""
+
+    def __init__(self, palette: Palette, base: Style) -> None:
+        self._palette = palette
+        self._styles = [base]
+        self._runs: list[Run] = []
+        self._links: list[tuple[str, int]] = []
+
+    def runs(self, tokens: Sequence[Token]) -> list[Run]:
+        for token in tokens:
+            self._take(token)
+        return self._runs
+
+    def _take(self, token: Token) -> None:
+        match token.type:
+            case "text" | "text_special" | "html_inline":
+                self._put(token.content)
+            case "softbreak":
+                self._put(" ")
+            case "hardbreak":
+                self._put("\n")
+            case "code_inline":
+                back = self._palette.inline_code
+                self._put(token.content, self._styles[-1] + Style(color=back.color, bgcolor=back.bgcolor))
+            case "strong_open":
+                self._styles.append(self._styles[-1] + Style(bold=True))
+            case "em_open":
+                self._styles.append(self._styles[-1] + Style(italic=True))
+            case "s_open":
+                self._styles.append(self._styles[-1] + Style(strike=True))
+            case "link_open":
+                self._open_link(str(token.attrs.get("href", "")))
+            case "link_close":
+                self._close_link()
+            case "image":
+                self._image(token)
+            case _ if token.nesting < 0:
+                self._styles.pop()
+
+    def _put(self, text: str, style: Style | None = None) -> None:
+        if text := text if text == "\n" else clean(text):
+            self._runs.append((text, style or self._styles[-1]))
+
+    def _open_link(self, target: str) -> None:
+        target = clean(target)
+        link = self._palette.link
+        style = self._styles[-1] + Style(color=link.color, underline=True)
+        if target.startswith(_CLICKABLE):
+            style += Style(link=target)
+        self._styles.append(style)
+        self._links.append((target, len(self._runs)))
+
+    def _close_link(self) -> None:
+        style = self._styles.pop()
+        target, start = self._links.pop()
+        shown = "".join(text for text, _ in self._runs[start:])
+        if not shown:
+            self._put(target, style)
+        elif target.removeprefix("mailto:") != shown:
+            self._put(f" ({target})", self._palette.muted)
+
+    def _image(self, token: Token) -> None:
+        name = token.content or "image"
+        self._put(f"[image: {name}]", self._styles[-1] + Style(italic=True))
+        self._put(f" ({clean(str(token.attrs.get('src', '')))})", self._palette.muted)
+
+
+def _end_of(tokens: Sequence[Token], start: int) -> int:
+    """Where the block that opens at `start` is over."""
+    depth = 0
+    for position in range(start, len(tokens)):
+        depth += tokens[position].nesting
+        if depth <= 0:
+            return position + 1
+    return len(tokens)
+
+
+def _last_line(tokens: Sequence[Token]) -> int:
+    """The line after the last one that has text of this item."""
+    ends = [token.map[1] for token in tokens if token.map and token.nesting >= 0 and not _holds_others(token)]
+    return max(ends, default=0)
+
+
+def _holds_others(token: Token) -> bool:
+    return token.type in ("list_item_open", "bullet_list_open", "ordered_list_open", "blockquote_open")

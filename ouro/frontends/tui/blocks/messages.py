@@ -1,0 +1,215 @@
+"""Messages: what the person said, what the model answered and thought, and what ouro has to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from rich.segment import Segment
+from rich.style import Style
+
+from ouro.events import Level
+from ouro.frontends.tui.blocks.block import Block, estimate_text
+from ouro.frontends.tui.blocks.code import Code
+from ouro.frontends.tui.blocks.incoming import Incoming
+from ouro.frontends.tui.blocks.lines import Line, crop, fold, indent, pad, tidy, wrap
+from ouro.frontends.tui.blocks.markdown import markdown_lines
+from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.pieces import Piece, Pieces
+
+MARGIN = "  "
+
+
+class UserMessage(Block):
+    """What the person said, with the names of the pictures that came along."""
+
+    def __init__(self, text: str, images: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.text = tidy(text)
+        self._images = tuple(tidy(name) for name in images)
+
+    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+        named = [f"[image: {name}]" for name in self._images]
+        lines = fold_or_wrap("\n".join([self.text, *named]), width - 3, palette.user)
+        return pad(indent(lines, ("❯ ", palette.user_bar), (MARGIN, palette.user)), width, palette.user)
+
+    def estimate(self, width: int) -> int:
+        return estimate_text(self.text, width - 3) + len(self._images)
+
+    def as_markdown(self) -> str:
+        return "\n".join(f"> {line}" for line in self.text.split("\n"))
+
+
+class Answer(Block):
+    """What the model says, as Markdown; pieces that are finished are drawn once."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self._source: list[str] = []
+        self._incoming = Incoming()
+        self._pieces = Pieces()
+        self._finished: list[Line] = []
+        self._drawn = 0
+        self._code: Code | None = None
+        self._for: tuple[int, Palette] | None = None
+        if text:
+            self.append(text)
+            self.close()
+
+    @property
+    def text(self) -> str:
+        """The Markdown so far, cleaned."""
+        return "".join(self._source)
+
+    def append(self, text: str) -> None:
+        """The answer goes on."""
+        self._take(self._incoming.feed(text))
+
+    def close(self) -> None:
+        """The answer is complete."""
+        self._take(self._incoming.finish())
+
+    def forget(self) -> None:
+        super().forget()
+        self._for = None
+
+    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+        if self._for != (width, palette):
+            self._for, self._finished, self._drawn, self._code = (width, palette), [], 0, None
+        tail = self._pieces.settle()
+        inner = width - 2 * len(MARGIN)
+        for piece in self._pieces.finished[self._drawn :]:
+            self._finished += _piece_lines(piece, inner, palette)
+            self._code = None
+        self._drawn = len(self._pieces.finished)
+        if (code := self._pieces.open_code()) is not None:
+            return [*self._finished, *self._code_lines(*code, inner, palette)]
+        return [*self._finished, *(line for piece in tail for line in _piece_lines(piece, inner, palette))]
+
+    def estimate(self, width: int) -> int:
+        return estimate_text("".join(self._source), width - 4)
+
+    def as_markdown(self) -> str:
+        return self.text.strip("\n")
+
+    def _take(self, text: str) -> None:
+        if text:
+            self._source.append(text)
+            self._pieces.add(text)
+            self.changed()
+
+    def _code_lines(self, language: str, code: str, width: int, palette: Palette) -> list[Line]:
+        if self._code is None:
+            self._code = Code(language, width, palette)
+        gap = [Line([])] if self._pieces.finished else []
+        return [*gap, *_with_margin(self._code.lines(code), palette)]
+
+
+class Thinking(Block):
+    """What the model thought: one line, and the words when it is opened."""
+
+    foldable = True
+    is_compact = True
+
+    def __init__(self, text: str = "", clock: Callable[[], float] = monotonic, key: str = "Ctrl+O") -> None:
+        super().__init__()
+        self._parts: list[str] = []
+        self._incoming = Incoming()
+        self._clock = clock
+        self._key = key
+        self._since: float | None = None
+        self._seconds: float | None = None
+        if text:
+            self._parts.append(tidy(text))
+
+    @property
+    def text(self) -> str:
+        """The words so far."""
+        return "".join(self._parts)
+
+    def append(self, text: str) -> None:
+        """The thinking goes on."""
+        if self._since is None:
+            self._since = self._clock()
+        self.is_moving = True
+        self._parts.append(self._incoming.feed(text))
+        self.changed()
+
+    def close(self) -> None:
+        """The thinking is over."""
+        if self._since is not None and self._seconds is None:
+            self._parts.append(self._incoming.finish())
+            self._seconds = self._clock() - self._since
+        self.is_moving = False
+        self.changed()
+
+    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+        head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - 2)
+        lines = [Line([Segment(MARGIN, palette.text), Segment(head, palette.muted)], gutter=len(MARGIN))]
+        if self.is_open:
+            bar = (MARGIN + "│ ", palette.muted)
+            lines += indent(wrap([(self.text.strip("\n"), palette.muted)], width - 6), bar, bar)
+        return lines
+
+    def estimate(self, width: int) -> int:
+        return estimate_text("".join(self._parts), width - 6) + 1 if self.is_open else 1
+
+    def as_markdown(self) -> str:
+        return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n")) if self.is_open else ""
+
+    def _summary(self) -> str:
+        words = len(self.text.split())
+        size = f"{words} word{'s' if words != 1 else ''}"
+        if self.is_moving and self._since is not None:
+            return f"Thinking… {duration(self._clock() - self._since)} · {size}"
+        took = f" for {duration(self._seconds)}" if self._seconds is not None else ""
+        return f"Thought{took} · {size}" + ("" if self.is_open else f" · {self._key}")
+
+
+class Notice(Block):
+    """Something that ouro itself has to tell; its level is told by a sign and a word, not by colour alone."""
+
+    _SIGNS = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
+
+    def __init__(self, text: str, level: Level = "info") -> None:
+        super().__init__()
+        self.text = tidy(text)
+        self._level = level
+
+    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+        style = {"info": palette.muted, "warning": palette.warning, "error": palette.error}[self._level]
+        sign, word = self._SIGNS[self._level]
+        lines = fold_or_wrap(word + self.text, width - 4, style)
+        return indent(lines, (f"{sign} ", style), (MARGIN, palette.text))
+
+    def estimate(self, width: int) -> int:
+        return estimate_text(self.text, width - 4)
+
+    def as_markdown(self) -> str:
+        return self._SIGNS[self._level][1] + self.text
+
+
+def fold_or_wrap(text: str, width: int, base: Style) -> list[Line]:
+    """Text of a person or of ouro: prose is wrapped, lines that start with space keep their shape."""
+    lines: list[Line] = []
+    for row in text.split("\n"):
+        lines += fold([(row, base)], width) if row.startswith(" ") else wrap([(row, base)], width)
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: `0.4s`, `12s`, `3m 20s`."""
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    return f"{whole}s" if whole < 60 else f"{whole // 60}m {whole % 60}s"
+
+
+def _piece_lines(piece: Piece, width: int, palette: Palette) -> list[Line]:
+    drawn = _with_margin(markdown_lines(piece.source, width, palette, piece.number), palette)
+    return [Line([]), *drawn] if piece.gap and drawn else drawn
+
+
+def _with_margin(lines: list[Line], palette: Palette) -> list[Line]:
+    space = (MARGIN, palette.text)
+    return indent(lines, space, space)

@@ -1,0 +1,160 @@
+"""TranscriptWriter: tells the transcript what an event shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from ouro.events import (
+    Event,
+    PermissionAsked,
+    Prompted,
+    QuestionAsked,
+    QuestionClosed,
+    Replied,
+    Retrying,
+    Said,
+    TextDelta,
+    ThinkingDelta,
+    TodosChanged,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFinished,
+    UsageUpdated,
+)
+from ouro.frontends.tui.blocks.block import Block
+from ouro.frontends.tui.blocks.messages import Answer, Notice, Thinking, UserMessage, duration
+from ouro.frontends.tui.blocks.tool_card import ToolCard
+from ouro.frontends.tui.widgets.transcript import Transcript
+from ouro.messages import Message, Text
+from ouro.messages import Thinking as ThinkingPart
+
+_ENDINGS = {"interrupted": "Interrupted", "failed": "The turn failed", "limit": "Stopped at a limit", "refused": "Refused"}
+
+
+class TranscriptWriter:
+    """Turns events into blocks; the only one who knows both."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        self._reply: list[Block] = []
+        """What the model call of now has streamed."""
+        self._cards: dict[str, ToolCard] = {}
+        self._asked: dict[str, str] = {}
+        """The calls that wait, by the question that they wait for."""
+        self._retry: Notice | None = None
+
+    def replay(self, events: Iterable[Event]) -> None:
+        """Show a session as it was left; nothing is drawn before it is looked at."""
+        for event in events:
+            self.show(event)
+
+    def show(self, event: Event) -> None:
+        """Show one event; those that other parts of the screen show change nothing here."""
+        match event:
+            case Prompted():
+                names = [image.name or image.media_type for image in event.images]
+                self._transcript.add(UserMessage(event.text, names))
+            case TextDelta():
+                self._stream(Answer, event.text)
+            case ThinkingDelta():
+                self._stream(Thinking, event.text)
+            case Replied():
+                self._end_reply(event.message)
+            case Retrying():
+                self._ask_again(event)
+            case ToolStarted():
+                self._card(event.call.id, event.title)
+            case ToolProgress():
+                self._card(event.call_id).append(event.text)
+                self._transcript.update(self._card(event.call_id))
+            case PermissionAsked():
+                self._asked[event.question_id] = event.call.id
+                self._wait(event.call.id, True)
+            case QuestionClosed():
+                self._wait(self._asked.pop(event.question_id, ""), False)
+            case ToolFinished():
+                self._finish(event)
+            case Said():
+                self._transcript.add(Notice(event.text, event.level))
+            case TurnFinished():
+                self._end_turn(event)
+            case QuestionAsked() | TodosChanged() | UsageUpdated():
+                pass
+            case _:
+                assert_never(event)
+
+    def _stream(self, kind: type[Answer] | type[Thinking], text: str) -> None:
+        block = self._reply[-1] if self._reply else None
+        if not isinstance(block, kind):
+            self._close_streams()
+            block = kind() if kind is Answer else Thinking(clock=self._transcript.clock, key=self._transcript.outputs_key)
+            self._reply.append(block)
+            self._transcript.add(block)
+        if isinstance(block, Answer | Thinking):
+            block.append(text)
+            self._transcript.update(block)
+
+    def _close_streams(self) -> None:
+        for block in self._reply:
+            if isinstance(block, Answer | Thinking):
+                block.close()
+                self._transcript.update(block)
+
+    def _end_reply(self, message: Message) -> None:
+        if not self._reply:
+            self._show_message(message)
+        self._close_streams()
+        self._reply = []
+        self._drop_retry()
+
+    def _show_message(self, message: Message) -> None:
+        for part in message.parts:
+            if isinstance(part, Text) and part.text.strip():
+                self._transcript.add(Answer(part.text))
+            elif isinstance(part, ThinkingPart) and part.text.strip():
+                self._transcript.add(Thinking(part.text, key=self._transcript.outputs_key))
+
+    def _ask_again(self, event: Retrying) -> None:
+        self._transcript.discard(*self._reply)
+        self._reply = []
+        self._drop_retry()
+        words = f"{event.reason} Asking {event.model} again in {duration(event.wait)} (attempt {event.attempt})."
+        self._retry = Notice(words, "warning")
+        self._transcript.add(self._retry)
+
+    def _drop_retry(self) -> None:
+        if self._retry is not None:
+            self._transcript.discard(self._retry)
+            self._retry = None
+
+    def _card(self, call_id: str, title: str = "") -> ToolCard:
+        card = self._cards.get(call_id)
+        if card is None:
+            card = self._cards[call_id] = ToolCard(title or "tool", self._transcript.clock, self._transcript.outputs_key)
+            self._transcript.add(card)
+        return card
+
+    def _wait(self, call_id: str, is_waiting: bool) -> None:
+        if (card := self._cards.get(call_id)) is not None:
+            card.wait(is_waiting)
+            self._transcript.update(card)
+
+    def _finish(self, event: ToolFinished) -> None:
+        card = self._card(event.call_id, event.name)
+        card.finish(event.display, event.failed, event.seconds)
+        self._transcript.update(card)
+        del self._cards[event.call_id]
+
+    def _end_turn(self, event: TurnFinished) -> None:
+        self._close_streams()
+        self._reply = []
+        for card in self._cards.values():
+            card.stop()
+            self._transcript.update(card)
+        self._cards.clear()
+        self._drop_retry()
+        if event.outcome != "answered":
+            words = _ENDINGS[event.outcome] + (f": {event.detail}" if event.detail else ".")
+            self._transcript.add(Notice(words, "info" if event.outcome == "interrupted" else "error"))
