@@ -1,0 +1,56 @@
+"""Where a model is reached, with which key, and how long to wait for it."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server, and what opens it."""
+
+    base_url: str = ""
+    """`https://api.openai.com/v1`; for litellm empty where it knows the address itself."""
+    api_key: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request, beside those of the wire."""
+    key_source: str = ""
+    """Where the key came from (`OPENAI_API_KEY`, `models.yaml`): told when the key is not accepted."""
+
+    @property
+    def host(self) -> str:
+        """The name of the server."""
+        return urlsplit(self.base_url).hostname or ""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is this machine or one in the same private network."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_private
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long to wait, in seconds."""
+
+    connect: float = 10
+    first: float = 120
+    """Until the first byte of an answer."""
+    idle: float = 90
+    """Between two bytes of it."""
+
+
+LOCAL_TIMEOUTS = Timeouts(first=900)
+"""A model on a processor of one's own reads a long prompt for minutes before it says a word."""
+
+
+def timeouts_for(endpoint: Endpoint) -> Timeouts:
+    """What fits the server, where the settings say nothing."""
+    return LOCAL_TIMEOUTS if endpoint.is_local else Timeouts()

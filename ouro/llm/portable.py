@@ -1,0 +1,59 @@
+"""What every wire needs of a message: parts that any provider takes, whichever model said them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import Any
+
+from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply
+
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
+SHOWN_MALFORMED = 4_000
+NO_OUTPUT = "(no output)"
+
+
+def portable_id(call_id: str, longest: int = 40) -> str:
+    """`call_id`, or one made from it where it is longer or has other characters than providers take."""
+    if len(call_id) <= longest and call_id and not _UNUSUAL.search(call_id):
+        return call_id
+    return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def portable_name(name: str) -> str:
+    """A tool's name as providers take it: a model may have asked for one that nothing can be called."""
+    return _UNUSUAL.sub("_", name)[:64] or "unnamed"
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """The arguments to send back; a model that sent something else sees what it was."""
+    if call.malformed:
+        return {"malformed_arguments": call.malformed[:SHOWN_MALFORMED]}
+    return dict(call.arguments)
+
+
+def words_of(message: Message) -> list[str]:
+    """The texts of a message, what ouro adds among them; without those that are blank."""
+    return [part.text for part in message.parts if isinstance(part, Text | Context) and part.text.strip()]
+
+
+def calls_of(message: Message) -> tuple[ToolCall, ...]:
+    """The tool calls to send: none of a message that was cut."""
+    return () if message.cut else message.tool_calls
+
+
+def base64_of(image: Image) -> str:
+    """The bytes of a picture as text."""
+    return base64.b64encode(image.data).decode("ascii")
+
+
+def unseen(image: Image) -> str:
+    """What a model that sees no pictures is told in their place."""
+    return f"[picture {image.name or image.media_type}: this model cannot see pictures]"
+
+
+def reply_text(reply: ToolReply, sees_images: bool) -> str:
+    """The words of a tool's answer."""
+    hidden = [] if sees_images else [unseen(image) for image in reply.images]
+    return "\n".join(text for text in (reply.text, *hidden) if text.strip()) or NO_OUTPUT

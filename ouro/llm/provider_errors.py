@@ -1,0 +1,135 @@
+"""What providers say when they do not answer, as errors of ours; keys in their words are hidden."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+    RequestRefused,
+)
+from ouro.llm.endpoint import Endpoint
+
+MAX_MESSAGE = 600
+"""Characters of a provider's words that are shown."""
+
+_TOO_LONG = re.compile(
+    r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit|prompt is too long"
+    r"|prompt too long|input is too long|maximum prompt length|reduce the length|too many (input )?tokens"
+    r"|token count .{0,80}exceeds|exceeds? .{0,40}(maximum|max) .{0,20}tokens|request_too_large|range of input length",
+    re.IGNORECASE,
+)
+_NO_MONEY = re.compile(r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE)
+_KEY_SHAPES = re.compile(
+    r"(?i:bearer\s+)[^\s\"',}]+"
+    r"|\b(?:sk|pk|rk|gsk|xai|hf|r8|nvapi|AIza|AKIA|ghp|glpat|key|api|tok|csk|fw|tgp)[-_]?[A-Za-z0-9*_\-.]{12,}"
+    r"|\b(?=[A-Za-z_\-]*[0-9])[A-Za-z0-9_\-]{32,}"
+)
+_OVERLOADED = {"overloaded_error", "overloaded", "server_error", "internal_server_error", "api_error", "timeout_error"}
+
+
+def redact(text: str, *keys: str) -> str:
+    """`text` without these keys and without whatever else has the shape of one."""
+    for key in keys:
+        if len(key) >= 4:
+            text = text.replace(key, "[key]")
+    return _KEY_SHAPES.sub("[key]", text)
+
+
+def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint) -> ModelError:
+    """The error for an HTTP answer that is not a success; `headers` have names in lower case."""
+    words, code = _said(body)
+    server = endpoint.host or "The provider"
+    said = _shown(words, endpoint)
+    message = f"{server} answers {status}" + (f": {said}" if said else "")
+    if status in (401, 403):
+        return AuthenticationFailed(f"{server} does not accept the key ({status}). {said}".strip(), _key_hint(endpoint))
+    if 300 <= status < 400:
+        where = redact(headers.get("location", "nowhere"), endpoint.api_key)
+        return RequestRefused(
+            f"{server} sends us on to {where}, and we do not follow.", "Put the right address in models.yaml."
+        )
+    if status == 413 or (status in (400, 422, 500) and _TOO_LONG.search(f"{code} {words}")):
+        return ContextTooLong(message)
+    if status == 402 or (status in (400, 429) and _NO_MONEY.search(f"{code} {words}")):
+        return RequestRefused(message, "The account has no credit left: see the provider's billing page.")
+    if status == 429:
+        return RateLimited(message, retry_after=retry_after(headers))
+    if status in (408, 409, 425) or status >= 500:
+        return ModelUnavailable(message, retry_after=retry_after(headers))
+    hint = "Is the model's name right? `ouro models` lists what is usable." if status == 404 else ""
+    return RequestRefused(message, hint)
+
+
+def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
+    """The error for an error object in the middle of a stream."""
+    words, code = _said(json.dumps({"error": error}))
+    message = f"{endpoint.host or 'The provider'} broke the answer off: {_shown(words, endpoint) or 'no reason given'}"
+    if _TOO_LONG.search(f"{code} {words}"):
+        return ContextTooLong(message)
+    if code in ("429", "rate_limit_error", "rate_limit_exceeded"):
+        return RateLimited(message)
+    if code in ("invalid_request_error", "400", "422") and code not in _OVERLOADED:
+        return RequestRefused(message)
+    return ModelUnavailable(message)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the provider asks us to wait."""
+    milliseconds, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
+    try:
+        if milliseconds is not None:
+            return max(0.0, float(milliseconds) / 1000)
+        return None if seconds is None else max(0.0, float(seconds))
+    except ValueError:
+        pass
+    try:
+        moment = parsedate_to_datetime(seconds or "")
+    except ValueError:
+        return None
+    return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+
+
+def _said(body: str) -> tuple[str, str]:
+    """The words and the code in an error body, which may be of any shape."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return _without_tags(body), ""
+    if isinstance(data, list) and data:
+        data = data[0]
+    error = data.get("error", data) if isinstance(data, dict) else data
+    if not isinstance(error, dict):
+        return str(error or ""), ""
+    words = error.get("message") or error.get("detail") or error.get("msg") or ""
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("raw"):
+        words = f"{words} ({metadata['raw']})"
+    return str(words or json.dumps(error)), str(error.get("code") or error.get("type") or error.get("status") or "")
+
+
+def _without_tags(page: str) -> str:
+    if "<" not in page:
+        return page
+    title = re.search(r"<title[^>]*>(.*?)</title>", page, re.IGNORECASE | re.DOTALL)
+    return title[1] if title else "a web page"
+
+
+def _shown(words: str, endpoint: Endpoint) -> str:
+    words = " ".join(redact(words, endpoint.api_key).split())
+    return words if len(words) <= MAX_MESSAGE else words[:MAX_MESSAGE] + "…"
+
+
+def _key_hint(endpoint: Endpoint) -> str:
+    if not endpoint.api_key:
+        return "No key was given. Set one in the environment or in models.yaml; see `ouro models`."
+    return f"The key came from {endpoint.key_source or 'the settings'}: put the right one there."

@@ -1,0 +1,70 @@
+"""Server-sent events, read from bytes; strict about text, tolerant of everything else."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ouro.errors import StreamCut
+
+MAX_LINE = 16_000_000
+"""Characters. A server that never ends its line is not let fill the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One event: its type, empty where the server names none, and its data."""
+
+    event: str
+    data: str
+
+
+class EventDecoder:
+    """Bytes in, events out; comments, ids and retry times are left aside."""
+
+    def __init__(self) -> None:
+        self._decode = codecs.getincrementaldecoder("utf-8")()
+        self._rest = ""
+        self._event = ""
+        self._data: list[str] = []
+
+    def feed(self, data: bytes) -> Iterator[ServerEvent]:
+        """The events that these bytes complete.
+
+        Raises:
+            StreamCut: the bytes are not UTF-8, or a line has no end.
+        """
+        for line in self._lines(data):
+            if not line:
+                yield from self._complete()
+                continue
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if name == "data":
+                self._data.append(value)
+            elif name == "event":
+                self._event = value
+
+    def end(self) -> Iterator[ServerEvent]:
+        """The event that the end of the stream completes: not every server sends the last empty line."""
+        yield from self.feed(b"\n\n")
+
+    def _lines(self, data: bytes) -> list[str]:
+        try:
+            text = self._rest + self._decode.decode(data)
+        except UnicodeDecodeError as error:
+            raise StreamCut("The answer broke off: the server sent bytes that are not text.") from error
+        # A lone CR at the very end may be the first half of CRLF.
+        held = "\r" if text.endswith("\r") else ""
+        *lines, rest = text.removesuffix(held).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        self._rest = rest + held
+        if len(self._rest) > MAX_LINE:
+            raise StreamCut("The answer broke off: the server sent a line without an end.")
+        return lines
+
+    def _complete(self) -> Iterator[ServerEvent]:
+        event, data = self._event, self._data
+        self._event, self._data = "", []
+        if data:
+            yield ServerEvent(event, "\n".join(data))
