@@ -56,3 +56,11 @@ def ensure_private_dir(folder: Path) -> Path:
         if each.stat().st_uid == os.getuid() and each.stat().st_mode & 0o077:
             each.chmod(0o700)
     return folder
+
+
+def tilde(path: Path) -> str:
+    """`path` as people read it: with `~` for the user's own folder."""
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):  # elsewhere; or there is no home
+        return str(path)

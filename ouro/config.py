@@ -1,0 +1,270 @@
+"""Settings: defaults, user file, project file, environment, flags; the last word wins."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ouro.errors import ConfigError
+from ouro.utils.runtime import get_config_path, tilde
+from ouro.utils.typed_yaml import convert, field_types, unknown_key
+from ouro.utils.yaml_tree import Node, Scalar, Table, parse_yaml, read_yaml
+
+StatusItem = Literal["model", "mode", "branch", "context", "tokens", "cost"]
+STATUS_ITEMS: tuple[StatusItem, ...] = ("model", "mode", "branch", "context", "tokens", "cost")
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionSettings:
+    """What may run without a question."""
+
+    mode: Literal["ask", "edit", "plan", "auto"] = "ask"
+    """The mode of a new session. A project can only narrow it."""
+    allow: tuple[str, ...] = ()
+    """Rules that run without a question, such as `shell(git status *)`. Rules of all places add up."""
+    ask: tuple[str, ...] = ()
+    """Rules that are always asked."""
+    deny: tuple[str, ...] = ()
+    """Rules that never run; they win over all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """When a turn stops by itself; unset sets no limit. A project can only lower them."""
+
+    max_turns: int | None = None
+    """Model calls in one turn."""
+    max_cost: float | None = None
+    """US dollars in one session."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellSettings:
+    """How the shell tool runs commands."""
+
+    timeout_seconds: int = 120
+    """The time limit of a command for which the model sets none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuiSettings:
+    """The full screen."""
+
+    theme: Literal["auto", "dark", "light", "high-contrast"] = "auto"
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Action to keys, for those that shall differ."""
+    status: tuple[StatusItem, ...] = STATUS_ITEMS
+    """What the status line tells, in this order."""
+    notify_seconds: int = 15
+    """A bell when a turn longer than this ends or a question waits; 0: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting."""
+
+    model: str = ""
+    """The model of a new session; empty: `default` of models.yaml, or what is found."""
+    effort: Literal["off", "low", "medium", "high"] = "medium"
+    """How long a model that can think is asked to think."""
+    permissions: PermissionSettings = field(default_factory=PermissionSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    shell: ShellSettings = field(default_factory=ShellSettings)
+    tui: TuiSettings = field(default_factory=TuiSettings)
+
+
+class Given(NamedTuple):
+    """A value, and who gave it: `default`, `FILE:LINE`, a variable or `flag`. For rules, all who gave some."""
+
+    value: Any
+    source: str
+
+
+MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
+ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
+ONLY_LOWER = {"limits.max_turns", "limits.max_cost"}
+MAY_BE_ZERO = {"tui.notify_seconds"}
+OPEN_TO_PROJECTS = {
+    "model",
+    "effort",
+    "permissions.mode",
+    "permissions.ask",
+    "permissions.deny",
+    "shell.timeout_seconds",
+} | ONLY_LOWER
+OTHER_VARIABLES = {"OURO_HOME"}
+
+
+def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
+    """The settings in force.
+
+    Args:
+        project: the root of a folder that the user trusts; its `.ouro/config.yaml` is read, and can widen nothing.
+        flags: what the command line says, by dotted name (`permissions.mode`); None is no word.
+
+    Raises:
+        ConfigError: a file or a variable says something that cannot be.
+    """
+    return build(explain_settings(project, flags))
+
+
+def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, Given]:
+    """Every setting by its dotted name, in the order of the class, with whence it is.
+
+    Raises:
+        ConfigError: as `load_settings`.
+    """
+    given = {path: Given(value, "default") for path, value in _defaults(Settings())}
+    _take(given, _from_file(get_config_path()))
+    if project is not None:
+        _take(given, _narrowing(given, _from_project(project)))
+    _take(given, _from_environment(os.environ))
+    _take(given, {path: Given(value, "flag") for path, value in (flags or {}).items() if value not in (None, (), [])})
+    return given
+
+
+def build(given: Mapping[str, Given]) -> Settings:
+    """The settings as one value."""
+    settings: Settings = _built(Settings, given, "")
+    return settings
+
+
+def unknown_variables() -> list[str]:
+    """OURO_* variables that nothing reads: misspelt, or of another version."""
+    known = OTHER_VARIABLES | set(_variables())
+    return sorted(name for name in os.environ if name.startswith("OURO_") and name not in known)
+
+
+def _take(given: dict[str, Given], more: Mapping[str, Given]) -> None:
+    for path, new in more.items():
+        old = given[path]
+        if path in ADD_UP:
+            rules = (*old.value, *(rule for rule in new.value if rule not in old.value))
+            source = new.source if old.source == "default" else f"{old.source}, {new.source}"
+            given[path] = Given(rules, source)
+        else:
+            given[path] = new
+
+
+def _narrowing(given: Mapping[str, Given], project: Mapping[str, Given]) -> dict[str, Given]:
+    """What of a project's words narrows; what would loosen the user's own word is left out."""
+    return {path: new for path, new in project.items() if _narrows(path, given[path].value, new.value)}
+
+
+def _narrows(path: str, old: Any, new: Any) -> bool:
+    if path == "permissions.mode":
+        return MODES_BY_WIDTH.index(new) < MODES_BY_WIDTH.index(old)
+    if path in ONLY_LOWER:
+        return new is not None and (old is None or new < old)
+    return True
+
+
+def _from_project(root: Path) -> dict[str, Given]:
+    path = root / ".ouro" / "config.yaml"
+    if path.resolve() == get_config_path().resolve() or not path.exists():
+        return {}  # in the user's own folder the two files are one
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise ConfigError(
+            f"{tilde(path)} leads out of the project: it is not read.", "Put a regular file in its place."
+        )
+    found = _from_file(path)
+    for name, given in found.items():
+        if name not in OPEN_TO_PROJECTS or given.value in ("edit", "auto"):
+            word = f"`{name}: {given.value}`" if name == "permissions.mode" else f"`{name}`"
+            raise ConfigError(
+                f"{given.source}: a project may not set {word}.", f"It is yours to set, in {tilde(get_config_path())}."
+            )
+    return found
+
+
+def _from_file(path: Path) -> dict[str, Given]:
+    name = tilde(path)
+    return dict(_leaves(read_yaml(path, name), Settings, name, ""))
+
+
+def _leaves(table: Table, section: type, name: str, prefix: str) -> Iterator[tuple[str, Given]]:
+    hints = field_types(section)
+    for key, node in table.entries.items():
+        path = f"{prefix}{key}"
+        where = f"{name}:{table.key_lines[key]}"
+        if key not in hints:
+            raise unknown_key(where, _first_leaf(path, node), _known_keys())
+        if not is_dataclass(hints[key]):
+            value = convert(node, hints[key], name, path)
+            yield path, Given(_checked(path, value, where), where)
+        elif isinstance(node, Table):
+            yield from _leaves(node, hints[key], name, f"{path}.")
+        elif not (isinstance(node, Scalar) and node.is_null):  # a section whose lines are all commented out
+            raise ConfigError(
+                f"{where}: `{path}` holds keys of its own, such as `{path}.{next(iter(field_types(hints[key])))}`."
+            )
+
+
+def _first_leaf(path: str, node: Node) -> str:
+    """`permisions` above `mode: ask` is shown as the reader thinks of it: `permisions.mode`."""
+    return f"{path}.{next(iter(node.entries))}" if isinstance(node, Table) and node.entries else path
+
+
+def _known_keys() -> list[str]:
+    return [path for path, _ in _defaults(Settings())]
+
+
+def _checked(path: str, value: Any, where: str) -> Any:
+    if isinstance(value, int | float) and (value < 0 or (value == 0 and path not in MAY_BE_ZERO)):
+        least = "0 or more" if path in MAY_BE_ZERO else "more than 0"
+        raise ConfigError(f"{where}: `{path}` must be {least}, not `{value}`.")
+    return value
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
+    found = {}
+    for variable, path in _variables().items():
+        if text := environ.get(variable, "").strip():
+            value = convert(_node(text, _type_of(path), variable), _type_of(path), variable, path)
+            found[path] = Given(_checked(path, value, variable), variable)
+    return found
+
+
+def _variables() -> dict[str, str]:
+    return {"OURO_" + path.upper().replace(".", "_"): path for path in _known_keys()}
+
+
+def _node(text: str, to: Any, variable: str) -> Node:
+    """A variable's text: YAML where a list or keys are expected, or a list by commas outside brackets."""
+    if not str(to).startswith(("tuple", "collections.abc.Mapping")):
+        return Scalar(text)
+    if not text.startswith(("[", "{")):
+        text = (
+            "["
+            + ", ".join(f"'{part.replace(chr(39), chr(39) * 2)}'" for part in re.split(r",\s*(?![^(]*\))", text))
+            + "]"
+        )
+    return parse_yaml(text, variable)
+
+
+def _type_of(path: str) -> Any:
+    found: Any = Settings
+    for name in path.split("."):
+        found = field_types(found)[name]
+    return found
+
+
+def _defaults(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for each in fields(section):
+        value = getattr(section, each.name)
+        if is_dataclass(value):
+            yield from _defaults(value, f"{prefix}{each.name}.")
+        else:
+            yield prefix + each.name, value
+
+
+def _built(section: Any, given: Mapping[str, Given], prefix: str) -> Any:
+    values = {}
+    for name, kind in field_types(section).items():
+        path = prefix + name
+        values[name] = _built(kind, given, f"{path}.") if is_dataclass(kind) else given[path].value
+    return section(**values)

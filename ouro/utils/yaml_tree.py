@@ -1,0 +1,180 @@
+"""A YAML file as a tree that knows its lines; what no settings file needs is refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ouro.errors import ConfigError
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A single value, as it was written; `plain` where it had no quotes."""
+
+    text: str
+    line: int = 0
+    plain: bool = True
+
+    @property
+    def is_null(self) -> bool:
+        """Nothing was written, or `null`."""
+        return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A list."""
+
+    items: tuple[Node, ...]
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Keys and what they hold, in the order of the file."""
+
+    entries: Mapping[str, Node]
+    key_lines: Mapping[str, int]
+    line: int = 0
+    end: int = 0
+    """The first line after it."""
+
+
+Node = Scalar | Sequence | Table
+
+
+def read_yaml(path: Path, name: str = "") -> Table:
+    """The keys of a YAML file; none where it is missing or empty. `name` is what messages call it.
+
+    Raises:
+        ConfigError: it cannot be read, is not YAML, or holds what settings never need.
+    """
+    shown = name or str(path)
+    try:
+        text = _read(path, shown)
+    except FileNotFoundError:
+        return Table({}, {})
+    except OSError as error:
+        raise ConfigError(f"{shown} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{shown} is not UTF-8 text (byte {error.start}).") from error
+    return parse_table(text, shown)
+
+
+def parse_table(text: str, name: str) -> Table:
+    """As `read_yaml`, from text."""
+    node = parse_yaml(text, name)
+    if isinstance(node, Table):
+        return node
+    if isinstance(node, Scalar) and node.is_null:
+        return Table({}, {})
+    raise ConfigError(f"{name}:{node.line}: `key: value` lines are expected here.")
+
+
+def parse_yaml(text: str, name: str) -> Node:
+    """The one document in `text`.
+
+    Raises:
+        ConfigError: not YAML, or with aliases, tags, doubled keys, several documents, deep nesting; names the line.
+    """
+    if not text.strip():
+        return Scalar("")
+    import yaml
+
+    try:
+        return _Builder(_events(text, yaml), name).document()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        raise ConfigError(f"{name}{line}: not YAML: {problem}.") from error
+
+
+def _read(path: Path, shown: str) -> str:
+    # O_NONBLOCK: a FIFO in the place of a settings file must not hang the start.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ConfigError(f"{shown} is not a regular file.")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{shown} is larger than {MAX_BYTES:,} bytes; a settings file is small.")
+    return data.decode("utf-8-sig")
+
+
+def _events(text: str, yaml: Any) -> Iterator[Any]:
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    events: Iterator[Any] = yaml.parse(text, Loader=loader)
+    return events
+
+
+class _Builder:
+    """Builds the tree from parser events; its own depth limit comes before the parser's or Python's."""
+
+    def __init__(self, events: Iterator[Any], name: str) -> None:
+        self._events = events
+        self._name = name
+        self._depth = 0
+
+    def document(self) -> Node:
+        """The first document; a second is refused."""
+        event = self._next()
+        while type(event).__name__ in {"StreamStartEvent", "DocumentStartEvent"}:
+            event = self._next()
+        if type(event).__name__ == "StreamEndEvent":
+            return Scalar("")
+        node = self._node(event)
+        self._next()
+        rest = self._next()
+        if type(rest).__name__ != "StreamEndEvent":
+            raise self._error(rest, "a second document (`---`) is not read; use one")
+        return node
+
+    def _next(self) -> Any:
+        return next(self._events)
+
+    def _error(self, event: Any, what: str) -> ConfigError:
+        return ConfigError(f"{self._name}:{event.start_mark.line + 1}: {what}.")
+
+    def _node(self, event: Any) -> Node:
+        kind = type(event).__name__
+        if kind == "AliasEvent" or getattr(event, "anchor", None):
+            raise self._error(event, "anchors and aliases (`&`, `*`) are not read here; quote the text if it is one")
+        if event.tag:
+            raise self._error(event, f"tags (`{event.tag}`) are not read here; quote the text if it is one")
+        line = event.start_mark.line + 1
+        if kind == "ScalarEvent":
+            return Scalar(event.value, line, plain=bool(event.implicit[0]))
+        if self._depth >= MAX_DEPTH:
+            raise self._error(event, f"nested more than {MAX_DEPTH} deep")
+        self._depth += 1
+        node = self._sequence(line) if kind == "SequenceStartEvent" else self._table(line)
+        self._depth -= 1
+        return node
+
+    def _sequence(self, line: int) -> Sequence:
+        items: list[Node] = []
+        while type(event := self._next()).__name__ != "SequenceEndEvent":
+            items.append(self._node(event))
+        return Sequence(tuple(items), line)
+
+    def _table(self, line: int) -> Table:
+        entries: dict[str, Node] = {}
+        key_lines: dict[str, int] = {}
+        while type(event := self._next()).__name__ != "MappingEndEvent":
+            key = self._node(event)
+            if not isinstance(key, Scalar):
+                raise self._error(event, "a key must be a word")
+            if key.text in entries:
+                raise self._error(event, f"`{key.text}` is here a second time (first on line {key_lines[key.text]})")
+            key_lines[key.text] = key.line
+            entries[key.text] = self._node(self._next())
+        return Table(entries, key_lines, line, event.end_mark.line + 1)

@@ -1,0 +1,184 @@
+from pathlib import Path
+
+import pytest
+
+from ouro.config import (
+    Given,
+    LimitSettings,
+    PermissionSettings,
+    Settings,
+    TuiSettings,
+    explain_settings,
+    load_settings,
+    unknown_variables,
+)
+from ouro.errors import ConfigError
+
+
+@pytest.fixture
+def user_file(home) -> Path:
+    (home / ".ouro").mkdir()
+    return home / ".ouro" / "config.yaml"
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    (tmp_path / "app" / ".ouro").mkdir(parents=True)
+    return tmp_path / "app"
+
+
+def project_file(project: Path, text: str) -> Path:
+    path = project / ".ouro" / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_without_any_file_the_defaults_are_in_force():
+    assert load_settings() == Settings()
+
+
+def test_the_last_word_wins_from_user_file_to_project_to_environment_to_flag(user_file, project, monkeypatch):
+    user_file.write_text("model: user\neffort: high\nshell: {timeout_seconds: 30}\ntui:\n  theme: dark\n")
+    project_file(project, "model: project\neffort: low\nshell: {timeout_seconds: 60}\n")
+    monkeypatch.setenv("OURO_MODEL", "environment")
+    monkeypatch.setenv("OURO_SHELL_TIMEOUT_SECONDS", "90")
+
+    given = explain_settings(project, {"model": "flag", "effort": None})
+
+    shown = str(project / ".ouro" / "config.yaml")
+    assert {
+        path: given[path] for path in ("model", "effort", "shell.timeout_seconds", "tui.theme", "limits.max_turns")
+    } == {
+        "model": Given("flag", "flag"),
+        "effort": Given("low", f"{shown}:2"),
+        "shell.timeout_seconds": Given(90, "OURO_SHELL_TIMEOUT_SECONDS"),
+        "tui.theme": Given("dark", "~/.ouro/config.yaml:5"),
+        "limits.max_turns": Given(None, "default"),
+    }
+
+
+def test_every_kind_of_value_is_read(user_file):
+    user_file.write_text(
+        "permissions:\n  mode: edit\n  allow:\n  - shell(git status *)\n"
+        "limits: {max_turns: 40, max_cost: 2.5}\n"
+        "tui:\n  keys: {interrupt: [ctrl+c, escape]}\n  status: [model, cost]\n  notify_seconds: 0\n"
+    )
+    assert load_settings() == Settings(
+        permissions=PermissionSettings("edit", ("shell(git status *)",)),
+        limits=LimitSettings(40, 2.5),
+        tui=TuiSettings(keys={"interrupt": ("ctrl+c", "escape")}, status=("model", "cost"), notify_seconds=0),
+    )
+
+
+def test_rules_of_all_places_add_up_so_that_none_can_take_one_away(user_file, project, monkeypatch):
+    user_file.write_text("permissions: {deny: ['shell(rm *)']}\n")
+    project_file(project, "permissions: {deny: ['write(dist/**)'], ask: ['shell(make deploy)']}\n")
+    monkeypatch.setenv("OURO_PERMISSIONS_DENY", "shell(git push *), shell(x a, b)")
+
+    permissions = load_settings(project, {"permissions.deny": ("net(*)", "shell(rm *)")}).permissions
+
+    assert permissions.deny == ("shell(rm *)", "write(dist/**)", "shell(git push *)", "shell(x a, b)", "net(*)")
+    assert permissions.ask == ("shell(make deploy)",)
+
+
+def test_lists_in_the_environment_may_be_yaml_and_hold_quotes(monkeypatch):
+    monkeypatch.setenv("OURO_PERMISSIONS_ALLOW", "shell(echo 'it''s'), read(**)")
+    monkeypatch.setenv("OURO_TUI_STATUS", "[model, mode]")
+    monkeypatch.setenv("OURO_TUI_KEYS", "{help: [f1]}")
+    settings = load_settings()
+    assert settings.permissions.allow == ("shell(echo 'it''s')", "read(**)")
+    assert settings.tui == TuiSettings(keys={"help": ("f1",)}, status=("model", "mode"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n\npermisions:\n  mode: ask\n", ":3: unknown key `permisions.mode`. Did you mean `permissions.mode`?"),
+        ("permissions:\n  mod: ask\n", ":2: unknown key `permissions.mod`. Did you mean `permissions.mode`?"),
+        ("theme: dark\n", ":1: unknown key `theme`. Did you mean `tui.theme`?"),
+        ("permissions:\n  mode: yolo\n", ":2: `permissions.mode` must be one of ask, edit, plan, auto, not `yolo`."),
+        ("limits:\n  max_turns: many\n", ":2: `limits.max_turns` must be a whole number, not `many`."),
+        ("limits:\n  max_turns: '7'\n", ":2: `limits.max_turns` must be a whole number, not `7`."),
+        ("limits:\n  max_turns: -1\n", ":2: `limits.max_turns` must be more than 0, not `-1`."),
+        ("limits: {max_cost: .nan}\n", ":1: `limits.max_cost` must be a number, not `.nan`."),
+        ("tui: dark\n", ":1: `tui` holds keys of its own, such as `tui.theme`."),
+        ("tui:\n  keys: {help: f1}\n", ":2: `tui.keys.help` must be a list, not `f1`."),
+        ("tui:\n  theme:\n", ":2: `tui.theme` must be one of auto, dark, light, high-contrast, not empty."),
+        ("model: [a]\n", ":1: `model` must be text, not a list."),
+    ],
+)
+def test_what_does_not_fit_is_an_error_with_file_line_and_what_would_be_right(user_file, text, message):
+    user_file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_settings()
+    assert caught.value.message == "~/.ouro/config.yaml" + message
+
+
+def test_a_wrong_variable_is_an_error_that_names_it(monkeypatch):
+    monkeypatch.setenv("OURO_PERMISSIONS_MODE", "yolo")
+    with pytest.raises(ConfigError, match=r"^OURO_PERMISSIONS_MODE: `permissions.mode` must be one of"):
+        load_settings()
+
+
+def test_a_section_whose_lines_are_commented_out_changes_nothing(user_file):
+    user_file.write_text("tui:\n#  theme: dark\npermissions:\n  allow:\n")
+    assert load_settings() == Settings()
+
+
+def test_words_that_yaml_takes_for_truth_stay_words_where_words_are_meant(user_file):
+    user_file.write_text("effort: off\nmodel: on\n")
+    assert (load_settings().effort, load_settings().model) == ("off", "on")
+
+
+@pytest.mark.parametrize("mode", ["edit", "auto"])
+def test_a_project_may_not_widen_the_mode(project, mode):
+    path = project_file(project, f"permissions:\n  mode: {mode}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_settings(project)
+    assert caught.value.message == f"{path}:2: a project may not set `permissions.mode: {mode}`."
+
+
+@pytest.mark.parametrize(
+    "text", ["permissions: {allow: ['shell(*)']}\n", "tui: {keys: {permit: [n]}}\n", "tui: {theme: dark}\n"]
+)
+def test_a_project_may_not_allow_anything_or_change_the_screen(project, text):
+    project_file(project, text)
+    with pytest.raises(ConfigError, match="a project may not set") as caught:
+        load_settings(project)
+    assert "~/.ouro/config.yaml" in caught.value.hint
+
+
+def test_a_project_can_only_narrow_mode_and_limits(user_file, project):
+    user_file.write_text("permissions: {mode: plan}\nlimits: {max_turns: 10, max_cost: 5}\n")
+    project_file(project, "permissions: {mode: ask}\nlimits: {max_turns: 50, max_cost: 1}\n")
+    settings = load_settings(project)
+    assert (settings.permissions.mode, settings.limits) == ("plan", LimitSettings(10, 1.0))
+
+
+def test_a_project_narrows_what_the_user_left_open(project):
+    project_file(project, "permissions: {mode: plan}\nlimits: {max_turns: 50}\n")
+    settings = load_settings(project)
+    assert (settings.permissions.mode, settings.limits) == ("plan", LimitSettings(50))
+
+
+def test_project_settings_that_lead_out_of_the_project_are_refused(project, tmp_path):
+    (tmp_path / "elsewhere.yaml").write_text("model: x\n")
+    (project / ".ouro" / "config.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+    with pytest.raises(ConfigError, match="leads out of the project"):
+        load_settings(project)
+
+
+def test_in_the_users_own_folder_the_user_file_is_not_a_project_file(user_file, home):
+    user_file.write_text("permissions: {mode: auto}\n")
+    assert load_settings(home).permissions.mode == "auto"
+
+
+def test_an_empty_variable_says_nothing(monkeypatch):
+    monkeypatch.setenv("OURO_MODEL", " ")
+    assert explain_settings()["model"] == Given("", "default")
+
+
+def test_variables_that_nothing_reads_are_known(monkeypatch):
+    monkeypatch.setenv("OURO_PERMISSION_MODE", "ask")
+    monkeypatch.setenv("OURO_MODEL", "x")
+    assert unknown_variables() == ["OURO_PERMISSION_MODE"]

@@ -1,0 +1,69 @@
+import os
+
+import pytest
+
+from ouro.errors import ConfigError
+from ouro.utils.yaml_tree import Scalar, Sequence, Table, parse_table, parse_yaml, read_yaml
+
+
+def test_every_node_knows_its_line():
+    assert parse_table("a: 1\nb:\n- 'x'\n", "f") == Table(
+        {"a": Scalar("1", 1), "b": Sequence((Scalar("x", 3, plain=False),), 3)}, {"a": 1, "b": 2}, 1, 4
+    )
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "---\n", "~\n"])
+def test_an_empty_file_has_no_keys(text):
+    assert parse_table(text, "f").entries == {}
+
+
+def test_a_byte_order_mark_is_no_content(tmp_path):
+    (tmp_path / "f.yaml").write_bytes(b"\xef\xbb\xbfa: 1\n")
+    assert list(read_yaml(tmp_path / "f.yaml").entries) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: &x [1]\nb: *x\n", "f:1: anchors"),
+        ("a: *x\n", "f:1: anchors"),
+        ("a: !!python/object:os.system {}\n", "f:1: tags"),
+        ("a: 1\n\na: 2\n", "f:3: `a` is here a second time (first on line 1)."),
+        ("a: 1\n---\nb: 2\n", "f:2: a second document"),
+        ("[" * 100_000, "f:1: nested more than 32 deep."),
+        ("a: " + "{b: " * 100_000, "f:1: nested more than 32 deep."),
+        ("? [a]\n: 1\n", "f:1: a key must be a word."),
+        ("a: [1\n", "f:2: not YAML: "),
+        ("a: \x00\n", "f: not YAML: "),
+        ("a: @b\n", "f:1: not YAML: "),
+        ("\x00" * 4096, "f"),
+        ("- a\n", "f:1: `key: value` lines are expected here."),
+        ("word\n", "f:1: `key: value` lines are expected here."),
+    ],
+)
+def test_what_no_settings_file_needs_is_refused_with_its_line(text, message):
+    with pytest.raises(ConfigError) as caught:
+        parse_table(text, "f")
+    assert caught.value.message.startswith(message)
+
+
+def test_a_fifo_a_folder_bad_text_and_a_huge_file_are_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "bad").write_bytes(b"a: \xff\n")
+    (tmp_path / "huge").write_bytes(b"#" * 1_000_001)
+    for name, message in {
+        "fifo": "is not a regular file",
+        ".": "cannot be read|is not a regular file",
+        "bad": r"is not UTF-8 text \(byte 3\)",
+        "huge": "larger than",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            read_yaml(tmp_path / name)
+
+
+def test_a_missing_file_has_no_keys(tmp_path):
+    assert read_yaml(tmp_path / "none.yaml").entries == {}
+
+
+def test_a_lone_scalar_is_a_node():
+    assert parse_yaml("x", "f") == Scalar("x", 1)
