@@ -1,0 +1,172 @@
+"""Trust: which folders the user lets ouro take orders from, bound to the very files that give them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ouro.errors import ConfigError
+from ouro.utils.private_files import write_private
+from ouro.utils.runtime import get_home, tilde
+from ouro.utils.typed_yaml import convert
+from ouro.utils.yaml_tree import read_yaml
+
+INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+CONFIG_FILE = Path(".ouro") / "config.yaml"
+HEADER = """\
+# Folders whose instructions and settings ouro may obey, with the hashes of those files as they were then.
+# Take an entry out to be asked again.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustEntry:
+    """What was said about one folder."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Acting files, by their names below the folder, and the hash of what was in them when they were trusted."""
+    allow: tuple[str, ...] = ()
+    """Permission rules that the user gave for good in this folder."""
+
+
+def find_root(folder: Path) -> Path:
+    """The root of the repository that `folder` is in, or `folder` where it is in none.
+
+    It is the folder that holds `.git`, and nothing that a `.git` file or a `commondir` points to: what a
+    repository says about itself does not make it another one.
+    """
+    resolved = folder.resolve()
+    return next((each for each in (resolved, *resolved.parents) if os.path.lexists(each / ".git")), resolved)
+
+
+def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
+    """The files of a folder that ouro would obey: instructions from `root` down to `cwd`, and the project's settings.
+
+    Links that lead out of the folder and what is no regular file are left out: nothing may read those either.
+    """
+    root = root.resolve()
+    inner = (cwd or root).resolve()
+    folders = [inner, *inner.parents]
+    way = folders[: folders.index(root) + 1] if root in folders else [root]
+    named = [folder / name for folder in reversed(way) for name in INSTRUCTION_FILES]
+    own = get_home().resolve()
+    return tuple(path for path in (*named, root / CONFIG_FILE) if _is_acting(path, root, own))
+
+
+def _is_acting(path: Path, root: Path, own: Path) -> bool:
+    resolved = path.resolve()
+    # In the user's own folder `.ouro/` is not the project's but the user's.
+    return (
+        os.access(path, os.R_OK)
+        and resolved.is_file()
+        and resolved.is_relative_to(root)
+        and not resolved.is_relative_to(own)
+    )
+
+
+class TrustStore:
+    """Remembers what the user trusts, in one file. A broken file trusts nothing, and `notice` says so."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._broken = False
+        self.notice = ""
+        """What is wrong with the file; empty when nothing is."""
+        self._entries = self._read()
+
+    def is_trusted(self, root: Path, files: Sequence[Path]) -> bool:
+        """Whether the user trusted this very folder with what is in `files` now; without files nothing is to trust."""
+        return not self.untrusted(root, files)
+
+    def untrusted(self, root: Path, files: Sequence[Path]) -> tuple[Path, ...]:
+        """Those of `files` that the user has not trusted, or that have changed since."""
+        known = self._entry(root).files
+        return tuple(path for path in files if known.get(_name(root, path)) != _content_hash(path))
+
+    def was_trusted(self, root: Path) -> bool:
+        """Whether the folder was trusted before: what is untrusted now is new or changed."""
+        return bool(self._entry(root).files)
+
+    def trust(self, root: Path, files: Sequence[Path]) -> None:
+        """Remember that the user trusts `root` as long as `files` stay as they are.
+
+        Raises:
+            ConfigError: it could not be written, and holds for this process only.
+        """
+        seen = {_name(root, path): _content_hash(path) for path in files}
+        self._change(root, lambda old: replace(old, files={**old.files, **seen}))
+
+    def allowed(self, root: Path) -> tuple[str, ...]:
+        """The permission rules that the user gave for good in this folder."""
+        return self._entry(root).allow
+
+    def allow(self, root: Path, rule: str) -> None:
+        """Remember a permission rule for this folder.
+
+        Raises:
+            ConfigError: it could not be written, and holds for this process only.
+        """
+        if rule not in self.allowed(root):
+            self._change(root, lambda old: replace(old, allow=(*old.allow, rule)))
+
+    def _entry(self, root: Path) -> TrustEntry:
+        return self._entries.get(_key(root), TrustEntry())
+
+    def _change(self, root: Path, change: Callable[[TrustEntry], TrustEntry]) -> None:
+        self._entries = {**self._entries, **self._read()}  # another ouro may have written meanwhile
+        self._entries[_key(root)] = change(self._entry(root))
+        try:
+            if self._broken:
+                self._path.replace(self._path.with_name(f"{self._path.name}.broken"))
+            write_private(self._path, HEADER + "".join(_lines(self._entries)))
+            self._broken = False
+        except OSError as error:
+            raise ConfigError(f"{tilde(self._path)} cannot be written: {error.strerror}.") from error
+
+    def _read(self) -> dict[str, TrustEntry]:
+        name = tilde(self._path)
+        try:
+            table = read_yaml(self._path, name)
+            return {key: convert(node, TrustEntry, name, key) for key, node in table.entries.items()}
+        except ConfigError as error:
+            self._broken = True
+            self.notice = f"No folder is trusted: {error.message}"
+            return {}
+
+
+def _key(root: Path) -> str:
+    return _text(root.resolve())
+
+
+def _text(path: Path) -> str:
+    """A path, which may be any bytes, as text that any YAML can hold."""
+    return os.fsencode(path).replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
+
+
+def _name(root: Path, path: Path) -> str:
+    return _text(path.relative_to(root.resolve()))
+
+
+def _content_hash(path: Path) -> str:
+    # O_NONBLOCK: a FIFO put in the place of a file must not hang the start.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ConfigError(f"{tilde(path)} is no longer a regular file.")
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _lines(entries: Mapping[str, TrustEntry]) -> Iterator[str]:
+    for key, entry in sorted(entries.items()):
+        yield f"{json.dumps(key)}:{'' if entry.files or entry.allow else ' {}'}\n"
+        if entry.files:
+            yield "  files:\n" + "".join(
+                f"    {json.dumps(name)}: {each}\n" for name, each in sorted(entry.files.items())
+            )
+        if entry.allow:
+            yield "  allow:\n" + "".join(f"  - {json.dumps(rule)}\n" for rule in entry.allow)
