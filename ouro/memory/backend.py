@@ -1,0 +1,192 @@
+"""MemoryStore: the contract for keeping sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from ouro.errors import SessionNotFound
+from ouro.messages import Message
+
+FORMAT = 1
+"""The version of the session files that this ouro writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHeader:
+    """What a session starts with."""
+
+    id: str
+    project: str
+    model: str
+    created_at: str
+    """UTC, as `2026-11-21T20:14:03.120Z`."""
+    format: int = FORMAT
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """One message of the transcript; numbers rise, whatever the clock does."""
+
+    number: int
+    at: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class TitleRecord:
+    """From here on the session is called so."""
+
+    title: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRecord:
+    """From here on this model answers."""
+
+    model: str
+    at: str
+
+
+Record = MessageRecord | TitleRecord | ModelRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session in a list."""
+
+    id: str
+    title: str
+    project: str
+    model: str
+    created_at: str
+    updated_at: str
+    messages: int
+    size: int
+    """Bytes of the session file."""
+    cost: float | None
+    """US dollars; None where no price was known."""
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSession:
+    """A session as it was found."""
+
+    header: SessionHeader
+    records: tuple[Record, ...]
+    notices: tuple[str, ...] = ()
+    """What the person is to be told: a tail set aside, records that could not be read."""
+    read_only: bool = False
+
+
+class MemoryStore(Protocol):
+    """Keeps sessions. Every method may block on a disk: call it from a thread.
+
+    A session is open, and this store its only writer, from `create_session` or `load_session` to `close_session`.
+    """
+
+    def obstacle(self) -> str:
+        """Why nothing can be saved here; empty where it can."""
+        ...
+
+    def create_session(self, header: SessionHeader) -> None:
+        """Start a session, and open it.
+
+        Raises:
+            SaveFailed: nothing was created, or not for good.
+        """
+        ...
+
+    def save_message(self, session_id: str, record: MessageRecord) -> None:
+        """Put a message behind the others; it is on disk when this returns.
+
+        Raises:
+            SaveFailed: it is not; what was saved before still is.
+        """
+        ...
+
+    def save_change(self, session_id: str, record: TitleRecord | ModelRecord) -> None:
+        """Put a new title or model behind the messages, likewise."""
+        ...
+
+    def load_session(self, session_id: str, *, read_only: bool = False) -> LoadedSession:
+        """The session of this full id; opens it unless `read_only`.
+
+        Raises:
+            SessionNotFound: there is none.
+            SessionInUse: another process, or another place in this one, has it open.
+            SessionDamaged: its first record cannot be believed.
+        """
+        ...
+
+    def list_sessions(self, project: str | None = None) -> list[SessionInfo]:
+        """All sessions, or those of one project folder; last used first."""
+        ...
+
+    def get_session_stats(self, session_id: str) -> SessionInfo:
+        """What a list says of one session.
+
+        Raises:
+            SessionNotFound: there is none.
+        """
+        ...
+
+    def delete_session(self, session_id: str) -> None:
+        """Remove a session for good.
+
+        Raises:
+            SessionNotFound: there is none.
+            SessionInUse: it is open.
+        """
+        ...
+
+    def close_session(self, session_id: str) -> None:
+        """Let go of an open session, so that others may open it."""
+        ...
+
+
+def timestamp(not_before: str = "") -> str:
+    """Now, in UTC, to the millisecond; never earlier than `not_before`, even when the clock went back."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return max(now, not_before)
+
+
+def find_session(sessions: Sequence[SessionInfo], query: str, project: str) -> SessionInfo:
+    """The one session that `query` means: an id, the start of one, `latest` of this project, or words of its title.
+
+    Raises:
+        SessionNotFound: none answers to it, or several do; the message lists them.
+    """
+    query = query.strip()
+    here = [each for each in sessions if each.project == project]
+    if query == "latest":
+        return _only(here[:1], "No session of this folder yet.")
+    lowered = query.lower()
+    found = [each for each in sessions if lowered and each.id.startswith(lowered)]
+    found = found or _titled(here, lowered) or _titled(sessions, lowered)
+    return _only(found, f"No session answers to `{_shortened(query)}`.")
+
+
+def _titled(sessions: Iterable[SessionInfo], words: str) -> list[SessionInfo]:
+    wanted = words.split()
+    return [each for each in sessions if wanted and all(word in each.title.lower() for word in wanted)]
+
+
+def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise SessionNotFound(otherwise, "`ouro sessions list` shows them all.")
+    lines = [f"  {each.id[:8]}  {each.updated_at[:10]}  {each.title}" for each in found[:5]]
+    more = [f"  … and {len(found) - 5} more"] if len(found) > 5 else []
+    raise SessionNotFound(
+        "Several sessions answer to that:\n" + "\n".join(lines + more), "Say more of the id or the title."
+    )
+
+
+def _shortened(query: str) -> str:
+    return query if len(query) <= 60 else query[:59] + "…"

@@ -1,0 +1,237 @@
+"""The bytes of a session file: whole records in, whole records out.
+
+A record is the lines from `---` to `...`, both in column 0; inside one, every line is indented or starts with a key,
+so that nothing in it can look like a mark. A record counts only with its end mark: a message cut by a crash or a
+full disk has none. There is no checksum, on purpose: a person may edit a session with any editor, and what fsync
+could leave as holes in the middle (NUL bytes) is no YAML and so is found anyway.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ouro.errors import SessionError
+
+FILE_NAME = "session.yaml"
+START = b"---\n"
+END = b"\n...\n"
+_START_MARK = re.compile(rb"^---[ \t\r]*$", re.MULTILINE)
+_END_MARK = re.compile(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
+_BLANK = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The bytes of one record without its marks, and where they are in the file."""
+
+    data: bytes
+    offset: int
+    size: int
+    """With the marks."""
+    is_whole: bool = True
+    """False: its end mark is missing, and it is not to be believed."""
+
+
+def split(data: bytes, offset: int = 0) -> tuple[list[Block], bytes]:
+    """The records in `data`, and the tail that lacks its end mark (empty where all is well)."""
+    blocks: list[Block] = []
+    position = 0
+    for end in _END_MARK.finditer(data):
+        blocks.extend(_blocks(data[position : end.start()], offset + position, end.end() - position))
+        position = end.end()
+    tail = data[position:]
+    return blocks, b"" if _BLANK.match(tail) else tail
+
+
+def _blocks(text: bytes, offset: int, size: int) -> Iterator[Block]:
+    """One block, or several where an end mark is missing between them: then only the last one is whole."""
+    starts = list(_START_MARK.finditer(text))
+    if not starts:
+        yield Block(text, offset, size)
+        return
+    for start, following in itertools.pairwise(starts):
+        length = following.start() - start.start()
+        yield Block(text[start.end() : following.start()], offset + start.start(), length, is_whole=False)
+    last = starts[-1]
+    yield Block(text[last.end() :], offset + last.start(), size - last.start())
+
+
+@contextmanager
+def opened(folder: Path, name: str, flags: int) -> Iterator[int]:
+    """A descriptor of the regular file `name` in `folder`, ours alone to read (0600).
+
+    Raises:
+        SessionError: a symlink, a device, a folder of somebody else: nothing that ouro made.
+        OSError: it cannot be opened.
+    """
+    place = _open_folder(folder)
+    try:
+        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=place)
+    finally:
+        os.close(place)
+    try:
+        _check_ours(descriptor, folder / name)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open_folder(folder: Path) -> int:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError as error:
+        raise SessionError(f"{folder} is not a folder that ouro made; it is left alone.") from error
+    if os.fstat(descriptor).st_uid != os.getuid():
+        os.close(descriptor)
+        raise SessionError(
+            f"{folder} belongs to another user; ouro does not use it.", "Move it away, or set OURO_HOME."
+        )
+    return descriptor
+
+
+def _check_ours(descriptor: int, path: Path) -> None:
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise SessionError(f"{path} is not a regular file; it is left alone.")
+    if found.st_uid != os.getuid():
+        raise SessionError(f"{path} belongs to another user; ouro does not use it.")
+    if found.st_mode & 0o077:
+        os.fchmod(descriptor, 0o600)
+
+
+def append(folder: Path, record: bytes, *, create: bool = False) -> None:
+    """Put one record behind the others, in one write, and on disk.
+
+    A tail without its end mark that is found there is set aside first. What cannot be written whole is taken back.
+
+    Raises:
+        OSError: it was not written.
+        SessionError: the file is not ours.
+    """
+    flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
+    with opened(folder, FILE_NAME, flags) as descriptor, _alone(descriptor):
+        set_tail_aside(folder, descriptor)
+        size = os.fstat(descriptor).st_size
+        glue = b"" if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
+        try:
+            _write_all(descriptor, glue + START + record + END[1:])
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+    if create:
+        sync_folder(folder)
+
+
+@contextmanager
+def _alone(descriptor: int) -> Iterator[None]:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError:
+        # Some network disks know no locks; O_APPEND still keeps records apart.
+        yield
+        return
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+
+
+def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
+    """Cut off what stands behind the last end mark, and keep it in a file of its own; None where all is well."""
+    size = os.fstat(descriptor).st_size
+    if size == 0 or os.pread(descriptor, len(END), max(0, size - len(END))) == END:
+        return None
+    start = _last_end(descriptor, size)
+    tail = os.pread(descriptor, size - start, start)
+    if _BLANK.match(tail):
+        return None
+    kept = keep_aside(folder, tail)
+    os.ftruncate(descriptor, start)
+    os.fsync(descriptor)
+    return kept
+
+
+def _last_end(descriptor: int, size: int) -> int:
+    """Where the last whole record ends."""
+    reach = 1 << 16
+    while True:
+        start = max(0, size - reach)
+        data = os.pread(descriptor, size - start, start)
+        # The first line of a window may be the middle of one.
+        first = 0 if start == 0 else data.find(b"\n") + 1
+        ends = [match.end() for match in _END_MARK.finditer(data, first)]
+        if ends or start == 0:
+            return start + ends[-1] if ends else 0
+        reach *= 8
+
+
+def keep_aside(folder: Path, data: bytes) -> Path:
+    """Put damaged bytes into the next free `session-N.torn`."""
+    number = 1
+    while True:
+        name = f"session-{number}.torn"
+        try:
+            with opened(folder, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+                _write_all(descriptor, data)
+                os.fsync(descriptor)
+        except FileExistsError:
+            number += 1
+            continue
+        sync_folder(folder)
+        return folder / name
+
+
+def replace(folder: Path, name: str, data: bytes) -> None:
+    """Put a whole file in place of another: temporary file, flush, rename, flush of the folder."""
+    temporary = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
+    try:
+        with opened(folder, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+        (folder / temporary).replace(folder / name)
+    except OSError:
+        (folder / temporary).unlink(missing_ok=True)
+        raise
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in `folder` on disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_file(folder: Path, name: str = FILE_NAME) -> bytes:
+    """A whole file, under the checks of `opened`."""
+    with opened(folder, name, os.O_RDONLY) as descriptor:
+        return read_range(descriptor, 0, os.fstat(descriptor).st_size)
+
+
+def read_range(descriptor: int, start: int, end: int) -> bytes:
+    """The bytes from `start` to `end`, fewer where the file has become shorter."""
+    pieces: list[bytes] = []
+    while start < end:
+        piece = os.pread(descriptor, min(end - start, 1 << 26), start)
+        if not piece:
+            break
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)

@@ -1,0 +1,44 @@
+"""How much of a model's window messages fill: the provider's figures where known, an estimate for what is newer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
+
+CHARACTERS_A_TOKEN = 3.5
+TOKENS_A_PICTURE = 1_500
+
+
+def estimate(text: str) -> int:
+    """About how many tokens a text is."""
+    return int(len(text) / CHARACTERS_A_TOKEN)
+
+
+def estimate_messages(messages: Iterable[Message]) -> int:
+    """About how many tokens `messages` are."""
+    return int(sum(_characters(part) for message in messages for part in message.parts) / CHARACTERS_A_TOKEN)
+
+
+def count(messages: Sequence[Message]) -> int:
+    """Tokens of the next request: what the last answer's usage says, and an estimate for what came after it."""
+    for index in range(len(messages) - 1, -1, -1):
+        usage = messages[index].usage
+        if messages[index].role == "assistant" and usage is not None and usage.input:
+            return usage.input + usage.output + estimate_messages(messages[index + 1 :])
+    return estimate_messages(messages)
+
+
+def _characters(part: Part) -> float:
+    match part:
+        case Text() | Context():
+            return len(part.text)
+        case Thinking():
+            return len(part.text) + len(part.signature)
+        case Image():
+            return TOKENS_A_PICTURE * CHARACTERS_A_TOKEN
+        case ToolCall():
+            return len(part.name) + len(part.malformed) + len(json.dumps(part.arguments, default=str))
+        case ToolReply():
+            return len(part.text) + len(part.images) * TOKENS_A_PICTURE * CHARACTERS_A_TOKEN

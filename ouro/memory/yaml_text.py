@@ -1,0 +1,273 @@
+"""Plain data to YAML that reads well, and YAML from anywhere to plain data, without trusting it.
+
+Writing is done here and not by a library: block literals also for lines that end in blanks (each diff has them),
+no anchors ever, and no import on the path of the first save. Reading builds values from the parser's events: what
+could blow up (aliases, tags, depth) is refused before a value is made of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MAX_DEPTH = 64
+MAX_DIGITS = 100
+_FLOW_WIDTH = 110
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_NOT_PRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_PLAIN = re.compile(
+    r"[A-Za-z_/][\w./@+-]*(?: [\w./@+-]+){0,12}"
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    r"|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    re.ASCII,
+)
+_WORDS_WITH_A_MEANING = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+_CONSTANTS: dict[str, bool | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
+_SPECIAL_FLOATS = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
+
+
+class BadYamlError(ValueError):
+    """Text that is not YAML, or YAML that is not to be trusted; the message says which and in which line."""
+
+
+# Writing
+
+
+def cleaned(text: str) -> str:
+    """`text` as YAML can hold it: a lone surrogate becomes U+FFFD, all else stays."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def dump(data: Mapping[str, Any]) -> str:
+    """A mapping as the lines of one YAML document, without its marks; small values go on one line."""
+    return "\n".join(_mapping_lines(data, "")) + "\n"
+
+
+def dump_inline(value: Any) -> str:
+    """A value on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_scalar(key)}: {dump_inline(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(dump_inline(item) for item in value) + "]"
+    return _scalar(value)
+
+
+def _mapping_lines(data: Mapping[str, Any], pad: str) -> list[str]:
+    lines: list[str] = []
+    for key, value in data.items():
+        first, *rest = _value_lines(value, pad, pad)
+        lines.append(f"{pad}{_scalar(key)}:{first}")
+        lines.extend(rest)
+    return lines
+
+
+def _list_lines(items: Sequence[Any], pad: str) -> list[str]:
+    lines: list[str] = []
+    for item in items:
+        if isinstance(item, Mapping) and item and not _fits_inline(item):
+            inner = _mapping_lines(item, pad + "  ")
+            inner[0] = f"{pad}- {inner[0].lstrip(' ')}"
+        else:
+            first, *rest = _value_lines(item, pad, pad + "  ")
+            inner = [f"{pad}-{first}", *rest]
+        lines.extend(inner)
+    return lines
+
+
+def _value_lines(value: Any, pad: str, list_pad: str) -> list[str]:
+    """What follows `key:` or `-`: the rest of that line, then lines of their own."""
+    if isinstance(value, str):
+        return _string_lines(value, pad + "  ")
+    if isinstance(value, Mapping) and value and not _fits_inline(value):
+        return ["", *_mapping_lines(value, pad + "  ")]
+    if isinstance(value, Sequence) and value and not _fits_inline(value):
+        return ["", *_list_lines(value, list_pad)]
+    return [" " + dump_inline(value)]
+
+
+def _fits_inline(value: Any) -> bool:
+    return _width(value) <= _FLOW_WIDTH
+
+
+def _width(value: Any) -> int:
+    """About how many characters `value` takes on one line; too many where it does not belong on one."""
+    if isinstance(value, Mapping):
+        return _sum_widths([part for pair in value.items() for part in pair])
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if any(isinstance(item, Mapping) for item in value):
+            return _FLOW_WIDTH + 1
+        return _sum_widths(value)
+    if isinstance(value, str):
+        return _FLOW_WIDTH + 1 if "\n" in value else len(value) + 2
+    return 8
+
+
+def _sum_widths(items: Sequence[Any]) -> int:
+    total = 2
+    for item in items:
+        total += _width(item) + 1
+        if total > _FLOW_WIDTH:
+            break
+    return total
+
+
+def _string_lines(text: str, pad: str) -> list[str]:
+    text = cleaned(text)
+    if "\n" not in text:
+        return [" " + _scalar(text)]
+    if _NOT_PRINTABLE.search(text):
+        return _quoted_lines(text, pad)
+    body = text.rstrip("\n")
+    ending = len(text) - len(body)
+    mark = "|" + ("2" if text[0] in " \t\n" else "") + ("-" if not ending else "" if ending == 1 and body else "+")
+    lines = text.split("\n")
+    if ending:
+        lines.pop()
+    return [" " + mark, *(pad + line if line else "" for line in lines)]
+
+
+def _quoted_lines(text: str, pad: str) -> list[str]:
+    """A string that a literal block cannot hold: quoted, still one line for each of its own."""
+    first, *rest = [_escaped(line) for line in text.split("\n")]
+    rest = [pad + ("\\" if line.startswith(" ") else "") + line for line in rest]
+    lines = [f' "{first}', *rest]
+    return [line + "\\n\\" for line in lines[:-1]] + [lines[-1] + '"']
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, str):
+        text = cleaned(value)
+        if _PLAIN.fullmatch(text) and text.lower() not in _WORDS_WITH_A_MEANING and len(text) < 200:
+            return text
+        return f'"{_escaped(text)}"'
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _float_text(value)
+    return str(value)
+
+
+def _float_text(value: float) -> str:
+    if math.isnan(value):
+        return ".nan"
+    if math.isinf(value):
+        return ".inf" if value > 0 else "-.inf"
+    mantissa, e, exponent = repr(value).partition("e")
+    # YAML 1.1 readers take `1e-05` for a word.
+    return mantissa + (".0" if e and "." not in mantissa else "") + e + exponent
+
+
+def _escaped(line: str) -> str:
+    text = json.dumps(line, ensure_ascii=False)[1:-1]
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+# Reading
+
+
+def load(text: bytes) -> Any:
+    """The plain data of one YAML document.
+
+    Raises:
+        BadYamlError: not YAML, more than one document, or something that is not to be trusted: anchors, aliases, tags,
+            more than 64 levels, keys that come twice or are not words, numbers of over 100 digits.
+    """
+    import yaml
+
+    parser = yaml.CSafeLoader(text)
+    try:
+        return _build(parser, yaml)
+    except yaml.YAMLError as error:
+        raise BadYamlError(_reason(error)) from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, BadYamlError):
+            raise
+        raise BadYamlError(str(error)) from error
+    finally:
+        parser.dispose()
+
+
+def _build(parser: Any, yaml: Any) -> Any:
+    get = parser.get_event
+    get(), get()  # the starts of stream and document
+    root: list[Any] = []
+    add = root.append
+    outer: list[Any] = []
+    depth = 0
+    while True:
+        event = get()
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            if event.anchor is not None or event.tag is not None:
+                raise _distrust(event, "an anchor or a tag")
+            add(event.value if event.style else _resolved(event))
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            depth += 1
+            if event.anchor is not None or event.tag is not None or depth > MAX_DEPTH:
+                raise _distrust(event, "an anchor, a tag or over 64 levels")
+            outer.append((add, kind is yaml.MappingStartEvent))
+            held: list[Any] = []
+            add = held.append
+            outer.append(held)
+        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+            depth -= 1
+            held = outer.pop()
+            add, is_mapping = outer.pop()
+            add(_paired(held, event) if is_mapping else held)
+        elif kind is yaml.AliasEvent:
+            raise _distrust(event, "an alias")
+        else:
+            break
+    if not root or type(get()) is not yaml.StreamEndEvent:
+        raise BadYamlError("not one document" if root else "nothing in it")
+    return root[0]
+
+
+def _paired(held: list[Any], event: Any) -> dict[str, Any]:
+    keys = held[::2]
+    if not all(isinstance(key, str) for key in keys):
+        raise _distrust(event, "a key that is not a word")
+    made = dict(zip(keys, held[1::2], strict=True))
+    if len(made) != len(keys):
+        raise _distrust(event, "a key that comes twice")
+    return made
+
+
+def _resolved(event: Any) -> Any:
+    text: str = event.value
+    if text[:1].isalpha() and text not in _CONSTANTS:
+        return text
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _INTEGER.fullmatch(text):
+        if len(text) > MAX_DIGITS:
+            raise _distrust(event, "a number of over 100 digits")
+        return int(text)
+    if text in _SPECIAL_FLOATS:
+        return _SPECIAL_FLOATS[text]
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def _distrust(event: Any, what: str) -> BadYamlError:
+    return BadYamlError(f"line {event.start_mark.line + 1}: {what}, which ouro never writes and does not read")
+
+
+def _reason(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+    return f"line {mark.line + 1}: {problem}" if mark else str(problem)

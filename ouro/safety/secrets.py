@@ -1,0 +1,197 @@
+"""Secrets, masked in everything that is written down.
+
+Three passes: exact values that are known (our keys, the environment's), then the shapes that kingfisher knows, then a
+dozen of our own for what it lacks. The first is the only one that is complete.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir, get_home
+
+SHORTEST_VALUE = 8
+_LONGEST_WAIT = 10.0
+"""Seconds that a text which may hold a secret waits for the scanner to be built."""
+
+_NAMES = (
+    r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key|auth[_-]?key"
+    r"|private[_-]?key|signing[_-]?key|encryption[_-]?key|account[_-]?key|master[_-]?key|shared[_-]?key)"
+)
+_SECRET_NAME = re.compile(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z])){_NAMES}(?:\Z|[\W_]|(?=[A-Z]))", re.IGNORECASE)
+_VARIABLE = re.compile(r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASS(?:WORD|WD|PHRASE)?|CREDENTIALS?|AUTH|PAT)(?:\Z|_)")
+_NOT_A_SECRET = re.compile(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
+_MAY_HOLD_ONE = re.compile(r"(?=[\w+=.~-]*\d)(?=[\w+=.~-]*[A-Za-z])[\w+=.~-]{16}", re.ASCII)
+_PLACEHOLDER = "[secret:"
+
+_VALUE = r"(?=[^\s\"'\[\](){}<>,;|\\]*\d)(?=[^\s\"'\[\](){}<>,;|\\]*[A-Za-z])[^\s\"'\[\](){}<>,;|\\$*%]{8,}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What the group `secret` of the pattern finds is masked."""
+
+    name: str
+    pattern: re.Pattern[str]
+
+
+def _rule(name: str, pattern: str) -> _Rule:
+    return _Rule(name, re.compile(pattern))
+
+
+_RULES = (
+    _rule(
+        "private-key",
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?>(?:\\[rn]|[\s\"'+,])*"
+        r"(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n]*|[A-Za-z0-9+/=]{16,}+))++[\s\"']*[A-Za-z0-9+/=]*)",
+    ),
+    _rule("cookie", r"(?i)\b(?:set-)?cookie[\"']?: *[\"']?(?P<secret>[\w.-]+=[^\s\"',][^\r\n\"']{7,})"),
+    _rule("authorization", r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+ +)?(?P<secret>[\w.~+/=:-]{12,})"),
+    _rule("bearer", r"(?i)\bbearer +(?P<secret>(?=[\w.~+/-]*\d)[\w.~+/-]{16,}=*)"),
+    _rule("url", r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,20}://[^\s/:@\"'<>{}]*:(?P<secret>[^\s/@\"'<>{}$*]{3,})@"),
+    _rule("netrc", r"\blogin\s+\S+\s+password\s+(?P<secret>\S{4,})"),
+    _rule("pgpass", r"(?m)^[\w.*-]+:(?:\d{2,5}|\*):[\w*.-]+:[\w*.-]+:(?P<secret>[^\s:]{6,})$"),
+    _rule("user-flag", r"(?<!\w)(?:-u|--user)[ =][\"']?[\w.@-]+:(?P<secret>[^\s\"'$<{]{6,})"),
+    _rule(
+        "flag",
+        rf"(?i)(?<!\w)--?[\w-]*{_NAMES}(?:=|[ \t]+)[\"']?(?P<secret>(?!-)[^\s\"'$<\[({{|]{{8,}})(?=[\s\"']|\Z)",
+    ),
+    _rule("jwt", r"\b(?P<secret>ey[JK][\w-]{8,}\.ey[JK][\w-]{8,}\.[\w-]*)"),
+    _rule("aws-id", r"\b(?P<secret>(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b"),
+    _rule("google", r"\b(?P<secret>ya29\.[\w-]{20,}|GOCSPX-[\w-]{20,}|AIza[\w-]{35}|1//0[\w-]{30,})"),
+    _rule(
+        "token",
+        r"\b(?P<secret>(?:sk|rk|pk)[-_](?=[\w-]*\d)[\w-]{20,}|gh[opsur]_\w{30,}|github_pat_\w{30,}|gl[a-z]{2,5}-[\w-]{20,}"
+        r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|(?:hf|npm|gsk|xai|pplx|nvapi|r8|lin_api|dop_v1|ntn|tvly|fw)[-_](?=\w*\d)[\w-]{20,}"
+        r"|pypi-[\w-]{50,}|SG\.[\w-]{16,}\.[\w-]{16,})",
+    ),
+    _rule(
+        "named",
+        rf"(?i)(?:(?<!\[)\b|_|(?<=[a-z])){_NAMES}[\"']?\]?\s{{0,3}}(?:=|:|:=|=>)\s{{0,3}}[\"']?(?P<secret>{_VALUE})",
+    ),
+)
+
+
+class SecretMask:
+    """Takes secrets out of texts. May be called from any thread."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._known = _known_forms(values)
+        self._scanner: Any = None
+        self._building: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def mask(self, text: str) -> str:
+        """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
+
+        The first call starts the building of the scanner; a text that may hold a token waits for it, others do not.
+        """
+        for pattern in self._known:
+            text = pattern.sub(partial(_known_placeholder), text)
+        self._start()
+        if _MAY_HOLD_ONE.search(text):
+            text = self._scanned(text)
+        for rule in _RULES:
+            text = rule.pattern.sub(partial(_masked, rule.name), text)
+        return text
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._building is None:
+                self._building = threading.Thread(target=self._build, name="secret-rules", daemon=True)
+                self._building.start()
+
+    def _build(self) -> None:
+        try:
+            from kingfisher_sdk import Rules, Scanner
+
+            self._scanner = Scanner(Rules(cache_dir=_cache_folder()))
+        except Exception as error:  # noqa: BLE001 (the other two passes go on without it)
+            log.warning("secrets are masked by ouro's own rules only: %s", error)
+
+    def _scanned(self, text: str) -> str:
+        if self._building is not None:
+            self._building.join(_LONGEST_WAIT)
+        if self._scanner is None:
+            return text
+        data = text.encode("utf-8", "replace")
+        spans = sorted(_spans(self._scanner.scan(data)), reverse=True)
+        end = len(data)
+        for start, stop, rule in spans:
+            if stop <= end and _PLACEHOLDER.encode() not in data[start:stop]:
+                data = data[:start] + _placeholder(rule, data[start:stop]).encode() + data[stop:]
+                end = start
+        return data.decode("utf-8", "replace") if spans else text
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether something of this name is likely to be a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def secret_values(environment: Mapping[str, str]) -> list[str]:
+    """The values of environment variables whose names say that they are secret."""
+    named = (value for name, value in environment.items() if _VARIABLE.search(name.upper()))
+    return [value for value in named if len(value) >= SHORTEST_VALUE and not _NOT_A_SECRET.fullmatch(value)]
+
+
+def _cache_folder() -> Any:
+    folder = get_home() / "cache" / "secret-rules"
+    try:
+        return ensure_private_dir(folder)
+    except OSError:
+        # A home that cannot be written: the rules are compiled anew each time.
+        return folder
+
+
+def _known_forms(values: Iterable[str]) -> list[re.Pattern[str]]:
+    forms = {form for value in values if len(value) >= SHORTEST_VALUE for form in _forms(value)}
+    if not forms:
+        return []
+    longest_first = sorted(forms, key=len, reverse=True)
+    return [re.compile("|".join(map(re.escape, longest_first)))]
+
+
+def _forms(value: str) -> Iterator[str]:
+    """A value as it is, and as it looks in URLs, JSON and base64 (also in the middle of a longer text)."""
+    yield from {value, quote(value, safe=""), quote(value), json.dumps(value)[1:-1]}
+    data = value.encode("utf-8", "replace")
+    for shift in range(3):
+        encoded = base64.b64encode(b"\0" * shift + data).decode()
+        kept = encoded[(0, 2, 3)[shift] : len(encoded) - (0, 3, 2)[(shift + len(data)) % 3]]
+        if len(kept) >= SHORTEST_VALUE:
+            yield from {kept, kept.replace("+", "-").replace("/", "_")}
+
+
+def _known_placeholder(match: re.Match[str]) -> str:
+    return _placeholder("known", match[0].encode("utf-8", "replace"))
+
+
+def _masked(rule: str, match: re.Match[str]) -> str:
+    secret = match["secret"]
+    if _PLACEHOLDER in secret:
+        return match[0]
+    start, end = match.start("secret") - match.start(), match.end("secret") - match.start()
+    return match[0][:start] + _placeholder(rule, secret.encode("utf-8", "replace")) + match[0][end:]
+
+
+def _placeholder(rule: str, secret: bytes) -> str:
+    return f"{_PLACEHOLDER}{rule}:{hashlib.sha256(secret).hexdigest()[:4]}]"
+
+
+def _spans(findings: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
+    for finding in findings:
+        found = finding.to_dict()
+        if finding.visible:
+            rule = re.sub(r"[^a-z0-9]+", "-", str(found["rule_id"]).rpartition(".")[2].lower())
+            yield found["location"]["start_offset"], found["location"]["end_offset"], rule
