@@ -1,0 +1,252 @@
+"""Catalog: which models there are, which can be used and why not, and how to make one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from ouro.errors import NoModelError
+from ouro.llm.discovery import LocalModel, LocalServer, base_url, look_around
+from ouro.llm.endpoint import Endpoint
+from ouro.llm.keys import Keys
+from ouro.llm.known_models import KNOWN, OUTPUT_SHARE, known_spec, needs_litellm
+from ouro.llm.model import Effort, Model, ModelSpec, Prices
+from ouro.llm.models_file import ModelEntry, ModelsFile, close_to_others, read_models_file
+from ouro.llm.names import find_model, nearest
+from ouro.llm.providers import HOSTED, PROVIDERS, Provider, Wire, provider_of
+from ouro.utils.runtime import get_models_path, tilde
+
+LOCAL_WINDOW = 32_768
+"""What a server on this machine is taken to hold where it does not say."""
+NOTHING_SAID = ModelEntry()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that could be used, and why it cannot."""
+
+    name: str
+    usable: bool
+    reason: str = ""
+    origin: str = ""
+    """`models.yaml`, the variable with its key, or the server that offers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How a model is reached."""
+
+    wire: Wire
+    endpoint: Endpoint
+
+
+class Catalog:
+    """All models that this user has, by their litellm names."""
+
+    def __init__(self, file: ModelsFile | None = None, environ: Mapping[str, str] | None = None) -> None:
+        self._file = file or ModelsFile()
+        self._environ = os.environ if environ is None else environ
+        self._keys = Keys(self._environ)
+        self._servers: tuple[LocalServer, ...] | None = None
+        self.notices: tuple[str, ...] = ()
+        """What reading the file had to tell."""
+
+    @classmethod
+    def from_files(cls, path: Path | None = None) -> Catalog:
+        """The models of ~/.ouro/models.yaml (or `path`) and of the environment.
+
+        Raises:
+            ConfigError: the file says something that cannot be; names file and line.
+        """
+        path = path or get_models_path()
+        catalog = cls(read_models_file(path))
+        catalog.notices = tuple(filter(None, [close_to_others(path)]))
+        return catalog
+
+    def default(self) -> str:
+        """The model to start with: named in models.yaml, the first usable there, one with a key, one on this machine.
+
+        Servers on this machine are asked only when nothing else is there.
+
+        Raises:
+            NoModelError: there is none; says what to do.
+        """
+        if self._file.default:
+            return self.resolve(self._file.default)
+        found = next((name for name in self._written() if not self.unusable(name)), "")
+        found = found or next((f"{provider.name}/{provider.flagship}" for provider in self._with_key()), "")
+        found = found or next((model.name for model in self._local()), "")
+        if found:
+            return found
+        raise NoModelError(
+            "No model is set up.",
+            "`ouro models --setup` sets one up; or set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, or start "
+            "Ollama, LM Studio, llama.cpp or vLLM on this machine. `ouro demo` shows ouro without a model.",
+        )
+
+    def choices(self) -> tuple[Candidate, ...]:
+        """Every model that could be used, usable ones first. Asks the servers on this machine: up to 0.6 s."""
+        names = [*self._written(), *self._known_with_key(), *(model.name for model in self._local())]
+        with_key = self._with_key()
+        without = [f"{each.name}/{each.flagship}" for each in HOSTED if each not in with_key]
+        listed = [self._candidate(name) for name in dict.fromkeys([*names, *without])]
+        return tuple(sorted(listed, key=lambda candidate: not candidate.usable))
+
+    def servers(self) -> tuple[LocalServer, ...]:
+        """The model servers on this machine that answer; asked once."""
+        if self._servers is None:
+            self._servers = look_around(self._environ)
+        return self._servers
+
+    def resolve(self, name: str) -> str:
+        """The full name of what `name` means: `sonnet`, `gpt-5`, `anthropic/claude-sonnet-5`.
+
+        Raises:
+            NoModelError: nothing is called so, or more than one; names the nearest.
+        """
+        if name in self._written() or (provider_of(name) and name.partition("/")[2] not in {"", "*"}):
+            return name
+        own = [self._written(), self._known_with_key()]
+        if found := find_model(name, own):
+            return found
+        others = [[model.name for model in self._local()], [spec.name for spec in KNOWN.values()]]
+        if found := find_model(name, others):
+            return found
+        if "/" in name and not nearest(name.partition("/")[0], PROVIDERS):
+            return name  # a provider that only litellm knows
+        near = nearest(name, [each for group in (*own, *others) for each in group])
+        meant = f" Did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else ""
+        raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
+
+    def spec(self, name: str) -> ModelSpec:
+        """What is known of a model: the table of well-known ones, what its server says, and models.yaml, which wins.
+
+        Raises:
+            NoModelError: as `resolve`.
+        """
+        name = self.resolve(name)
+        entry = self._entry(name)
+        provider = provider_of(name)
+        spec = entry.applied(known_spec(name) or _guess(name, provider, self._local() if self._servers else ()))
+        if entry.window and not entry.max_output:
+            spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
+        return spec
+
+    def fallbacks(self, name: str) -> list[str]:
+        """The models to ask when this one does not answer, in order; those that cannot be used are left out.
+
+        Raises:
+            NoModelError: models.yaml names one that does not exist.
+        """
+        name = self.resolve(name)
+        named = [self.resolve(each) for each in self._entry(name).fallbacks or self._file.fallbacks]
+        return [each for each in dict.fromkeys(named) if each != name and not self.unusable(each)]
+
+    def unusable(self, name: str) -> str:
+        """Why a model, given by its full name, cannot be used; empty when it can."""
+        entry, provider = self._entry(name), provider_of(name)
+        if missing := self._keys.missing(entry, provider):
+            return missing
+        if self._wire(name) == "litellm" and find_spec("litellm") is None:
+            return "needs the package litellm, which is not installed"
+        if provider and provider.local and self._servers is not None and name not in self._file.models:
+            return "" if name in [model.name for model in self._local()] else f"{provider.title} does not offer it"
+        return ""
+
+    def route(self, name: str) -> Route:
+        """How a model, given by its full name, is reached; fetches its key.
+
+        Raises:
+            NoModelError: its key is missing or could not be fetched.
+        """
+        if reason := self.unusable(name):
+            hint = f"Set it, or write a key for this model into {tilde(get_models_path())} (`ouro models --setup`)."
+            raise NoModelError(f"{name} cannot be used: {reason}.", hint if reason.endswith("not set") else "")
+        entry, provider, wire = self._entry(name), provider_of(name), self._wire(name)
+        key = self._keys.find(name, entry, provider)
+        if wire == "litellm":
+            moved = provider is not None and base_url(provider, self._environ) != provider.base_url
+            own = base_url(provider, self._environ) if provider and (moved or provider.local) else ""
+        else:
+            own = base_url(provider, self._environ) if provider else ""
+        url = (entry.api_base or own).rstrip("/")
+        return Route(wire, Endpoint(url, key.value if key else "", key_source=key.source if key else ""))
+
+    def make(self, name: str, effort: Effort = "off") -> Model:
+        """A model that can be asked. Cheap: no connection is opened, litellm is not imported.
+
+        Raises:
+            NoModelError: as `resolve` and `route`.
+        """
+        name = self.resolve(name)
+        route, spec = self.route(name), self.spec(name)
+        if route.wire == "anthropic":
+            from ouro.llm.anthropic_wire import AnthropicWire
+
+            return AnthropicWire(spec, route.endpoint, effort=effort)
+        if route.wire == "openai":
+            from ouro.llm.openai_wire import OpenAIWire
+
+            return OpenAIWire(spec, route.endpoint, effort=effort)
+        from ouro.llm.litellm_model import LiteLLMModel
+
+        return LiteLLMModel(spec, route.endpoint, effort=effort)
+
+    def key_values(self) -> tuple[str, ...]:
+        """The value of every key known by now, for the mask of secrets; grows when `make` has run a key command."""
+        return self._keys.values(self._file.models)
+
+    def _written(self) -> list[str]:
+        """The models that the file names, in its order; `anthropic/*` is no model."""
+        return [name for name in self._file.models if not name.endswith("/*")]
+
+    def _entry(self, name: str) -> ModelEntry:
+        """What the file says of a model: its own entry, over the one for all of its provider (`anthropic/*`)."""
+        common = self._file.models.get(f"{name.partition('/')[0]}/*", NOTHING_SAID)
+        return self._file.models.get(name, NOTHING_SAID).over(common)
+
+    def _wire(self, name: str) -> Wire:
+        entry, provider = self._entry(name), provider_of(name)
+        if entry.via == "litellm":
+            return "litellm"
+        if provider is None:
+            return "openai" if entry.via == "direct" and entry.api_base else "litellm"
+        return "litellm" if needs_litellm(name) and entry.via != "direct" else provider.wire
+
+    def _with_key(self) -> list[Provider]:
+        return [provider for provider in HOSTED if not self._keys.missing(self._entry(f"{provider.name}/*"), provider)]
+
+    def _known_with_key(self) -> list[str]:
+        usable = self._with_key()
+        known = [spec.name for provider in usable for spec in KNOWN.values() if provider_of(spec.name) == provider]
+        return known + [
+            f"{each.name}/{each.flagship}" for each in usable if f"{each.name}/{each.flagship}" not in known
+        ]
+
+    def _local(self) -> Sequence[LocalModel]:
+        return [model for server in self.servers() for model in server.models]
+
+    def _candidate(self, name: str) -> Candidate:
+        reason = self.unusable(name)
+        return Candidate(name, not reason, reason, self._origin(name))
+
+    def _origin(self, name: str) -> str:
+        if name in self._file.models:
+            return "models.yaml"
+        provider = provider_of(name)
+        if provider and f"{provider.name}/*" in self._file.models:
+            return "models.yaml"
+        if provider is None or provider.local:
+            return base_url(provider, self._environ) if provider else ""
+        return next((each for each in provider.key_variables if self._environ.get(each)), "")
+
+
+def _guess(name: str, provider: Provider | None, local: Iterable[LocalModel]) -> ModelSpec:
+    """Cautious figures for a model that is not well known; the price is only known to be nothing on this machine."""
+    if provider is None or not provider.local:
+        return ModelSpec(name)
+    window = next((model.window for model in local if model.name == name), None) or LOCAL_WINDOW
+    return ModelSpec(name, window, window // OUTPUT_SHARE, Prices(0, 0))

@@ -1,0 +1,115 @@
+"""Servers on this machine: which answer, and with which models."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from ouro.llm.providers import LOCAL, Provider
+
+TIMEOUT = 0.6
+"""Seconds for all servers together: on this machine an answer takes milliseconds, and nobody waits for silence."""
+MAX_ANSWER = 1_000_000
+NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "bge-", "clip")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model that a server on this machine offers."""
+
+    name: str
+    """By the litellm name: `ollama_chat/qwen3-coder:30b`."""
+    window: int | None = None
+    """Tokens, where the server says."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server that answered."""
+
+    provider: Provider
+    base_url: str
+    models: tuple[LocalModel, ...]
+
+
+def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
+    """Where a provider answers: its usual place, or where a variable moved it to."""
+    moved = next((environ[name].strip() for name in provider.base_variables if environ.get(name, "").strip()), "")
+    if not moved:
+        return provider.base_url
+    return _local_url(moved, provider) if provider.local else moved.rstrip("/")
+
+
+def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[LocalServer, ...]:
+    """Ask all usual ports side by side; gives the servers that answered within `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    found: dict[str, LocalServer] = {}
+
+    def ask(provider: Provider, url: str) -> None:
+        models = _models(_get(url + "/models", timeout), provider)
+        if models is not None:
+            found[provider.name] = LocalServer(provider, url, models)
+
+    # Daemons: a server that drips its answer for ever must not hold up the end of the program.
+    threads = [
+        threading.Thread(target=ask, args=(provider, base_url(provider, environ)), daemon=True) for provider in LOCAL
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    answered = dict(found)
+    return tuple(answered[provider.name] for provider in LOCAL if provider.name in answered)
+
+
+def _local_url(given: str, provider: Provider) -> str:
+    """A URL from what people write into OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole URL."""
+    parts = urlsplit(given if "://" in given else f"http://{given}")
+    host = parts.hostname or "127.0.0.1"
+    if host in {"0.0.0.0", "::"}:  # noqa: S104 - where it listens; it is asked on this machine
+        host = "127.0.0.1"
+    port = parts.port or (443 if parts.scheme == "https" else urlsplit(provider.base_url).port)
+    path = parts.path.rstrip("/") or "/v1"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
+
+
+def _get(url: str, timeout: float) -> Any:
+    """The JSON at `url`; None where there is no server, or another kind of one. Goes past proxies."""
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+
+    parts = urlsplit(url)
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    try:
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        try:
+            connection.request("GET", parts.path, headers={"Accept": "application/json"})
+            answer = connection.getresponse()
+            return json.loads(answer.read(MAX_ANSWER)) if answer.status == 200 else None
+        finally:
+            connection.close()
+    except (OSError, HTTPException, ValueError, RecursionError):  # nobody there, or not a model server
+        return None
+
+
+def _models(answer: Any, provider: Provider) -> tuple[LocalModel, ...] | None:
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(rows, list):
+        return None
+    found = []
+    for row in rows:
+        name = row.get("id") if isinstance(row, dict) else None
+        if isinstance(name, str) and name.isprintable() and not any(word in name.lower() for word in NOT_FOR_CHAT):
+            found.append(LocalModel(f"{provider.name}/{name}", _window(row)))
+    return tuple(found)
+
+
+def _window(row: Mapping[str, Any]) -> int | None:
+    meta = row.get("meta")
+    trained = meta.get("n_ctx") or meta.get("n_ctx_train") if isinstance(meta, dict) else None
+    size = row.get("max_model_len") or row.get("loaded_context_length") or trained
+    return size if isinstance(size, int) and size > 0 else None

@@ -1,0 +1,113 @@
+"""models.yaml: the models, keys and prices that a person wrote down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Literal
+
+from ouro.errors import ConfigError
+from ouro.llm.model import ModelSpec, Prices
+from ouro.utils.runtime import tilde
+from ouro.utils.typed_yaml import read_section
+from ouro.utils.yaml_tree import Table, read_yaml
+
+KEY_WAYS = ("api_key", "api_key_env", "api_key_command")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """What is written about one model; None and empty are "not said"."""
+
+    api_key: str = field(default="", repr=False)
+    api_key_env: str = ""
+    """The variable that holds the key."""
+    api_key_command: str = ""
+    """A command that prints the key; run when the model is first used, without a shell."""
+    api_base: str = ""
+    via: Literal["direct", "litellm"] | None = None
+    window: int | None = None
+    max_output: int | None = None
+    prices: Prices | None = None
+    images: bool | None = None
+    tools: bool | None = None
+    thinking: bool | None = None
+    patches: bool | None = None
+    fallbacks: tuple[str, ...] = ()
+    """Asked in this order when the model does not answer."""
+
+    def over(self, common: ModelEntry) -> ModelEntry:
+        """This entry, with what only `common` says. A key of `common` never goes to an `api_base` of this one."""
+        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name)) not in (None, "", ())}
+        if any(way in said for way in KEY_WAYS) or self.api_base not in ("", common.api_base):
+            common = replace(common, api_key="", api_key_env="", api_key_command="")
+        return replace(common, **said)
+
+    def applied(self, spec: ModelSpec) -> ModelSpec:
+        """`spec` with what is written here."""
+        names = ("window", "max_output", "prices", "images", "tools", "thinking", "patches")
+        said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return replace(spec, **said)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsFile:
+    """The whole file."""
+
+    default: str = ""
+    """The model of a new session."""
+    fallbacks: tuple[str, ...] = ()
+    """For every model that names none of its own."""
+    models: Mapping[str, ModelEntry] = field(default_factory=dict)
+    """By name; `anthropic/*` speaks of all models of a provider."""
+
+
+def read_models_file(path: Path) -> ModelsFile:
+    """What models.yaml says; nothing where there is none.
+
+    Raises:
+        ConfigError: it says something that cannot be; names file and line.
+    """
+    name = tilde(path)
+    table = read_yaml(path, name)
+    found = read_section(table, ModelsFile, name)
+    models = table.entries.get("models")
+    if isinstance(models, Table):
+        for model, entry in found.models.items():
+            _check(entry, f"{name}:{models.key_lines[model]}: `{model}`")
+    return found
+
+
+def close_to_others(path: Path) -> str:
+    """Take models.yaml, which holds keys, from other users' eyes (0600); says so where it was open to them."""
+    try:
+        if not path.stat().st_mode & 0o077:
+            return ""
+    except OSError:
+        return ""
+    try:
+        path.chmod(0o600)
+    except OSError:
+        return f"{tilde(path)} can be read by others on this machine. It holds keys: run `chmod 600 {tilde(path)}`."
+    return f"{tilde(path)} could be read by others on this machine; it is yours alone now (0600)."
+
+
+def _check(entry: ModelEntry, where: str) -> None:
+    ways = [way for way in KEY_WAYS if getattr(entry, way)]
+    if len(ways) > 1:
+        raise ConfigError(f"{where} has {' and '.join(f'`{way}`' for way in ways)}: keep one.")
+    if entry.api_base and not entry.api_base.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"{where}: `api_base` must be a URL that begins with http:// or https://, not `{entry.api_base}`."
+        )
+    for name in ("window", "max_output"):
+        size = getattr(entry, name)
+        if size is not None and size <= 0:
+            raise ConfigError(f"{where}: `{name}` must be more than 0, not `{size}`.")
+    if entry.prices and any(price is not None and price < 0 for price in _amounts(entry.prices)):
+        raise ConfigError(f"{where}: `prices` cannot be below 0.")
+
+
+def _amounts(prices: Prices) -> tuple[float | None, ...]:
+    return prices.input, prices.output, prices.cached, prices.cache_written

@@ -1,0 +1,55 @@
+"""Stands in for Ollama, vLLM and their kin: real HTTP on loopback, one answer to every GET."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Server:
+    """Where it answers, and what it was asked."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.requests: list[tuple[str, dict[str, str]]] = []
+
+
+@contextmanager
+def local_server(answer: Any, status: int = 200) -> Iterator[Server]:
+    """Answers every GET with `answer`: JSON, or bytes as they are; None: never."""
+    silence = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            server.requests.append((self.path, dict(self.headers)))
+            if answer is None:
+                silence.wait(30)
+                return
+            body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(f"127.0.0.1:{httpd.server_address[1]}")
+    thread = threading.Thread(target=httpd.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        silence.set()
+        httpd.shutdown()
+        httpd.server_close()
+
+
+def models(*names: str, **more: Any) -> dict[str, Any]:
+    """The body of GET /v1/models."""
+    return {"object": "list", "data": [{"id": name, "object": "model", **more} for name in names]}

@@ -1,0 +1,342 @@
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from fakes.local_servers import local_server, models
+
+from ouro.errors import ConfigError, NoModelError
+from ouro.llm.catalog import Candidate, Catalog, Route
+from ouro.llm.endpoint import Endpoint
+from ouro.llm.model import ModelSpec, Prices
+
+NO_SERVERS = {
+    "OLLAMA_HOST": "127.0.0.1:1",
+    "LM_STUDIO_API_BASE": "http://127.0.0.1:1/v1",
+    "LLAMA_CPP_API_BASE": "http://127.0.0.1:1/v1",
+    "HOSTED_VLLM_API_BASE": "http://127.0.0.1:1/v1",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_servers(monkeypatch) -> None:
+    """Whatever model servers run on this machine are not part of a test."""
+    for name, value in NO_SERVERS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def models_file(home) -> Path:
+    (home / ".ouro").mkdir(mode=0o700)
+    return home / ".ouro" / "models.yaml"
+
+
+def catalog(models_file: Path, text: str) -> Catalog:
+    models_file.write_text(text)
+    models_file.chmod(0o600)
+    return Catalog.from_files()
+
+
+class TestTheDefault:
+    def test_is_what_the_file_names_by_a_short_name_too(self, models_file):
+        assert catalog(models_file, "default: sonnet\n").default() == "anthropic/claude-sonnet-5-5"
+
+    def test_else_is_the_first_of_the_file_that_has_its_key(self, models_file, monkeypatch):
+        monkeypatch.setenv("HAVE", "x")
+        text = (
+            "models:\n  openai/a: {api_key_env: HAVE_NOT}\n  openai/b: {api_key_env: HAVE}\n  openai/c: {api_key: k}\n"
+        )
+        assert catalog(models_file, text).default() == "openai/b"
+
+    def test_else_is_the_flagship_of_a_provider_whose_key_is_in_the_environment(self, monkeypatch):
+        monkeypatch.setenv("MISTRAL_API_KEY", "x")
+        assert Catalog.from_files().default() == "mistral/devstral-latest"
+
+    def test_else_is_what_a_server_on_this_machine_offers(self, monkeypatch):
+        with local_server(models("nomic-embed-text", "qwen3:8b")) as server:
+            monkeypatch.setenv("OLLAMA_HOST", server.address)
+            assert Catalog.from_files().default() == "ollama_chat/qwen3:8b"
+
+    def test_asks_no_server_while_there_is_a_key(self, monkeypatch):
+        monkeypatch.setenv("OPENAI_API_KEY", "x")
+        with local_server(models("qwen3:8b")) as server:
+            monkeypatch.setenv("OLLAMA_HOST", server.address)
+            assert Catalog.from_files().default() == "openai/gpt-6.1-sol"
+        assert server.requests == []
+
+    def test_without_anything_says_what_to_do(self):
+        with pytest.raises(NoModelError) as caught:
+            Catalog.from_files().default()
+        assert caught.value.message == "No model is set up."
+        for way in ("ouro models --setup", "ANTHROPIC_API_KEY", "Ollama", "ouro demo"):
+            assert way in caught.value.hint
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("word", "name"),
+        [
+            ("anthropic/claude-sonnet-5", "anthropic/claude-sonnet-5"),
+            ("anthropic/claude-of-next-year", "anthropic/claude-of-next-year"),
+            ("claude-sonnet-5", "anthropic/claude-sonnet-5"),
+            ("gpt-5", "openai/gpt-5"),
+            ("Sonnet", "anthropic/claude-sonnet-5-5"),
+            ("opus", "anthropic/claude-opus-5-5"),
+            ("gpt-5.4-mini", "openai/gpt-5.4-mini"),
+            ("gemini", "gemini/gemini-4-argon"),
+            ("ollama_chat/qwen3:8b", "ollama_chat/qwen3:8b"),
+            ("bedrock/anthropic.claude", "bedrock/anthropic.claude"),
+        ],
+    )
+    def test_a_short_name_means_the_newest_that_has_it(self, word, name):
+        assert Catalog().resolve(word) == name
+
+    def test_a_model_with_a_key_is_meant_before_one_without(self, monkeypatch):
+        monkeypatch.setenv("GROQ_API_KEY", "x")
+        assert Catalog().resolve("gpt-oss-120b") == "groq/openai/gpt-oss-120b"
+
+    def test_the_users_own_models_are_meant_first(self, models_file):
+        text = "models:\n  openai/my-sonnet: {api_base: http://h/v1}\n"
+        assert catalog(models_file, text).resolve("sonnet") == "openai/my-sonnet"
+
+    def test_a_name_of_several_providers_is_not_guessed(self):
+        with pytest.raises(NoModelError, match="`gpt-oss-120b` could be several models: `groq/openai/gpt-oss-120b`"):
+            Catalog().resolve("gpt-oss-120b")
+
+    def test_a_model_on_this_machine_is_found_without_its_tag(self, monkeypatch):
+        with local_server(models("qwen3:8b")) as server:
+            monkeypatch.setenv("OLLAMA_HOST", server.address)
+            assert Catalog().resolve("qwen3") == "ollama_chat/qwen3:8b"
+
+    @pytest.mark.parametrize(
+        ("word", "near"),
+        [
+            ("claude-sonet-5", "`anthropic/claude-sonnet-5`"),
+            ("antropic/claude-sonnet-5", "`anthropic/claude-sonnet-5`"),
+        ],
+    )
+    def test_an_unknown_name_is_an_error_with_the_nearest_ones(self, word, near):
+        with pytest.raises(NoModelError) as caught:
+            Catalog().resolve(word)
+        assert caught.value.message.startswith(f"No model `{word}`. Did you mean {near}")
+        assert caught.value.message.endswith("See models.yaml, or `ouro models` for all.")
+
+
+class TestRoutes:
+    def test_a_key_of_the_environment_goes_to_its_provider(self, monkeypatch):
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-a")
+        assert Catalog().route("anthropic/claude-sonnet-5") == Route(
+            "anthropic", Endpoint("https://api.anthropic.com", "sk-a", key_source="ANTHROPIC_API_KEY")
+        )
+
+    def test_a_variable_moves_a_provider_to_another_url(self, monkeypatch):
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
+        monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1/")
+        assert Catalog().route("openai/gpt-5").endpoint == Endpoint(
+            "http://127.0.0.1:9/v1", "sk-o", key_source="OPENAI_API_KEY"
+        )
+
+    def test_an_entry_with_its_own_url_is_never_given_the_providers_key(self, models_file, monkeypatch):
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
+        text = "models:\n  openai/*: {api_key: sk-common}\n  openai/mine: {api_base: 'http://127.0.0.1:9/v1'}\n"
+        assert catalog(models_file, text).route("openai/mine").endpoint == Endpoint("http://127.0.0.1:9/v1")
+
+    def test_what_is_said_of_a_provider_holds_for_all_its_models(self, models_file):
+        found = catalog(models_file, "models:\n  anthropic/*: {api_key: sk-1}\n  anthropic/a: {window: 5}\n")
+        assert found.route("anthropic/a").endpoint.api_key == "sk-1"
+        assert found.route("anthropic/b").endpoint.api_key == "sk-1"
+        assert found.default() == "anthropic/a"
+
+    def test_a_server_on_this_machine_needs_no_key(self):
+        assert Catalog(environ={}).route("ollama_chat/x") == Route("openai", Endpoint("http://127.0.0.1:11434/v1"))
+
+    def test_every_other_provider_and_what_is_no_chat_completion_goes_through_litellm(self, models_file, monkeypatch):
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-o")
+        found = catalog(models_file, "models:\n  openai/gpt-5: {via: litellm}\n")
+        wires = {
+            name: found.route(name).wire
+            for name in ("bedrock/x", "openai/gpt-5", "openai/gpt-5.3-codex", "openai/gpt-4.1")
+        }
+        assert wires == {
+            "bedrock/x": "litellm",
+            "openai/gpt-5": "litellm",
+            "openai/gpt-5.3-codex": "litellm",
+            "openai/gpt-4.1": "openai",
+        }
+
+    def test_an_unknown_provider_with_its_url_can_be_spoken_to_directly(self, models_file):
+        found = catalog(models_file, "models:\n  corp/m: {via: direct, api_base: 'https://h/v1', api_key: k}\n")
+        assert found.route("corp/m") == Route(
+            "openai", Endpoint("https://h/v1", "k", key_source="`api_key` in models.yaml")
+        )
+
+    def test_a_missing_key_says_which_and_what_to_do(self):
+        with pytest.raises(NoModelError) as caught:
+            Catalog().make("xai/grok-4.7")
+        assert caught.value.message == "xai/grok-4.7 cannot be used: XAI_API_KEY is not set."
+        assert "~/.ouro/models.yaml" in caught.value.hint
+
+    def test_a_command_gives_the_key_once_and_only_when_it_is_needed(self, models_file, tmp_path):
+        script = tmp_path / "key"
+        script.write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\necho sk-from-command\necho more\n")
+        script.chmod(0o755)
+        found = catalog(models_file, f"models:\n  openai/*: {{api_key_command: {script}}}\n")
+        assert found.default() == "openai/gpt-6.1-sol"
+        assert (found.key_values(), (tmp_path / "runs").exists()) == ((), False)
+        assert [found.route("openai/gpt-5").endpoint.api_key for _ in range(2)] == ["sk-from-command"] * 2
+        assert (found.key_values(), (tmp_path / "runs").read_text()) == (("sk-from-command",), "run\n")
+
+    def test_a_command_is_not_given_to_a_shell(self, models_file, tmp_path):
+        found = catalog(models_file, f"models:\n  openai/*: {{api_key_command: 'echo k; touch {tmp_path}/x'}}\n")
+        assert found.route("openai/gpt-5").endpoint.api_key == f"k; touch {tmp_path}/x"
+        assert not (tmp_path / "x").exists()
+
+    @pytest.mark.parametrize(
+        ("command", "message"),
+        [
+            ("false", "gave no key for openai/gpt-5 \\(exit 1\\): it printed nothing"),
+            ("true", "gave no key for openai/gpt-5 \\(exit 0\\)"),
+            ("no-such-program-here", "could not be fetched"),
+            ("'\"open'", "could not be fetched"),
+        ],
+    )
+    def test_a_command_that_gives_no_key_is_an_error(self, models_file, command, message):
+        found = catalog(models_file, f"models:\n  openai/*: {{api_key_command: {command}}}\n")
+        with pytest.raises(NoModelError, match=message):
+            found.route("openai/gpt-5")
+
+    def test_every_key_is_known_to_the_mask(self, models_file, monkeypatch):
+        monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
+        monkeypatch.setenv("MINE", "sk-3")
+        found = catalog(models_file, "models:\n  openai/a: {api_key: sk-2}\n  openai/b: {api_key_env: MINE}\n")
+        assert set(found.key_values()) == {"gsk-1", "sk-2", "sk-3"}
+
+    async def test_make_gives_the_wire_of_the_provider(self, monkeypatch):
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        made = [Catalog().make(name, "low") for name in ("sonnet", "gpt-5", "ollama_chat/x", "bedrock/x")]
+        assert [type(model).__name__ for model in made] == ["AnthropicWire", "OpenAIWire", "OpenAIWire", "LiteLLMModel"]
+        assert made[1].spec.name == "openai/gpt-5"
+        for model in made:
+            await model.close()
+
+
+class TestSpecs:
+    def test_a_well_known_model_is_known_with_its_price(self):
+        assert Catalog().spec("claude-haiku-4-5") == ModelSpec(
+            "anthropic/claude-haiku-4-5", 200_000, 33_333, Prices(1, 5, 0.1, 1.25), images=True, thinking=True
+        )
+
+    def test_dates_and_openrouter_do_not_hide_a_known_model(self):
+        known = Catalog().spec("anthropic/claude-sonnet-4-5")
+        for name in ("anthropic/claude-sonnet-4-5-20250929", "openrouter/anthropic/claude-sonnet-4.5"):
+            assert Catalog().spec(name).prices == known.prices
+
+    def test_an_unknown_model_gets_cautious_figures_and_no_price(self):
+        assert Catalog().spec("openai/gpt-of-next-year") == ModelSpec("openai/gpt-of-next-year", 128_000, 8_192)
+
+    def test_what_the_file_says_wins(self, models_file):
+        text = "models:\n  openai/gpt-5: {window: 6000, prices: {input: 1, output: 2}, images: false, patches: no}\n"
+        assert catalog(models_file, text).spec("gpt-5") == ModelSpec(
+            "openai/gpt-5", 6000, 1000, Prices(1, 2), images=False, thinking=True, patches=False
+        )
+
+    def test_a_server_that_tells_its_window_is_believed_and_costs_nothing(self, monkeypatch):
+        with local_server(models("m", max_model_len=60_000)) as server:
+            monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"http://{server.address}/v1")
+            found = Catalog()
+            found.servers()
+            assert found.spec("hosted_vllm/m") == ModelSpec("hosted_vllm/m", 60_000, 10_000, Prices(0, 0))
+
+
+class TestChoices:
+    def test_usable_ones_come_first_and_the_rest_says_why_not(self, models_file, monkeypatch):
+        monkeypatch.setenv("DEEPSEEK_API_KEY", "k")
+        with local_server(models("qwen3:8b")) as server:
+            monkeypatch.setenv("OLLAMA_HOST", server.address)
+            listed = catalog(models_file, "models:\n  openai/mine: {api_key_env: MINE}\n").choices()
+        usable = [choice for choice in listed if choice.usable]
+        assert usable == [
+            Candidate("deepseek/deepseek-v4-pro", True, "", "DEEPSEEK_API_KEY"),
+            Candidate("deepseek/deepseek-v4-flash", True, "", "DEEPSEEK_API_KEY"),
+            Candidate("deepseek/deepseek-v3.2", True, "", "DEEPSEEK_API_KEY"),
+            Candidate("ollama_chat/qwen3:8b", True, "", f"http://{server.address}/v1"),
+        ]
+        rest = {choice.name: choice.reason for choice in listed if not choice.usable}
+        assert rest["openai/mine"] == "MINE is not set"
+        assert rest["anthropic/claude-sonnet-5-5"] == "ANTHROPIC_API_KEY is not set"
+        assert "deepseek/deepseek-v4-pro" not in rest
+
+
+class TestFallbacks:
+    def test_are_those_of_the_model_else_those_of_all_without_itself_and_the_unusable(self, models_file, monkeypatch):
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        found = catalog(
+            models_file, "fallbacks: [gpt-5, gpt-4.1, grok]\nmodels:\n  openai/gpt-4o: {fallbacks: [gpt-5-mini]}\n"
+        )
+        assert found.fallbacks("openai/gpt-4o") == ["openai/gpt-5-mini"]
+        assert found.fallbacks("openai/gpt-5") == ["openai/gpt-4.1"]
+
+    def test_one_that_does_not_exist_is_an_error(self, models_file):
+        with pytest.raises(NoModelError, match="No model `gtp-5`"):
+            catalog(models_file, "fallbacks: [gtp-5]\n").fallbacks("openai/gpt-4o")
+
+
+class TestTheFile:
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("modles: {}\n", ":1: unknown key `modles`. Did you mean `models`?"),
+            (
+                "models:\n  openai/a:\n    api_kye: x\n",
+                ":3: unknown key `models.openai/a.api_kye`. Did you mean `models.openai/a.api_key`?",
+            ),
+            ("models:\n  openai/a: {window: big}\n", ":2: `models.openai/a.window` must be a whole number, not `big`."),
+            ("models:\n  openai/a: {window: 0}\n", ":2: `openai/a`: `window` must be more than 0, not `0`."),
+            (
+                "models:\n  openai/a: {via: http}\n",
+                ":2: `models.openai/a.via` must be one of direct, litellm, not `http`.",
+            ),
+            ("models:\n  openai/a: {prices: {input: 1}}\n", ":2: `models.openai/a.prices` needs `output`."),
+            ("models:\n  openai/a: {prices: {input: -1, output: 2}}\n", ":2: `openai/a`: `prices` cannot be below 0."),
+            (
+                "models:\n\n  openai/a: {api_key: sk-SECRET, api_key_env: B}\n",
+                ":3: `openai/a` has `api_key` and `api_key_env`: keep one.",
+            ),
+            (
+                "models:\n  openai/a: {api_base: h/v1}\n",
+                ":2: `openai/a`: `api_base` must be a URL that begins with http:// or https://, not `h/v1`.",
+            ),
+        ],
+    )
+    def test_what_does_not_fit_is_an_error_with_file_and_line(self, models_file, text, message):
+        with pytest.raises(ConfigError) as caught:
+            catalog(models_file, text)
+        assert caught.value.message == "~/.ouro/models.yaml" + message
+
+    def test_is_closed_to_others_and_says_so(self, models_file):
+        models_file.write_text("default: gpt-5\n")
+        models_file.chmod(0o644)
+        assert Catalog.from_files().notices == (
+            "~/.ouro/models.yaml could be read by others on this machine; it is yours alone now (0600).",
+        )
+        assert stat.S_IMODE(models_file.stat().st_mode) == 0o600
+        assert Catalog.from_files().notices == ()
+
+    def test_the_example_can_be_read_whole(self, models_file):
+        example = Path(__file__).parents[2] / "models.yaml.example"
+        found = catalog(models_file, example.read_text())
+        assert found.resolve(found.default()) == "anthropic/claude-sonnet-5"
+        assert found.spec("openai/gpt-5.6").window == 400_000
+
+    def test_no_key_is_shown_by_repr(self, models_file, monkeypatch):
+        monkeypatch.setenv("GROQ_API_KEY", "gsk-SECRET")
+        found = catalog(models_file, "models:\n  openai/a: {api_key: sk-SECRET}\n")
+        shown = repr((found._file, found.route("openai/a"), found.route("groq/x"), found.choices()))
+        assert "SECRET" not in shown
+
+
+def test_the_environment_of_the_process_is_not_changed(models_file):
+    before = dict(os.environ)
+    catalog(models_file, "default: gpt-5\n").choices()
+    assert dict(os.environ) == before

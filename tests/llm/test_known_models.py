@@ -1,0 +1,54 @@
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ouro.llm.known_models import KNOWN, TABLE
+from ouro.llm.model import Prices
+from ouro.llm.providers import HOSTED, PROVIDERS
+
+
+@pytest.fixture(scope="module")
+def price_map() -> dict:
+    """What the pinned litellm knows; read as a file, for importing it takes seconds."""
+    return json.loads(
+        (Path(find_spec("litellm").origin).parent / "model_prices_and_context_window_backup.json").read_text()
+    )
+
+
+def test_the_table_agrees_with_the_pinned_litellm(price_map):
+    wrong = []
+    for spec in TABLE:
+        row = price_map.get(spec.name) or price_map[spec.name.partition("/")[2]]
+        asked = {
+            "input": "input_cost_per_token",
+            "output": "output_cost_per_token",
+            "cached": "cache_read_input_token_cost",
+            "cache_written": "cache_creation_input_token_cost",
+        }
+        prices = [round((row.get(key) or 0) * 1e6, 5) or None for key in asked.values()]
+        if Prices(*prices) != spec.prices or spec.window > row["max_input_tokens"]:
+            wrong.append(spec.name)
+        if (spec.images, spec.thinking) != (bool(row.get("supports_vision")), bool(row.get("supports_reasoning"))):
+            wrong.append(spec.name)
+    assert wrong == []
+
+
+def test_no_window_reaches_where_tokens_cost_more(price_map):
+    for spec in TABLE:
+        row = price_map.get(spec.name) or price_map[spec.name.partition("/")[2]]
+        steps = [
+            key.split("_")[5] for key in row if key.startswith("input_cost_per_token_above_") and key.count("_") == 6
+        ]
+        assert all(spec.window <= int(step.removesuffix("k")) * 1000 for step in steps), spec.name
+
+
+def test_an_answer_fits_beside_a_full_question():
+    assert all(spec.max_output <= spec.window // 6 for spec in TABLE)
+
+
+def test_every_model_belongs_to_a_provider_whose_flagship_is_known_too():
+    assert {name.partition("/")[0] for name in KNOWN} <= set(PROVIDERS)
+    flagships = {f"{provider.name}/{provider.flagship}".lower() for provider in HOSTED if provider.name != "openrouter"}
+    assert flagships <= set(KNOWN)
