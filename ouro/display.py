@@ -24,6 +24,8 @@ class FileChange:
     before: str | None
     after: str | None
     moved_to: str = ""
+    first_line: int = 1
+    """The line of the file that `before` and `after` begin with: of a long file only a part is kept."""
 
 
 @dataclass(frozen=True, slots=True)

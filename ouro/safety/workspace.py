@@ -15,7 +15,8 @@ from typing import BinaryIO, Literal
 from ouro.errors import ToolError
 from ouro.safety import protected
 
-Access = Literal["read", "write"]
+Access = Literal["read", "write", "show"]
+"""`show`: to show the person what a call would change, before they say whether it may; never for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,7 @@ class Workspace:
         path = _real(path)
         root = next((root for root in self._roots if _is_below(path, root)), None)
         return root is not None and not any(
-            protected.is_under(path, area) and not protected.is_under(root, area)
-            for area in protected.reserved()
+            protected.is_under(path, area) and not protected.is_under(root, area) for area in protected.reserved()
         )
 
     def protection(self, path: Path) -> str:
@@ -73,9 +73,7 @@ class Workspace:
         """`path` for reading eyes: relative to the root inside it, else with `~`."""
         if _is_below(path, self.root):
             return (
-                str(path.relative_to(self.root))
-                if path.parts[: len(self.root.parts)] == self.root.parts
-                else str(path)
+                str(path.relative_to(self.root)) if path.parts[: len(self.root.parts)] == self.root.parts else str(path)
             )
         home = Path.home()
         return f"~/{path.relative_to(home)}" if path.is_relative_to(home) and path != home else str(path)
@@ -86,7 +84,7 @@ class Workspace:
         Raises:
             ToolError: it is outside, or protected, and was not granted.
         """
-        if self._is_granted(path):
+        if access == "show" or self._is_granted(path):
             return
         if not self.is_inside(path):
             raise ToolError(
@@ -98,16 +96,10 @@ class Workspace:
     def closed_below(self, folder: Path) -> list[Path]:
         """Places below `folder` that a search of it must leave out: keys, system files."""
         inner = (area for area in protected.reserved() if _is_below(area, folder) and area != folder)
-        return [
-            area
-            for area in inner
-            if area.exists() and not self.is_inside(area) and not self._is_granted(area)
-        ]
+        return [area for area in inner if area.exists() and not self.is_inside(area) and not self._is_granted(area)]
 
     @contextmanager
-    def place(
-        self, text: str, access: Access, *, create_parents: bool = False, follow: bool = True
-    ) -> Iterator[Place]:
+    def place(self, text: str, access: Access, *, create_parents: bool = False, follow: bool = True) -> Iterator[Place]:
         """The place that `text` names, with its folder held open; the file itself need not exist.
 
         Args:
@@ -136,19 +128,23 @@ class Workspace:
             ToolError: it may not be opened, is not there, or is a folder, pipe, socket or device.
         """
         with self.place(text, access) as place:
-            try:
-                # Looked at before it is opened: opening a device can already do something.
-                self._demand_regular(place.path, place.stat())
-                descriptor = place.open(os.O_RDONLY if access == "read" else os.O_RDWR)
-            except OSError as error:
-                raise ToolError(f"{self.shown(place.path)} cannot be opened: {error.strerror}.") from error
-            try:
-                self._demand_regular(place.path, os.fstat(descriptor))
-                self.check(_path_of(descriptor), access)
-                return os.fdopen(descriptor, "rb" if access == "read" else "r+b")
-            except BaseException:
-                os.close(descriptor)
-                raise
+            return self.open_in(place, access)
+
+    def open_in(self, place: Place, access: Access = "read") -> BinaryIO:
+        """As `open`, of a place that is held already."""
+        try:
+            # Looked at before it is opened: opening a device can already do something.
+            self._demand_regular(place.path, place.stat())
+            descriptor = place.open(os.O_RDWR if access == "write" else os.O_RDONLY)
+        except OSError as error:
+            raise ToolError(f"{self.shown(place.path)} cannot be opened: {error.strerror}.") from error
+        try:
+            self._demand_regular(place.path, os.fstat(descriptor))
+            self.check(_path_of(descriptor), access)
+            return os.fdopen(descriptor, "r+b" if access == "write" else "rb")
+        except BaseException:
+            os.close(descriptor)
+            raise
 
     def _demand_regular(self, path: Path, found: os.stat_result | None) -> None:
         if found is None:
@@ -171,9 +167,7 @@ class Workspace:
             if not create:
                 raise ToolError(f"{self.shown(folder)} does not exist.") from None
         except OSError as error:
-            raise ToolError(
-                f"{self.shown(folder)} cannot be opened as a folder: {error.strerror}."
-            ) from error
+            raise ToolError(f"{self.shown(folder)} cannot be opened as a folder: {error.strerror}.") from error
         above = self._open_folder(folder.parent, create=True)
         try:
             self.check(_path_of(above) / folder.name, "write")

@@ -1,0 +1,52 @@
+"""AskUser: ask the person what only they can say."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from ouro.display import Display, Plain, Question
+from ouro.safety.access import Effect
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+
+
+class AskUserArgs(msgspec.Struct, frozen=True):
+    """The arguments of ask_user."""
+
+    question: Annotated[str, msgspec.Meta(min_length=1, description="One question, in a sentence or two.")]
+    choices: Annotated[
+        list[str],
+        msgspec.Meta(description="Answers to choose from, the one you recommend first. The user may write another."),
+    ] = []
+    several: Annotated[bool, msgspec.Meta(description="More than one choice may be taken.")] = False
+    details: Annotated[str, msgspec.Meta(description="What the user should know to answer; Markdown.")] = ""
+
+
+class AskUser(Tool[AskUserArgs]):
+    """Ask the user a question and wait for the answer.
+
+    - Ask when a decision is the user's: what they want, which of several ways, something that cannot be taken back.
+    - Do not ask what you can find out by reading, searching or trying, and do not ask whether to go on.
+    - Ask one thing at a time, and offer choices where you can.
+    """
+
+    name: ClassVar[str] = "ask_user"
+    effect: ClassVar[Effect] = Effect.NONE
+    Args = AskUserArgs
+
+    def title(self, args: AskUserArgs) -> str:
+        """The question."""
+        return f"ask: {args.question}"
+
+    async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
+        """Ask it."""
+        question = Question(args.question, tuple(args.choices), args.several, args.details)
+        answers = await ctx.ask(question)
+        if not answers:
+            text = "The user gave no answer. Go on as you think best, or say what you cannot do without one."
+            return ToolResult(text, Display("no answer"))
+        shown = "\n".join(answers)
+        return ToolResult(
+            f"The user answered:\n{shown}", Display(", ".join(answers), Plain(f"{args.question}\n{shown}"))
+        )

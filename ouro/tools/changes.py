@@ -1,0 +1,60 @@
+"""What a call changed in files, for the reader and in a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from ouro.display import Diff, Display, FileChange
+
+_WHOLE_IN_DISPLAY = 64_000
+_CONTEXT_LINES = 20
+_MOST_TO_COMPARE = 4_000_000
+
+
+def change_of(shown: str, before: str | None, after: str | None, moved_to: str = "") -> FileChange:
+    """A change as it is shown; of a long file only the part around it, since it is kept with the session."""
+    if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
+        return FileChange(shown, before, after, moved_to)
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    head, tail = _same_ends(old, new)
+    first = max(0, head - _CONTEXT_LINES)
+    left_out = max(0, tail - _CONTEXT_LINES)
+    window = ["".join(lines[first : len(lines) - left_out]) for lines in (old, new)]
+    return FileChange(shown, window[0], window[1], moved_to, first_line=first + 1)
+
+
+def display_of(changes: Sequence[FileChange]) -> Display:
+    """The changes of a call, summed up as lines added and removed."""
+    return Display(summary_of(changes), Diff(tuple(changes)))
+
+
+def summary_of(changes: Sequence[FileChange]) -> str:
+    """`+3 −1`, `new file, 12 lines`, `3 files, +10 −2`."""
+    counted = [line_counts(change.before, change.after) for change in changes]
+    added, removed = sum(count[0] for count in counted), sum(count[1] for count in counted)
+    if len(changes) == 1 and changes[0].before is None:
+        return f"new file, {added} line{'s' * (added != 1)}"
+    if len(changes) == 1 and changes[0].after is None:
+        return f"deleted, {removed} line{'s' * (removed != 1)}"
+    return f"{f'{len(changes)} files, ' * (len(changes) > 1)}+{added} −{removed}"
+
+
+def line_counts(before: str | None, after: str | None) -> tuple[int, int]:
+    """Lines added and lines removed."""
+    old, new = (before or "").splitlines(), (after or "").splitlines()
+    head, tail = _same_ends(old, new)
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
+    if len(old) * len(new) > _MOST_TO_COMPARE:
+        return len(new), len(old)
+    same = sum(block.size for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
+    return len(new) - same, len(old) - same
+
+
+def _same_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """How many lines are the same at the start, and, of the rest, at the end."""
+    shorter = min(len(old), len(new))
+    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    rest = shorter - head
+    tail = next((at for at in range(rest) if old[-1 - at] != new[-1 - at]), rest)
+    return head, tail

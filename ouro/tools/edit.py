@@ -1,0 +1,136 @@
+"""Edit: change pieces of a file."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from ouro.display import Display
+from ouro.errors import ToolError
+from ouro.safety.access import Effect
+from ouro.safety.workspace import Access, Workspace
+from ouro.tools.changes import change_of, display_of
+from ouro.tools.files_seen import FilesSeen, Found, encode, find, store
+from ouro.tools.text_match import find_match
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.text_files import TextFile
+
+
+class Replacement(msgspec.Struct, frozen=True):
+    """One piece to change."""
+
+    old_text: Annotated[
+        str, msgspec.Meta(description="The text as it stands in the file, without line numbers; unique in the file.")
+    ]
+    new_text: Annotated[str, msgspec.Meta(description="What is to stand there instead; empty to delete.")]
+    replace_all: Annotated[bool, msgspec.Meta(description="Change every place where old_text stands.")] = False
+
+
+class EditArgs(msgspec.Struct, frozen=True):
+    """The arguments of edit."""
+
+    path: Annotated[str, msgspec.Meta(description="The file, relative to the working folder or absolute.")]
+    edits: Annotated[
+        list[Replacement],
+        msgspec.Meta(
+            min_length=1,
+            description="The changes, made in order: each sees what those before it left. All are made or none.",
+        ),
+    ]
+
+
+class Edit(Tool[EditArgs]):
+    """Change a file by replacing pieces of its text. All edits of a call are made, or none.
+
+    - Read the file first; the call is refused when the file was not read, or has changed since.
+    - old_text must name exactly one place. Copy it from the file with its indentation, without the line numbers that
+      read shows. When it could be several places, add lines around it; to rename throughout, set replace_all.
+    - Keep old_text short: the lines that change and as many neighbours as make it unique.
+    - Make several changes of one file in one call.
+    - Where only spaces, indentation or quotes differ, the one place that fits is taken and the answer says so: check.
+    - When old_text is not found, the answer shows the nearest lines: correct old_text by them, or read that part again.
+    - To make a new file, or to replace most of one, use write.
+    """
+
+    name: ClassVar[str] = "edit"
+    effect: ClassVar[Effect] = Effect.WRITE
+    Args = EditArgs
+
+    def __init__(self, workspace: Workspace, seen: FilesSeen) -> None:
+        self._workspace = workspace
+        self._seen = seen
+
+    def title(self, args: EditArgs) -> str:
+        """`edit api.py`."""
+        return f"edit {self._workspace.shown(self._workspace.resolve(args.path))}"
+
+    def targets(self, args: EditArgs) -> tuple[str, ...]:
+        """The file."""
+        return (args.path,)
+
+    async def preview(self, args: EditArgs) -> Display:
+        """The diff, nothing written."""
+        return await asyncio.to_thread(self._change, args, "show")
+
+    async def run(self, args: EditArgs, ctx: ToolContext) -> ToolResult:
+        """Make the changes."""
+        notes: list[str] = []
+        display = await asyncio.to_thread(self._change, args, "write", notes)
+        shown = self._workspace.shown(self._workspace.resolve(args.path))
+        return ToolResult("\n".join([f"Changed {shown} ({display.summary}).", *notes]), display)
+
+    def _change(self, args: EditArgs, access: Access, notes: list[str] | None = None) -> Display:
+        path = self._workspace.resolve(args.path)
+        with self._seen.changing([path]), self._workspace.place(args.path, access) as place:
+            found = find(self._workspace, place)
+            before = self._demand_file(found)
+            after = apply_edits(before, args.edits, [] if notes is None else notes)
+            if after.raw == before.raw:
+                raise ToolError(f"These edits leave {found.shown} as it is.")
+            encode(found.shown, after)
+            if access == "write":
+                store(found, after, self._seen)
+            return display_of([change_of(found.shown, before.text, after.text)])
+
+    def _demand_file(self, found: Found) -> TextFile:
+        if found.file is None:
+            raise ToolError(f"{found.shown} does not exist. To make it, use write.")
+        self._seen.demand(found)
+        return found.file
+
+
+def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> TextFile:
+    """`file` with all edits made, in order; what had to be tolerated is added to `notes`.
+
+    Raises:
+        ToolError: one of them cannot be made; the message says which.
+    """
+    for number, edit in enumerate(edits, 1):
+        which = f"Edit {number} of {len(edits)}: " if len(edits) > 1 else ""
+        try:
+            file = _apply(file, edit, which, notes)
+        except ToolError as error:
+            undone = " No edit of this call was made." if len(edits) > 1 else ""
+            raise ToolError(f"{which}{error.message}{undone}") from None
+    return file
+
+
+def _apply(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> TextFile:
+    old, new = (text.replace("\r\n", "\n") for text in (edit.old_text, edit.new_text))
+    if not old:
+        raise ToolError("old_text is empty. To fill a file, use write; to insert, give the line before as old_text.")
+    if old == new:
+        raise ToolError("old_text and new_text are the same.")
+    match = find_match(file.text, old, new, everywhere=edit.replace_all)
+    after = file.splice(match.spans)
+    if match.how:
+        first = file.text.count("\n", 0, match.spans[0].start) + 1
+        had = file.text[match.spans[0].start : match.spans[0].end].removesuffix("\n")
+        notes.append(
+            f"{which}old_text was not there exactly ({match.how}). Changed from line {first} on, which was:\n{had}"
+        )
+    if edit.replace_all:
+        notes.append(f"{which}{len(match.spans)} place{'s' * (len(match.spans) != 1)} changed.")
+    return after

@@ -1,0 +1,156 @@
+"""FilesSeen: which files the model has seen, so that it changes none blindly; and one change of a file at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+
+from ouro.errors import ToolError
+from ouro.safety.workspace import Place, Workspace
+from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
+
+MOST_BYTES = 50_000_000
+"""Larger files are not changed by our tools: the whole text is held in memory, several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    size: int
+    digest: bytes = b""
+    modified: int = 0
+    """Stands in for the digest where the file was too large to be read whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file as it is before a change; `file` is None where there is none yet."""
+
+    place: Place
+    shown: str
+    file: TextFile | None
+    stat: os.stat_result | None
+    data: bytes = field(default=b"", repr=False)
+
+    @property
+    def text(self) -> str | None:
+        """Its text, with `\\n` line endings."""
+        return None if self.file is None else self.file.text
+
+
+class FilesSeen:
+    """What the model has seen of which file."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Path, _Seen] = {}
+        self._locks: dict[Path, Lock] = {}
+        self._guard = Lock()
+
+    def note(self, path: Path, data: bytes) -> None:
+        """The model knows that `path` holds `data`."""
+        self._seen[path] = _Seen(len(data), _digest(data))
+
+    def note_part(self, path: Path, found: os.stat_result) -> None:
+        """The model has seen a part of a file that is too large to be read whole."""
+        self._seen[path] = _Seen(found.st_size, modified=found.st_mtime_ns)
+
+    def forget(self, path: Path) -> None:
+        """`path` is gone."""
+        self._seen.pop(path, None)
+
+    def knows(self, path: Path) -> bool:
+        """Whether the model has seen it, as it was then."""
+        return path in self._seen
+
+    def demand(self, found: Found) -> None:
+        """Say no to changing what the model has not seen as it is now.
+
+        Raises:
+            ToolError: it was not read, or has changed since.
+        """
+        if found.stat is None:
+            return
+        seen = self._seen.get(found.place.path)
+        if seen is None:
+            raise ToolError(f"{found.shown} has not been read yet. Read it first, then change it.")
+        same = seen.digest == _digest(found.data) if seen.digest else seen.modified == found.stat.st_mtime_ns
+        if seen.size != len(found.data) or not same:
+            raise ToolError(f"{found.shown} has changed since it was last read. Read it again, then change it.")
+
+    @contextmanager
+    def changing(self, paths: Iterable[Path]) -> Iterator[None]:
+        """Hold these files: calls that run side by side change a file one after the other.
+
+        A lock of threads, not of tasks: the work is done in a thread, which goes on when its task is cancelled.
+        """
+        with ExitStack() as stack:
+            for path in sorted(set(paths)):
+                with self._guard:
+                    lock = self._locks.setdefault(path, Lock())
+                stack.enter_context(lock)
+            yield
+
+
+def nothing_at(workspace: Workspace, text: str) -> Found:
+    """A file that is not there, and perhaps not even its folder: only to be shown, never to be written."""
+    path = workspace.resolve(text)
+    return Found(Place(path, -1, path.name), workspace.shown(path), None, None)
+
+
+def find(workspace: Workspace, place: Place) -> Found:
+    """The text file in `place`, or that there is none.
+
+    Raises:
+        ToolError: something is there that is no text file, or too large.
+    """
+    shown = workspace.shown(place.path)
+    try:
+        if place.stat() is None:
+            return Found(place, shown, None, None)
+        with workspace.open_in(place) as file:
+            found = os.fstat(file.fileno())
+            if found.st_size > MOST_BYTES:
+                raise ToolError(f"{shown} is too large ({found.st_size:,} bytes) for this tool. Use the shell.")
+            data = file.read()
+        return Found(place, shown, decode(data), found, data)
+    except NotTextError:
+        raise ToolError(f"{shown} is a binary file: it cannot be changed as text.") from None
+    except OSError as error:
+        raise ToolError(f"{shown} cannot be read: {error.strerror}.") from error
+
+
+def store(found: Found, after: TextFile, seen: FilesSeen) -> None:
+    """Write what becomes of a file that was found, and remember it as seen.
+
+    Raises:
+        ToolError: it cannot be written, or was changed by somebody else meanwhile.
+    """
+    data = encode(found.shown, after)
+    try:
+        save(found.place.folder, found.place.name, data, expected=found.stat)
+    except ChangedMeanwhileError:
+        raise ToolError(f"{found.shown} was changed by another program just now. Read it again.") from None
+    except OSError as error:
+        raise ToolError(f"{found.shown} cannot be written: {error.strerror}.") from error
+    seen.note(found.place.path, data)
+
+
+def encode(shown: str, file: TextFile) -> bytes:
+    """The bytes of a text that is to be written.
+
+    Raises:
+        ToolError: the file's encoding has no such character.
+    """
+    try:
+        return file.encoded()
+    except UnicodeEncodeError as error:
+        wrong = error.object[error.start : error.start + 1]
+        raise ToolError(f"{shown} is encoded as {file.encoding}, which cannot hold {wrong!a}.") from None
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()

@@ -1,0 +1,229 @@
+"""Where in a file is the text that a model means: as it stands, else in another dress; never a guess between two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from ouro.errors import ToolError
+from ouro.tools.indentation import Reindent, reindent_between
+from ouro.utils.text_files import Span
+
+_ALIKE = 93.0
+"""Percent of likeness from which a text is taken for the one that was meant."""
+_ALIKE_LINE = 70.0
+_NEARLY = 55.0
+_ENOUGH_TO_COMPARE = 20
+"""Characters: a shorter text is like too many others."""
+_MOST_LINES_TO_COMPARE = 50_000
+_MOST_LINES_SHOWN = 15
+_PUNCTUATION = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'")
+    | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"')
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+    | dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " ")
+)
+_NUMBER = re.compile(r"[0-9]+")
+_NUMBERED = re.compile(r"[ ]*[0-9]+\t")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What to replace, and how it was found: empty where the text stands there exactly."""
+
+    spans: tuple[Span, ...]
+    how: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    how: str
+    normal: Callable[[str], str]
+
+
+_WAYS = (
+    _Way("trailing spaces differed", str.rstrip),
+    _Way("indentation differed", str.strip),
+    _Way("quotes, dashes or spaces differed", lambda line: " ".join(plain_punctuation(line).split())),
+)
+
+
+def plain_punctuation(text: str) -> str:
+    """`text` with typographic quotes, dashes and spaces as a keyboard has them."""
+    return text.translate(_PUNCTUATION)
+
+
+def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
+    """Where `old` is in `text`, and what is to stand there instead.
+
+    Args:
+        everywhere: all places are meant, not the only one.
+
+    Raises:
+        ToolError: it is not there, or more than once; the message shows where to look.
+    """
+    lines = _Lines(text)
+    if found := _exactly(text, old, new, everywhere=everywhere):
+        return _at_its_depth(lines, old, new) or found
+    if all(_NUMBERED.match(line) for line in old.splitlines()):
+        without, new = (_without_numbers(each) for each in (old, new))
+        if found := _exactly(text, without, new, everywhere=everywhere):
+            return Match(found.spans, "line numbers were left out")
+        old = without
+    wanted = old.removesuffix("\n").split("\n")
+    for way in _WAYS:
+        if places := _places(lines, wanted, way.normal):
+            if len(places) > 1 and not everywhere:
+                raise ToolError(_ambiguous([first + 1 for first, _ in places], way.how))
+            return Match(tuple(_span(lines, first, wanted, indent, old, new) for first, indent in places), way.how)
+    if not everywhere and (found := _alike(lines, wanted, old, new)):
+        return found
+    raise ToolError(_not_found(lines, wanted, text, new))
+
+
+class _Lines:
+    """A text as lines, with where each begins."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lines = text.split("\n")
+        self.starts = [0]
+        for line in self.lines:
+            self.starts.append(self.starts[-1] + len(line) + 1)
+
+    def end(self, last: int) -> int:
+        """Where line `last` ends, its line break not counted."""
+        return self.starts[last] + len(self.lines[last])
+
+
+def _exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None:
+    starts: list[int] = []
+    at = text.find(old)
+    while at >= 0:
+        starts.append(at)
+        at = text.find(old, at + len(old))
+    if len(starts) > 1 and not everywhere:
+        raise ToolError(_ambiguous([text.count("\n", 0, start) + 1 for start in starts]))
+    return Match(tuple(Span(start, start + len(old), new) for start in starts)) if starts else None
+
+
+def _at_its_depth(lines: _Lines, old: str, new: str) -> Match | None:
+    """A single line that stands deeper than the model wrote it: more lines are to follow at that depth."""
+    indent = old[: len(old) - len(old.lstrip(" \t"))]
+    if not indent or "\n" in old or "\n" not in new:
+        return None
+    places = _places(lines, [old], str.strip)
+    if len(places) != 1 or lines.lines[places[0][0]].startswith(old):
+        return None
+    return Match((_span(lines, places[0][0], [old], places[0][1], old, new),), "indentation differed")
+
+
+def _places(lines: _Lines, wanted: list[str], normal: Callable[[str], str]) -> list[tuple[int, Reindent]]:
+    """The lines from which on `wanted` stands, each line made normal, with one way to re-indent it."""
+    goal = [normal(line) for line in wanted]
+    if not any(goal):
+        return []
+    have = [normal(line) for line in lines.lines]
+    places: list[tuple[int, Reindent]] = []
+    free = 0
+    for first in range(len(have) - len(goal) + 1):
+        if first < free or have[first] != goal[0] or have[first : first + len(goal)] != goal:
+            continue
+        if indent := reindent_between(wanted, lines.lines[first : first + len(goal)]):
+            places.append((first, indent))
+            free = first + len(goal)
+    return places
+
+
+def _alike(lines: _Lines, wanted: list[str], old: str, new: str) -> Match | None:
+    """The one place that is nearly `wanted`, line for line."""
+    if len("".join(old.split())) < _ENOUGH_TO_COMPARE or len(lines.lines) > _MOST_LINES_TO_COMPARE:
+        return None
+    scored = _likeness(lines.lines, wanted, _ALIKE)
+    if not scored:
+        return None
+    score, first = max(scored)
+    others = [at for _, at in scored if abs(at - first) >= len(wanted)]
+    if others:
+        raise ToolError(_ambiguous(sorted([first + 1, *(at + 1 for at in others)]), "nearly the same text"))
+    found = lines.lines[first : first + len(wanted)]
+    indent = reindent_between(wanted, found)
+    if indent is None or not _every_line_alike(wanted, found):
+        return None
+    return Match((_span(lines, first, wanted, indent, old, new),), f"{score:.0f} % alike")
+
+
+def _likeness(have: Sequence[str], wanted: Sequence[str], least: float) -> list[tuple[float, int]]:
+    from rapidfuzz import fuzz, process
+
+    goal = _squeezed(wanted)
+    squeezed = [" ".join(line.split()) for line in have]
+    size = len(wanted)
+    windows = ["\n".join(squeezed[at : at + size]) for at in range(max(1, len(have) - size + 1))]
+    found = process.extract(goal, windows, scorer=fuzz.ratio, score_cutoff=least, limit=20)
+    return [(score, at) for _, score, at in found]
+
+
+def _every_line_alike(wanted: Sequence[str], found: Sequence[str]) -> bool:
+    from rapidfuzz import fuzz
+
+    return all(
+        # 1 and 2 are a single character apart, and seldom mean the same.
+        fuzz.ratio(mine.strip(), its.strip()) >= _ALIKE_LINE and _NUMBER.findall(mine) == _NUMBER.findall(its)
+        for mine, its in zip(wanted, found, strict=True)
+    )
+
+
+def _squeezed(lines: Sequence[str]) -> str:
+    return "\n".join(" ".join(line.split()) for line in lines)
+
+
+def _span(lines: _Lines, first: int, wanted: list[str], indent: Reindent, old: str, new: str) -> Span:
+    """The change that `old` to `new` means there: lines that both have stay as the file has them."""
+    last = first + len(wanted) - 1
+    whole_lines = old.endswith("\n")
+    end = lines.starts[last + 1] if whole_lines and last + 1 < len(lines.lines) else lines.end(last)
+    fresh = new.removesuffix("\n").split("\n") if new else []
+    result: list[str] = []
+    for kind, a, b, c, d in SequenceMatcher(None, wanted, fresh, autojunk=False).get_opcodes():
+        if kind == "equal":
+            result += lines.lines[first + a : first + b]
+        else:
+            result += [indent(line) for line in fresh[c:d]]
+    text = "\n".join(result)
+    ends_line = end > lines.end(last)
+    return Span(lines.starts[first], end, text + "\n" * (ends_line and new.endswith("\n")))
+
+
+def _without_numbers(text: str) -> str:
+    return "\n".join(_NUMBERED.sub("", line, count=1) for line in text.split("\n"))
+
+
+def _ambiguous(numbers: Sequence[int], how: str = "") -> str:
+    shown = ", ".join(map(str, numbers[:10])) + (" …" if len(numbers) > 10 else "")
+    return (
+        f"old_text is there {len(numbers)} times{f' ({how})' if how else ''}, at lines {shown}. Give more of the lines "
+        "around the one you mean, or set replace_all to change all."
+    )
+
+
+def _not_found(lines: _Lines, wanted: list[str], text: str, new: str) -> str:
+    message = "old_text is not in the file."
+    if new.strip() and (at := text.find(new)) >= 0:
+        return f"{message} new_text is there already, at line {text.count(chr(10), 0, at) + 1}: was this done before?"
+    near = nearest_lines(lines.lines, wanted)
+    if not near:
+        return f"{message} Nothing like it is there either: read the file again."
+    return f"{message} The nearest lines are:\n{near}\nCopy old_text exactly from the file, without line numbers."
+
+
+def nearest_lines(have: Sequence[str], wanted: Sequence[str]) -> str:
+    """The lines most like `wanted`, numbered; empty where none is like it at all."""
+    near = _likeness(have, wanted, _NEARLY) if len(have) <= _MOST_LINES_TO_COMPARE else []
+    if not near:
+        return ""
+    _, first = max(near, key=lambda each: (each[0], -each[1]))
+    shown = have[first : first + min(len(wanted), _MOST_LINES_SHOWN)]
+    return "\n".join(f"{at}\t{line}" for at, line in enumerate(shown, first + 1))

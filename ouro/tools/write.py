@@ -1,0 +1,79 @@
+"""Write: make a file, or replace the whole of one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from ouro.display import Display
+from ouro.errors import ToolError
+from ouro.safety.access import Effect
+from ouro.safety.workspace import Access, Workspace
+from ouro.tools.changes import change_of, display_of
+from ouro.tools.files_seen import FilesSeen, encode, find, store
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.text_files import TextFile
+
+
+class WriteArgs(msgspec.Struct, frozen=True):
+    """The arguments of write."""
+
+    path: Annotated[
+        str, msgspec.Meta(description="The file, relative to the working folder or absolute. Missing folders are made.")
+    ]
+    content: Annotated[str, msgspec.Meta(description="The whole text of the file, its final line break included.")]
+
+
+class Write(Tool[WriteArgs]):
+    """Make a new file, or replace the whole text of one.
+
+    - A file that exists must have been read first, and not changed since; otherwise the call is refused.
+    - To change parts of a file, use edit: it is shorter, and keeps what you did not mean to touch.
+    - Encoding, line endings and permissions of a file that is replaced stay as they are.
+    """
+
+    name: ClassVar[str] = "write"
+    effect: ClassVar[Effect] = Effect.WRITE
+    Args = WriteArgs
+
+    def __init__(self, workspace: Workspace, seen: FilesSeen) -> None:
+        self._workspace = workspace
+        self._seen = seen
+
+    def title(self, args: WriteArgs) -> str:
+        """`write api.py`."""
+        return f"write {self._workspace.shown(self._workspace.resolve(args.path))}"
+
+    def targets(self, args: WriteArgs) -> tuple[str, ...]:
+        """The file."""
+        return (args.path,)
+
+    async def preview(self, args: WriteArgs) -> Display:
+        """The diff, nothing written."""
+        return await asyncio.to_thread(self._write, args, "show")
+
+    async def run(self, args: WriteArgs, ctx: ToolContext) -> ToolResult:
+        """Write it."""
+        display = await asyncio.to_thread(self._write, args, "write")
+        shown = self._workspace.shown(self._workspace.resolve(args.path))
+        return ToolResult(f"Wrote {shown} ({display.summary}).", display)
+
+    def _write(self, args: WriteArgs, access: Access) -> Display:
+        path, making = self._workspace.resolve(args.path), access == "write"
+        if not making and not path.parent.exists():
+            return display_of([change_of(self._workspace.shown(path), None, args.content)])
+        with (
+            self._seen.changing([path]),
+            self._workspace.place(args.path, access, create_parents=making) as place,
+        ):
+            found = find(self._workspace, place)
+            self._seen.demand(found)
+            after = TextFile(args.content) if found.file is None else found.file.rewritten(args.content)
+            if found.file is not None and after.raw == found.file.raw:
+                raise ToolError(f"{found.shown} holds exactly this text already.")
+            encode(found.shown, after)
+            if making:
+                store(found, after, self._seen)
+            return display_of([change_of(found.shown, found.text, after.text)])

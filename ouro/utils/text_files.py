@@ -1,0 +1,229 @@
+"""Text files as they are: encoding, byte order mark, line endings and mode are kept when the text changes."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import secrets
+import stat
+from bisect import bisect_left
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_ENOUGH_TO_GUESS = 16
+"""Bytes beyond ASCII below which a statistical guess is worse than Western European."""
+
+
+class NotTextError(ValueError):
+    """The bytes are no text."""
+
+
+class ChangedMeanwhileError(OSError):
+    """The file was changed by somebody else between reading and writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a text, and what takes its place."""
+
+    start: int
+    end: int
+    new: str
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """The text of a file, and the form it has there."""
+
+    raw: str
+    """With its own line endings."""
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    """The byte order mark it begins with."""
+
+    @cached_property
+    def text(self) -> str:
+        """The text with `\\n` at the end of each line."""
+        return self.raw.replace("\r\n", "\n")
+
+    @cached_property
+    def newline(self) -> str:
+        """The line ending that most lines have."""
+        windows = self.raw.count("\r\n")
+        return "\r\n" if windows * 2 > self.raw.count("\n") else "\n"
+
+    def splice(self, spans: Iterable[Span]) -> TextFile:
+        """With the given spans of `text` replaced (they do not overlap); all else stays byte for byte."""
+        pieces, at = [], 0
+        windows_endings = self._positions_of_windows_endings
+        for span in sorted(spans, key=lambda each: (each.start, each.end)):
+            # A position in `text` lags behind `raw` by one for each `\r\n` before it.
+            pieces += [self.raw[at : span.start + bisect_left(windows_endings, span.start)], self._in_form(span.new)]
+            at = span.end + bisect_left(windows_endings, span.end)
+        return replace(self, raw="".join([*pieces, self.raw[at:]]))
+
+    def rewritten(self, text: str) -> TextFile:
+        """A new text in this file's form."""
+        return replace(self, raw=self._in_form(text))
+
+    def encoded(self) -> bytes:
+        """The bytes of the file.
+
+        Raises:
+            UnicodeEncodeError: the encoding has no such character.
+        """
+        return self.mark + self.raw.encode(self.encoding)
+
+    @cached_property
+    def _positions_of_windows_endings(self) -> list[int]:
+        positions: list[int] = []
+        at = self.raw.find("\r\n")
+        while at >= 0:
+            positions.append(at - len(positions))
+            at = self.raw.find("\r\n", at + 2)
+        return positions
+
+    def _in_form(self, text: str) -> str:
+        newline = self.newline
+        return text if newline == "\n" else text.replace("\r\n", "\n").replace("\n", newline)
+
+
+def decode(data: bytes) -> TextFile:
+    """The text in `data`.
+
+    Raises:
+        NotTextError: it is something else.
+    """
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            with suppress(UnicodeDecodeError):
+                return TextFile(data[len(mark) :].decode(encoding), encoding, mark)
+    with suppress(UnicodeDecodeError):
+        if b"\0" not in data:
+            return TextFile(data.decode("utf-8"))
+    encoding = _guess(data)
+    return TextFile(data.decode(encoding), encoding)
+
+
+def guess_encoding(start: bytes) -> str:
+    """The encoding of a file of which only the start was read.
+
+    Raises:
+        NotTextError: it is no text.
+    """
+    for mark, encoding in _MARKS:
+        if start.startswith(mark):
+            return "utf-8-sig" if encoding == "utf-8" else encoding.rpartition("-")[0]
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with suppress(UnicodeDecodeError):
+        if b"\0" not in start:
+            decoder.decode(start)  # a character cut at the end is no error here
+            return "utf-8"
+    return _guess(start[: len(start) // 2 * 2])
+
+
+def _guess(data: bytes) -> str:
+    if b"\0" in data:
+        return _guess_utf16(data)
+    controls = sum(data[:65536].count(byte) for byte in (*range(1, 8), *range(14, 27), 28, 29, 30, 31, 127))
+    if controls * 50 > min(len(data), 65536):
+        raise NotTextError
+    if sum(byte > 127 for byte in data[:65536]) >= _ENOUGH_TO_GUESS:
+        from charset_normalizer import from_bytes
+
+        best = from_bytes(data[:262144]).best()
+        if best is not None and _fits(data, best.encoding):
+            return best.encoding
+    return "cp1252" if _fits(data, "cp1252") else "latin-1"
+
+
+def _guess_utf16(data: bytes) -> str:
+    """UTF-16 without a mark: every second byte of mostly Western text is zero."""
+    sample = data[:4096]
+    half = len(sample) // 2
+    for encoding, zeros, others in (("utf-16-le", sample[1::2], sample[::2]), ("utf-16-be", sample[::2], sample[1::2])):
+        if zeros.count(0) * 2 > half and others.count(0) == 0 and _fits(data, encoding):
+            return encoding
+    raise NotTextError
+
+
+def _fits(data: bytes, encoding: str) -> bool:
+    try:
+        return data.decode(encoding).encode(encoding) == data
+    except (UnicodeError, LookupError):
+        return False
+
+
+def save(folder: int, name: str, data: bytes, *, expected: os.stat_result | None = None) -> os.stat_result:
+    """Write `name` in an open folder, whole or not at all; its mode stays. Gives what is then there.
+
+    Where a new file cannot take the place of the old one without changing what it is (hard links, another owner,
+    a folder that may not be written) it is written in place.
+
+    Raises:
+        ChangedMeanwhileError: what is there is not `expected` any more (None: nothing is expected there).
+    """
+    before = _stat(folder, name)
+    if before is not None and (before.st_nlink > 1 or before.st_uid != os.geteuid()):
+        return _save_in_place(folder, name, data, expected)
+    temporary = f".{name[:100]}.{secrets.token_hex(4)}.tmp"
+    try:
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    except PermissionError:
+        if before is None:
+            raise
+        return _save_in_place(folder, name, data, expected)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if before is not None:
+                os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+            _write(descriptor, data)
+            after = os.fstat(file.fileno())
+        _demand_unchanged(_stat(folder, name), expected)
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    return after
+
+
+def _save_in_place(folder: int, name: str, data: bytes, expected: os.stat_result | None) -> os.stat_result:
+    descriptor = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(descriptor, "wb"):
+        _demand_unchanged(os.fstat(descriptor), expected)
+        _write(descriptor, data)
+        return os.fstat(descriptor)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.ftruncate(descriptor, len(data))
+    os.fsync(descriptor)
+
+
+def _stat(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _demand_unchanged(found: os.stat_result | None, expected: os.stat_result | None) -> None:
+    if _identity(found) != _identity(expected):
+        raise ChangedMeanwhileError
+
+
+def _identity(found: os.stat_result | None) -> tuple[int, ...]:
+    return () if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)

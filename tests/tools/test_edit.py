@@ -1,0 +1,289 @@
+"""Changing pieces of a file."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+from fakes.tool_context import call
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ouro.display import Diff, Display, FileChange
+from ouro.errors import ToolError
+from ouro.safety.workspace import Workspace
+from ouro.tools.edit import Edit, Replacement, apply_edits
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.tool import parse_arguments, spec_of
+from ouro.utils.text_files import decode
+
+PYTHON = """\
+class A:
+    def one(self):
+        value = compute( 1 )
+        return value
+
+    def two(self):
+        value = compute( 2 )
+        return value
+"""
+
+
+class Files:
+    """A folder, and an edit tool that has seen what is put there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.seen = FilesSeen()
+        self.edit = Edit(Workspace(root), self.seen)
+
+    def put(self, name: str, data: str | bytes) -> Path:
+        path = self.root / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        self.seen.note(path, path.read_bytes())
+        return path
+
+    async def change(self, name: str, *pairs: tuple[str, str], replace_all: bool = False):
+        edits = [{"old_text": old, "new_text": new, "replace_all": replace_all} for old, new in pairs]
+        return await call(self.edit, path=name, edits=edits)
+
+    async def refusal(self, name: str, *pairs: tuple[str, str]) -> str:
+        before = (self.root / name).read_bytes() if (self.root / name).exists() else None
+        with pytest.raises(ToolError) as caught:
+            await self.change(name, *pairs)
+        assert ((self.root / name).read_bytes() if (self.root / name).exists() else None) == before
+        return caught.value.message
+
+
+@pytest.fixture
+def files(tmp_path) -> Files:
+    return Files(tmp_path)
+
+
+async def test_replaces_the_one_place_and_shows_the_diff(files):
+    path = files.put("a.py", "x = 1\ny = 2\n")
+    result = await files.change("a.py", ("y = 2", "y = 3\nz = 4"))
+    assert path.read_text() == "x = 1\ny = 3\nz = 4\n"
+    assert result.text == "Changed a.py (+2 −1)."
+    assert result.display == Display("+2 −1", Diff((FileChange("a.py", "x = 1\ny = 2\n", "x = 1\ny = 3\nz = 4\n"),)))
+
+
+async def test_several_edits_see_each_other_and_are_all_made_or_none(files):
+    path = files.put("a.py", "a\nb\nc\n")
+    await files.change("a.py", ("a", "x\ny"), ("y\nb", "z"))
+    assert path.read_text() == "x\nz\nc\n"
+    message = await files.refusal("a.py", ("x", "1"), ("nowhere at all", "2"))
+    assert message.startswith("Edit 2 of 2: old_text is not in the file.")
+    assert message.endswith("No edit of this call was made.")
+
+
+async def test_an_ambiguous_text_is_refused_with_its_lines(files):
+    files.put("a.py", "a = 1\nb = 1\na = 1\n")
+    assert await files.refusal("a.py", ("a = 1", "a = 2")) == (
+        "old_text is there 2 times, at lines 1, 3. Give more of the lines around the one you mean, "
+        "or set replace_all to change all."
+    )
+
+
+async def test_replace_all_changes_every_place_and_counts(files):
+    path = files.put("a.py", "a = 1\nb = 1\na = 1\n")
+    result = await files.change("a.py", ("a = 1", "a = 2"), replace_all=True)
+    assert path.read_text() == "a = 2\nb = 1\na = 2\n"
+    assert result.text == "Changed a.py (+2 −2).\n2 places changed."
+
+
+async def test_wrong_indentation_is_tolerated_said_and_put_right(files):
+    path = files.put("a.py", PYTHON)
+    result = await files.change(
+        "a.py",
+        (
+            "def two(self):\n    value = compute( 2 )\n    return value",
+            "def two(self):\n    value = compute( 2 )\n    if value:\n        log(value)\n    return value",
+        ),
+    )
+    assert path.read_text() == (
+        PYTHON.replace(
+            "        value = compute( 2 )\n",
+            "        value = compute( 2 )\n        if value:\n            log(value)\n",
+        )
+    )
+    assert "old_text was not there exactly (indentation differed). Changed from line 6 on, which was:" in result.text
+
+
+async def test_tabs_in_the_file_stay_tabs(files):
+    path = files.put("a.go", "func f() {\n\tif x {\n\t\ty()\n\t}\n}\n")
+    old = "    if x {\n        y()\n    }"
+    await files.change("a.go", (old, old.replace("y()\n", "y()\n        if z {\n            w()\n        }\n")))
+    assert path.read_text() == "func f() {\n\tif x {\n\t\ty()\n\t\tif z {\n\t\t\tw()\n\t\t}\n\t}\n}\n"
+
+
+async def test_trailing_spaces_of_lines_that_stay_are_kept(files):
+    path = files.put("a.txt", "one  \ntwo\nthree\n")
+    result = await files.change("a.txt", ("one\ntwo", "one\n2"))
+    assert path.read_text() == "one  \n2\nthree\n"
+    assert "trailing spaces differed" in result.text
+
+
+async def test_typographic_quotes_are_matched_by_plain_ones(files):
+    path = files.put("a.md", "He said \u201cyes\u201d \u2014 twice.\nEnd\n")
+    await files.change("a.md", ('He said "yes" - twice.\nEnd', 'He said "yes" - twice.\nThe end'))
+    assert path.read_text() == "He said \u201cyes\u201d \u2014 twice.\nThe end\n"
+
+
+async def test_a_misquoted_neighbour_line_is_forgiven_and_left_alone(files):
+    text = "def total(items):\n    # add up everything, without tax\n    amount = sum(items)\n    return amount\n"
+    path = files.put("a.py", text)
+    old = text.replace("without", "wihout").removesuffix("\n")
+    result = await files.change("a.py", (old, old + " * 2"))
+    assert path.read_text() == text.replace("return amount", "return amount * 2")
+    assert "% alike" in result.text
+
+
+async def test_another_number_is_not_the_same_text(files):
+    files.put("a.py", "assert add_numbers_together(1, 2) == 3\n")
+    message = await files.refusal("a.py", ("assert add_numbers_together(1, 2) == 4\n", "pass\n"))
+    assert message == (
+        "old_text is not in the file. The nearest lines are:\n1\tassert add_numbers_together(1, 2) == 3\n"
+        "Copy old_text exactly from the file, without line numbers."
+    )
+
+
+async def test_two_places_that_are_nearly_the_text_are_refused(files):
+    line = "    handler.register('the first name', callback=self.on_event)\n"
+    files.put("a.py", f"def f(self):\n{line}\n\ndef g(self):\n{line.replace('first', 'firsd')}")
+    message = await files.refusal("a.py", (line.replace("first", "firts"), "x\n"))
+    assert "old_text is there 2 times (nearly the same text), at lines 2, 6." in message
+
+
+async def test_a_single_line_that_is_deeper_takes_its_followers_along(files):
+    path = files.put("a.py", "if a:\n        return 1\n")
+    await files.change("a.py", ("    return 1", "    x = 1\n    return x"))
+    assert path.read_text() == "if a:\n        x = 1\n        return x\n"
+
+
+async def test_copied_line_numbers_are_left_out(files):
+    path = files.put("a.py", "one\ntwo\n")
+    result = await files.change("a.py", ("1\tone\n2\ttwo", "1\tone\n2\t2"))
+    assert path.read_text() == "one\n2\n"
+    assert "line numbers were left out" in result.text
+
+
+async def test_text_that_is_there_already_is_said_so(files):
+    files.put("a.py", "x = compute()\n")
+    assert "new_text is there already, at line 1" in await files.refusal("a.py", ("y = nothing", "x = compute()"))
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (("", "x"), "old_text is empty"),
+        (("x", "x"), "old_text and new_text are the same"),
+        (("zzz", "y"), "Nothing like it is there either"),
+    ],
+)
+async def test_useless_edits_are_refused_with_advice(files, pair, reason):
+    files.put("a.py", "x\n")
+    assert reason in await files.refusal("a.py", pair)
+
+
+async def test_edits_that_cancel_out_are_refused(files):
+    files.put("a.py", "x\n")
+    assert await files.refusal("a.py", ("x", "y"), ("y", "x")) == "These edits leave a.py as it is."
+
+
+async def test_a_missing_file_is_refused(files):
+    assert await files.refusal("none.py", ("x", "y")) == "none.py does not exist. To make it, use write."
+
+
+async def test_a_binary_file_is_refused(files):
+    files.put("a.bin", b"\x00\x01\x02x\xff")
+    assert "binary" in await files.refusal("a.bin", ("x", "y"))
+
+
+async def test_windows_line_endings_stay_and_accept_plain_text(files):
+    path = files.put("a.txt", b"one\r\ntwo\r\nthree")
+    await files.change("a.txt", ("one\ntwo", "1\n2\n2.5"))
+    assert path.read_bytes() == b"1\r\n2\r\n2.5\r\nthree"
+
+
+async def test_mixed_line_endings_stay_where_nothing_changes(files):
+    path = files.put("a.txt", b"a\r\nb\nc\r\nd\r\n")
+    await files.change("a.txt", ("b\nc", "B\nC"))
+    assert path.read_bytes() == b"a\r\nB\r\nC\r\nd\r\n"
+
+
+async def test_encoding_mark_and_mode_are_kept(files):
+    for encoding in ("utf-8-sig", "utf-16", "cp1252"):
+        path = files.put("a.txt", "caf\u00e9 one\nzwei\n".encode(encoding))
+        path.chmod(0o751)
+        await files.change("a.txt", ("one", "two"))
+        assert path.read_bytes() == "caf\u00e9 two\nzwei\n".encode(encoding)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o751
+
+
+async def test_a_character_that_the_encoding_lacks_is_refused(files):
+    files.put("a.txt", "caf\u00e9\n".encode("cp1252"))
+    assert (
+        await files.refusal("a.txt", ("caf\u00e9", "\u4e2d"))
+        == "a.txt is encoded as cp1252, which cannot hold '\\u4e2d'."
+    )
+
+
+async def test_a_link_stays_a_link_and_its_target_changes(files):
+    path = files.put("target.txt", "one\n")
+    (files.root / "link.txt").symlink_to("target.txt")
+    await files.change("link.txt", ("one", "two"))
+    assert (path.read_text(), (files.root / "link.txt").is_symlink()) == ("two\n", True)
+
+
+async def test_a_preview_writes_nothing(files):
+    path = files.put("a.py", "x = 1\n")
+    arguments = {"path": "a.py", "edits": [{"old_text": "1", "new_text": "2"}]}
+    display = await files.edit.preview(parse_arguments(files.edit, arguments))
+    assert display == Display("+1 −1", Diff((FileChange("a.py", "x = 1\n", "x = 2\n"),)))
+    assert path.read_text() == "x = 1\n"
+
+
+async def test_a_long_file_is_shown_around_the_change(files):
+    lines = [f"line {number} of a long file\n" for number in range(10_000)]
+    files.put("a.txt", "".join(lines))
+    result = await files.change("a.txt", ("line 5000 of", "LINE 5000 of"))
+    (change,) = result.display.body.changes
+    assert (change.first_line, len(change.before.splitlines())) == (4981, 41)
+
+
+def test_the_model_is_told_of_the_arguments():
+    spec = spec_of(Edit(Workspace(Path("/")), FilesSeen()))
+    assert spec.parameters["required"] == ["path", "edits"]
+    assert spec.parameters["properties"]["edits"]["items"]["required"] == ["old_text", "new_text"]
+
+
+def plain(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+LINES = st.lists(st.text(alphabet="ab \t(é", max_size=6), min_size=1, max_size=8)
+
+
+@given(lines=LINES, ending=st.sampled_from(["\n", "\r\n"]), final=st.booleans(), data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_an_exact_unique_edit_changes_only_that_region(lines, ending, final, data):
+    raw = ending.join(lines) + ending * final
+    text = plain(raw)
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    old, new = text[start:end], data.draw(st.text(alphabet="xy\n", max_size=5))
+    assume(old.strip() and text.count(old) == 1 and old != new and not old.startswith((" ", "\t")))
+    after = apply_edits(decode(raw.encode()), [Replacement(old, new)], notes := [])
+    assert notes == []
+    expected = text[:start] + new + text[end:]
+    assert after.encoded().decode() == (expected.replace("\n", "\r\n") if "\r\n" in raw else expected)
+
+
+def test_files_are_left_without_scraps(tmp_path):
+    files = Files(tmp_path)
+    files.put("a.py", "x\n")
+    asyncio.run(files.change("a.py", ("x", "y")))
+    assert [each.name for each in tmp_path.iterdir()] == ["a.py"]

@@ -1,0 +1,79 @@
+"""Making and replacing files."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.tool_context import call
+
+from ouro.display import Diff, Display, FileChange
+from ouro.errors import ToolError
+from ouro.safety.workspace import Workspace
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.tool import parse_arguments
+from ouro.tools.write import Write
+
+
+@pytest.fixture
+def seen() -> FilesSeen:
+    return FilesSeen()
+
+
+@pytest.fixture
+def write(tmp_path, seen) -> Write:
+    return Write(Workspace(tmp_path), seen)
+
+
+async def refusal(write: Write, path: str, content: str) -> str:
+    with pytest.raises(ToolError) as caught:
+        await call(write, path=path, content=content)
+    return caught.value.message
+
+
+async def test_makes_a_file_and_the_folders_above_it(write, tmp_path):
+    result = await call(write, path="a/b/c.py", content="x = 1\n")
+    assert (tmp_path / "a/b/c.py").read_text() == "x = 1\n"
+    assert result.text == "Wrote a/b/c.py (new file, 1 line)."
+    assert result.display == Display("new file, 1 line", Diff((FileChange("a/b/c.py", None, "x = 1\n"),)))
+
+
+async def test_what_it_wrote_counts_as_seen(write, tmp_path):
+    await call(write, path="a.py", content="x = 1\n")
+    await call(write, path="a.py", content="x = 2\n")
+    assert (tmp_path / "a.py").read_text() == "x = 2\n"
+
+
+async def test_a_file_that_was_not_read_is_not_replaced(write, tmp_path):
+    (tmp_path / "a.py").write_text("precious\n")
+    assert await refusal(write, "a.py", "x") == "a.py has not been read yet. Read it first, then change it."
+    assert (tmp_path / "a.py").read_text() == "precious\n"
+
+
+async def test_form_and_mode_of_a_replaced_file_stay(write, seen, tmp_path):
+    path = tmp_path / "run.sh"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
+    path.chmod(0o755)
+    seen.note(path, path.read_bytes())
+    await call(write, path="run.sh", content="three\nfour\n")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"\xef\xbb\xbfthree\r\nfour\r\n", 0o755)
+
+
+async def test_the_same_text_again_is_said_so(write):
+    await call(write, path="a.py", content="x\n")
+    assert await refusal(write, "a.py", "x\n") == "a.py holds exactly this text already."
+
+
+async def test_a_folder_or_a_file_in_the_way_is_refused(write, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    assert await refusal(write, "folder", "x") == "folder is a folder, not a file."
+    assert "cannot be opened as a folder" in await refusal(write, "file/x", "x")
+
+
+async def test_a_name_that_cannot_be_is_said_so(write):
+    assert await refusal(write, "n" * 300, "x") == f"{'n' * 300} cannot be read: File name too long."
+
+
+async def test_a_preview_makes_nothing(write, tmp_path):
+    display = await write.preview(parse_arguments(write, {"path": "a/b.py", "content": "x\n"}))
+    assert display == Display("new file, 1 line", Diff((FileChange("a/b.py", None, "x\n"),)))
+    assert list(tmp_path.iterdir()) == []
