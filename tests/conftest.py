@@ -60,3 +60,24 @@ def model_server():
 
     with ModelServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def litellm_kept():
+    """litellm takes seconds to import: its process is started once for the whole run."""
+    from ouro.llm import litellm_process
+
+    litellm_process.join()
+    litellm_process.shared_process()
+    yield
+    litellm_process.leave()
+
+
+@pytest.fixture(params=["openai", "anthropic", "litellm-openai", "litellm-anthropic"])
+def wire(request, model_server):
+    """Each way to a model, pointed at the model server; see fakes.wires."""
+    from fakes.wires import Wire
+
+    if request.param.startswith("litellm"):
+        request.getfixturevalue("litellm_kept")
+    return Wire(request.param, model_server)

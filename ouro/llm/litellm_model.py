@@ -1,0 +1,159 @@
+"""LiteLLMModel: every other provider; the only door to litellm, opened late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from ouro.errors import ContextTooLong, ModelError, ModelUnavailable, StreamCut
+from ouro.llm import litellm_process
+from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for
+from ouro.llm.model import Chunk, Effort, EndChunk, ModelSpec, ThinkingChunk, ToolSpec
+from ouro.llm.openai_chunks import OpenAIChunks
+from ouro.llm.openai_format import OpenAIFormat, tools_as_openai
+from ouro.llm.provider_errors import error_from_status, redact
+from ouro.messages import Message, Thinking
+
+TOO_LONG = "ContextWindowExceededError"
+MARK = {"type": "ephemeral"}
+MARKED_MESSAGES = 2
+
+
+class LiteLLMModel:
+    """A model that litellm knows the way to. litellm runs in a process of its own, shared by all such models."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        model: str = "",
+        effort: Effort = "off",
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        """`model` is the name for litellm; empty: that of the spec."""
+        self._spec = spec
+        self._endpoint = endpoint
+        self._model = model or spec.name
+        self._effort = effort
+        self._timeouts = timeouts or timeouts_for(endpoint)
+        self._is_claude = "claude" in self._model
+        self._format = OpenAIFormat(spec, longest_id=0)
+        self._joined = False
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What is known of the model."""
+        return self._spec
+
+    async def warm(self) -> None:
+        """Start litellm in the background, so that the first request waits less for it."""
+        self._process()
+
+    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+        """See `Model.stream`."""
+        reader = _LiteLLMChunks(self._spec)
+        async with aclosing(self._process().ask(self._request(messages, tools), self._timeouts)) as lines:
+            async for line in lines:
+                if "error" in line:
+                    raise self._error(line["error"])
+                for chunk in reader.read(line.get("event") or {}):
+                    yield chunk
+        for chunk in reader.rest():
+            yield chunk
+        if reader.reason is not None:
+            yield EndChunk(reader.reason)
+
+    async def close(self) -> None:
+        """Let go of the process; the last model that does ends it."""
+        if self._joined:
+            self._joined = False
+            await asyncio.to_thread(litellm_process.leave)
+
+    def _process(self) -> litellm_process.LiteLLMProcess:
+        if not self._joined:
+            self._joined = True
+            litellm_process.join()
+        return litellm_process.shared_process()
+
+    def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "model": self._model,
+            "messages": self._messages(messages),
+            "max_tokens": self._spec.max_output,
+            "first": self._timeouts.first,
+            "connect": self._timeouts.connect,
+        }
+        if tools and self._spec.tools:
+            request["tools"] = tools_as_openai(tools)
+        if self._effort != "off" and self._spec.thinking:
+            request["reasoning_effort"] = self._effort
+        given = {
+            "api_key": self._endpoint.api_key,
+            "api_base": self._endpoint.base_url,
+            "extra_headers": dict(self._endpoint.headers),
+        }
+        return request | {name: value for name, value in given.items() if value}
+
+    def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        if not self._is_claude:
+            return self._format.messages(messages)
+        sent = [part for message in messages for part in self._with_thinking(message)]
+        places = [place for place, each in enumerate(sent) if each["role"] == "system"][-1:]
+        places += [place for place, each in enumerate(sent) if each["role"] in ("user", "tool")][-MARKED_MESSAGES:]
+        for place in places:
+            sent[place] = _marked(sent[place])
+        return sent
+
+    def _with_thinking(self, message: Message) -> Iterator[dict[str, Any]]:
+        """The message with what this model thought, and its seals: it wants them back."""
+        blocks = [
+            {"type": "redacted_thinking", "data": part.signature}
+            if part.redacted
+            else {"type": "thinking", "thinking": part.text, "signature": part.signature}
+            for part in message.parts_of(Thinking)
+            if part.signature and not message.cut and message.model == self._spec.name
+        ]
+        for sent in self._format.messages([message]):
+            yield {**sent, "thinking_blocks": blocks} if blocks else sent
+
+    def _error(self, error: dict[str, Any]) -> ModelError:
+        message = redact(_plain(error["message"]), self._endpoint.api_key)
+        endpoint = self._endpoint
+        if error["kind"] == TOO_LONG:
+            return ContextTooLong(message)
+        if error["begun"]:
+            return StreamCut(f"The answer broke off: {message}")
+        if error["status"] is None:
+            return ModelUnavailable(message)
+        return error_from_status(error["status"], message, error["headers"], endpoint)
+
+
+class _LiteLLMChunks(OpenAIChunks):
+    """Chat completions as litellm gives them: Anthropic's thinking comes in blocks of its own."""
+
+    def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
+        blocks = delta.pop("thinking_blocks", None) or ()
+        yield from super()._delta(delta)
+        for block in blocks:
+            if block.get("type") == "redacted_thinking":
+                yield ThinkingChunk("", block.get("data", ""), redacted=True)
+            elif block.get("signature"):
+                yield ThinkingChunk("", block["signature"])
+
+
+def _marked(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with a mark up to where the provider shall keep it in its cache."""
+    content = message["content"]
+    if message["role"] == "tool":
+        return {**message, "cache_control": MARK}
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {**message, "content": [*blocks[:-1], {**blocks[-1], "cache_control": MARK}]}
+
+
+def _plain(message: str) -> str:
+    """litellm's message without the names of its classes."""
+    head, _, rest = message.partition(" - ")
+    return rest.strip() if rest and "litellm." in head else message

@@ -1,0 +1,176 @@
+"""litellm in a process of its own: requests come in, pieces of answers go out, one JSON object a line.
+
+In:  {"id": 1, "ask": {the arguments of litellm.acompletion}}  {"id": 1, "cancel": true}
+Out: {"ready": true}  {"id": 1, "event": {…}}  {"id": 1, "error": {…}}  {"id": 1, "end": true}
+
+An event is one of those that chat completions stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from typing import IO, Any
+
+OURS: dict[str, Any] = {
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "num_retries": 0,
+    "max_retries": 0,
+    "drop_params": True,
+    # With tools, litellm looks for a package that it does not bring along.
+    "_skip_mcp_handler": True,
+}
+DELTA = {"content", "reasoning_content", "thinking_blocks", "tool_calls", "refusal"}
+
+
+def load_litellm() -> Any:
+    """litellm, made quiet: no look-ups, no `.env`, no callbacks, no retries, no redirects.
+
+    Its price map is the one it came with; a `.env` above its own folder would otherwise be obeyed.
+    """
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    os.environ["LITELLM_MODE"] = "PRODUCTION"
+    _stay_on_the_same_server()
+    import litellm
+
+    litellm.suppress_debug_info = True
+    litellm.telemetry = False
+    litellm.disable_aiohttp_transport = True
+    litellm.callbacks = []
+    return litellm
+
+
+def main() -> None:
+    """Serve until the other side closes."""
+    sent = _take_output()
+    lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, loop, lines), daemon=True).start()
+    litellm = load_litellm()
+    loop.run_until_complete(_Server(litellm, sent, lines).serve())
+
+
+class _Server:
+    def __init__(self, litellm: Any, sent: IO[str], lines: asyncio.Queue[dict[str, Any]]) -> None:
+        self._litellm = litellm
+        self._sent = sent
+        self._lines = lines
+        self._running: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self) -> None:
+        self._send({"ready": True})
+        while True:
+            line = await self._lines.get()
+            number = line["id"]
+            if "ask" in line:
+                task = self._running[number] = asyncio.create_task(self._answer(number, line["ask"]))
+                task.add_done_callback(partial(self._forget, number))
+            elif number in self._running:
+                self._running[number].cancel()
+
+    def _forget(self, number: int, _task: asyncio.Task[None]) -> None:
+        self._running.pop(number, None)
+
+    async def _answer(self, number: int, ask: dict[str, Any]) -> None:
+        begun = False
+        try:
+            timeout = self._timeout(ask.pop("first"), ask.pop("connect"))
+            stream = await self._litellm.acompletion(**ask, **OURS, timeout=timeout)
+            async with contextlib.aclosing(stream):
+                async for chunk in stream:
+                    self._send({"id": number, "event": _event(chunk, stream)})
+                    begun = True
+            self._send({"id": number, "end": True})
+        except Exception as error:  # noqa: BLE001 (whatever a provider's code raises is told to the other side)
+            self._send({"id": number, "error": {**_told(error), "begun": begun}})
+
+    def _timeout(self, first: float, connect: float) -> Any:
+        import httpx
+
+        return httpx.Timeout(first, connect=connect)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._sent.write(json.dumps(message, default=str) + "\n")
+        self._sent.flush()
+
+
+def _event(chunk: Any, stream: Any) -> dict[str, Any]:
+    """A chunk as plain data. litellm says "stop" for the provider that did not: only the provider's own word counts."""
+    data = chunk.model_dump(exclude_none=True)
+    choices = []
+    for choice in data.get("choices") or ():
+        delta = choice.get("delta") or {}
+        finish = choice.get("finish_reason") if _provider_ended(stream) else None
+        choices.append({"delta": {key: delta[key] for key in DELTA & delta.keys()}, "finish_reason": finish})
+    return {"choices": choices, "usage": data.get("usage")}
+
+
+def _provider_ended(stream: Any) -> bool:
+    return bool(
+        getattr(stream, "received_finish_reason", "stop") or getattr(stream, "intermittent_finish_reason", None)
+    )
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """An error as plain data: the status and the headers are those of the answer at its root."""
+    causes = list(_causes(error))
+    statuses = [status for each in causes if isinstance(status := getattr(each, "status_code", None), int)]
+    headers: dict[str, str] = {}
+    for each in causes:
+        headers |= {name.lower(): value for name, value in dict(_headers(each)).items()}
+    return {
+        "kind": type(error).__name__,
+        "status": (statuses[-1] if statuses else None),
+        "message": str(error),
+        "headers": headers,
+    }
+
+
+def _headers(error: BaseException) -> Any:
+    return getattr(getattr(error, "response", None), "headers", None) or {}
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        yield at
+        at = getattr(at, "original_exception", None) or at.__cause__ or at.__context__
+
+
+def _stay_on_the_same_server() -> None:
+    """Let no redirect take a request, and what is in it, to another server: this process asks no one else."""
+    import httpx
+
+    send = httpx.AsyncClient.send
+
+    async def send_here(self: httpx.AsyncClient, request: httpx.Request, **options: Any) -> httpx.Response:
+        return await send(self, request, **{**options, "follow_redirects": False})
+
+    httpx.AsyncClient.send = send_here  # type: ignore[method-assign]
+
+
+def _take_output() -> IO[str]:
+    """The other side's pipe, for us alone: what any library prints goes to stderr."""
+    ours = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(ours, "w", encoding="utf-8")
+
+
+def _read(source: IO[bytes], loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[dict[str, Any]]) -> None:
+    """Hand on what comes in; when the other side is gone there is nothing left to do, whatever still runs."""
+    for line in source:
+        loop.call_soon_threadsafe(lines.put_nowait, json.loads(line))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
