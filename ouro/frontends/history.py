@@ -1,0 +1,76 @@
+"""What was typed into the prompt: one file for all sessions and front ends, a line an entry."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir
+
+_KEPT_BYTES = 2_000_000
+
+
+class PromptHistory:
+    """The history file, shared by all sessions that are open.
+
+    A line is one entry, with `\\n` and `\\\\` for a new line and a backslash. What begins with a blank is not kept.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def entries(self) -> list[str]:
+        """All entries, oldest first, none twice; a file that cannot be read is taken for empty."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT_BYTES))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return []
+        newest_first = dict.fromkeys(_unescaped(line) for line in reversed(text.split("\n")) if line)
+        return list(newest_first)[::-1]
+
+    def add(self, text: str) -> None:
+        """Keep an entry. A disk that refuses it is told to the log: a lost history line is no reason to stop."""
+        if not text.strip() or text.startswith(" "):
+            return
+        try:
+            ensure_private_dir(self._path.parent)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                os.write(descriptor, f"{_escaped(text)}\n".encode(errors="replace"))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            log.warning("the history line was not kept: %s", error)
+
+
+class HistoryWalk:
+    """One walk through the entries with Up and Down, beginning and ending at the draft."""
+
+    def __init__(self, entries: Sequence[str], draft: str) -> None:
+        self._lines = [*entries, draft]
+        self._at = len(self._lines) - 1
+
+    def move(self, by: int) -> str | None:
+        """The entry that many steps away; None beyond the ends."""
+        if not 0 <= self._at + by < len(self._lines):
+            return None
+        self._at += by
+        return self._lines[self._at]
+
+    def shows(self, text: str) -> bool:
+        """Whether the prompt still holds what this walk put there."""
+        return self._lines[self._at] == text
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\r", "").replace("\n", "\\n")
+
+
+def _unescaped(line: str) -> str:
+    return "\\".join(part.replace("\\n", "\n") for part in line.split("\\\\"))

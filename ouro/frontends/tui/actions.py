@@ -1,0 +1,149 @@
+"""KeyActions: what the keys do that are not the prompt's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ouro.errors import UsageError
+from ouro.frontends.tui import outside
+from ouro.frontends.tui.clipboard import read_image
+from ouro.frontends.tui.drafts import Draft
+from ouro.frontends.tui.front_end import ScreenFrontEnd
+from ouro.frontends.tui.parts import Parts
+from ouro.frontends.tui.screens.help import HelpSheet
+from ouro.frontends.tui.screens.jobs import JobsSheet
+from ouro.frontends.tui.screens.picker import Picker
+from ouro.frontends.tui.turns import Turns
+from ouro.frontends.tui.widgets.permission import PermissionPanel
+from ouro.frontends.tui.widgets.question import AskPanel
+
+if TYPE_CHECKING:
+    from ouro.frontends.tui.app import OuroApp
+
+_TWICE = 2.0
+"""Seconds within which Ctrl+C a second time quits."""
+_MODES = ("ask", "edit", "plan", "auto")
+
+
+class KeyActions:
+    """One method an action of the keymap, by its name."""
+
+    def __init__(self, app: OuroApp, parts: Parts, turns: Turns, front_end: ScreenFrontEnd) -> None:
+        self._app = app
+        self._parts = parts
+        self._turns = turns
+        self._front_end = front_end
+        self._cleared_at = float("-inf")
+        self._unfolded_at = float("-inf")
+
+    async def run(self, name: str) -> None:
+        """Do what the action says; what went wrong is told on the status line."""
+        method: Callable[[], object] = getattr(self, name)
+        try:
+            result = method()
+            if hasattr(result, "__await__"):
+                await result  # type: ignore[misc]
+        except UsageError as error:
+            self._parts.status.tell(" ".join(str(error).split("\n")), "warning")
+
+    def clear(self) -> None:
+        """Ctrl+C on empty input: interrupt what runs; the second time, quit."""
+        now = time.monotonic()
+        if now - self._cleared_at < _TWICE:
+            self._app.exit(0)
+            return
+        self._cleared_at = now
+        stopped = self._turns.interrupt()
+        self._parts.status.tell(f"{'interrupted · ' if stopped else ''}Ctrl+C again quits", seconds=_TWICE)
+
+    def leave(self) -> None:
+        """Quit."""
+        self._app.exit(0)
+
+    def interrupt(self) -> None:
+        """Esc: a question of the agent is waved away; else the turn ends."""
+        panel = self._parts.questions.panel
+        if isinstance(panel, AskPanel):
+            panel.wave_away()
+        else:
+            self._turns.interrupt()
+
+    def mode(self) -> None:
+        """The next mode."""
+        session = self._front_end.session
+        mode = _MODES[(_MODES.index(session.status().mode) + 1) % len(_MODES)]
+        session.set_mode(mode)  # type: ignore[arg-type]
+        self._front_end.redraw()
+
+    async def outputs(self) -> None:
+        """Unfold the outputs; a second time at once, the whole conversation in the pager."""
+        now = time.monotonic()
+        twice = now - self._unfolded_at < 1
+        self._unfolded_at = now
+        self._parts.transcript.toggle_outputs()
+        if twice:
+            await outside.page(self._app, self._parts.transcript.as_markdown())
+
+    def todos(self) -> None:
+        """Show the plan or hide it."""
+        if not self._parts.todos.toggle():
+            self._parts.status.tell("there is no plan")
+
+    def jobs(self) -> None:
+        """What runs in the background."""
+        session = self._front_end.session
+        self._app.push_screen(JobsSheet(session.jobs, session.kill_job))
+
+    def model(self) -> None:
+        """Choose a model."""
+        self._turns.say(Draft("/model"))
+
+    def help(self) -> None:
+        """All keys and commands."""
+        from ouro.commands.builtin import COMMANDS  # what commands need is heavier than the first picture may be
+
+        commands = [(command.usage, command.help) for command in COMMANDS]
+        self._app.push_screen(HelpSheet(self._front_end.keys, commands))
+
+    def palette(self) -> None:
+        """All commands, to choose from."""
+        self._parts.prompt.fill("/")
+
+    async def search_history(self) -> None:
+        """Find something that was typed before."""
+        from ouro.commands.command import Choice  # as above
+
+        prompt = self._parts.prompt
+        entries = [Choice(entry, entry) for entry in reversed(self._parts.history.entries())]
+        if not entries:
+            raise UsageError("Nothing was typed before.")
+        picked = await self._front_end.pick(Picker("Search history", entries, search=prompt.text.split("\n")[0]))
+        if picked is not None:
+            prompt.fill(picked)
+
+    async def editor(self) -> None:
+        """Write the message in the person's editor."""
+        prompt = self._parts.prompt
+        prompt.fill(await outside.edit(self._app, prompt.chips.expand_text(prompt.text)))
+
+    async def paste_image(self) -> None:
+        """Put the clipboard's picture into the message."""
+        image = await read_image()
+        if image is None:
+            raise UsageError("There is no picture on the clipboard.")
+        self._parts.prompt.put(self._parts.prompt.chips.add_image(image) + " ")
+
+    def redraw(self) -> None:
+        """Draw the screen again."""
+        self._app.refresh(repaint=True, layout=True)
+
+    def scroll(self, where: str) -> None:
+        """Scroll the body of a permission question, where there is one, else the conversation."""
+        panel = self._parts.questions.panel
+        if isinstance(panel, PermissionPanel) and where in ("page_up", "page_down"):
+            panel.scroll_body(-1 if where == "page_up" else 1)
+        else:
+            names = {"top": "scroll_home", "bottom": "scroll_end"}
+            getattr(self._parts.transcript, f"action_{names.get(where, where)}")()

@@ -1,0 +1,111 @@
+"""TerminalDriver: Textual's driver, which takes over from the first picture and outlives a terminal that closes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import selectors
+from codecs import getincrementaldecoder
+from typing import Any, TextIO
+
+from textual._xterm_parser import XTermParser
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+
+from ouro.frontends.tui.first_frame import FirstFrame
+
+_ALTERNATE_SCREEN = "\x1b[?1049h"
+
+
+class TerminalDriver(LinuxDriver):
+    """LinuxDriver with four differences.
+
+    It does not clear a first picture that is already there, gives on what was typed before it came up, drops what is
+    drawn while another program has the terminal (its queue would fill and block the loop), and ends the program when
+    the terminal is gone, where LinuxDriver would read the end of file for ever.
+    """
+
+    def __init__(self, app: App[Any], *, frame: FirstFrame | None, output: TextIO, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._file = _Outlet(output)  # type: ignore[assignment]
+        self._loop = asyncio.get_running_loop()
+        self._frame = frame
+        self._has_first_frame = frame is not None
+        self._typed = frame.typed if frame else ""
+        self._lent = False
+
+    def write(self, data: str) -> None:
+        """Draw; nothing is drawn while the terminal is lent to another program."""
+        if self._lent and self._writer_thread is None:
+            return
+        if self._has_first_frame and data == _ALTERNATE_SCREEN:
+            self._has_first_frame = False
+            return
+        super().write(data)
+
+    def start_application_mode(self) -> None:
+        """Take the terminal."""
+        super().start_application_mode()
+        self._lent = False
+        if self._frame is not None:  # what Textual found are the first picture's modes, not the user's
+            self.attrs_before = self._frame.attributes
+
+    def close(self) -> None:
+        """Let the last of it be written."""
+        super().close()
+        self._lent, self._writer_thread = True, None
+
+    def run_input_thread(self) -> None:
+        """Read keys until the end, first those from before."""
+        parser = XTermParser(self._debug)
+        decode = getincrementaldecoder("utf-8")(errors="replace").decode
+        typed, self._typed = self._typed, ""
+        with selectors.SelectSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            self._give_on(parser.feed(typed) if typed else ())
+            while not self.exit_event.is_set():
+                if selector.select(0.1):
+                    data = self._read()
+                    if not data:
+                        self._loop.call_soon_threadsafe(self._terminal_is_gone)
+                        return
+                    if text := decode(data):  # an empty text would tell the parser that this is the end
+                        self._give_on(parser.feed(text))
+                self._give_on(parser.tick())
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self.fileno, 65536)
+        except OSError:  # EIO: the other end of the pseudo-terminal was closed
+            return b""
+
+    def _give_on(self, events: Any) -> None:
+        for event in events:
+            self.process_message(event)
+
+    def _terminal_is_gone(self) -> None:
+        self._app.exit(return_code=129)
+
+
+class _Outlet:
+    """A terminal that may close while it is written to."""
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        try:
+            return self._file.write(text) if self._file else 0
+        except (OSError, ValueError):
+            self._file = None
+            return 0
+
+    def flush(self) -> None:
+        try:
+            if self._file:
+                self._file.flush()
+        except (OSError, ValueError):
+            self._file = None
+
+    def fileno(self) -> int:
+        return self._file.fileno() if self._file else -1

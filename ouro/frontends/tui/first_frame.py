@@ -1,0 +1,165 @@
+"""The first picture: drawn by plain writes while Textual is still being imported; keeps what is typed meanwhile."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import os
+import sys
+import termios
+from dataclasses import dataclass
+from typing import Any
+
+from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, OPENING, Look, Palette, placeholder
+from ouro.utils.terminal_text import clean
+
+_ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
+_LEAVE_SCREEN = "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
+"""Also what Textual may have set by then: the mouse, focus and paste reports, the keyboard protocol."""
+_LFLAG, _IFLAG, _CC = 3, 0, 6
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFrame:
+    """A terminal that shows the first picture and echoes nothing."""
+
+    attributes: list[Any]
+    """The terminal's modes before, to be restored."""
+    typed: str
+    """What was typed before the terminal was made raw; Enter is `\\r`."""
+
+    def restore(self) -> None:
+        """Leave the alternate screen and give the terminal its modes back; harmless when done twice."""
+        with contextlib.suppress(OSError):  # the terminal is gone: nothing is left to restore
+            os.write(1, _LEAVE_SCREEN.encode())
+        self.restore_modes()
+
+    def restore_modes(self) -> None:
+        """Give the terminal its modes back."""
+        with contextlib.suppress(termios.error):  # as above
+            termios.tcsetattr(0, termios.TCSANOW, self.attributes)
+
+
+def can_draw() -> bool:
+    """Whether this is a terminal that a full screen can be drawn on."""
+    streams = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
+    try:
+        return os.environ.get("TERM", "dumb") not in ("", "dumb") and all(s is not None and s.isatty() for s in streams)
+    except ValueError:  # a stream that is closed
+        return False
+
+
+def draw(look: Look) -> FirstFrame:
+    """Draw the first picture and keep what is typed from now on for Textual.
+
+    Raises:
+        OSError: the terminal cannot be written to or its modes cannot be read.
+    """
+    try:
+        attributes = termios.tcgetattr(0)
+        frame = FirstFrame(attributes, _make_raw(attributes))
+    except termios.error as error:
+        raise OSError(*error.args) from error
+    try:
+        width, height = os.get_terminal_size(1)
+        picture = _ENTER_SCREEN + "".join(_lines(look, max(1, width), max(1, height)))
+        data = picture.encode()
+        while data:
+            data = data[os.write(1, data) :]
+    except OSError:
+        frame.restore()
+        raise
+    return frame
+
+
+def _make_raw(attributes: list[Any]) -> str:
+    """Read key by key, without echo. Ctrl+C still ends the program until Textual is up: it could hang before that."""
+    changed = [*attributes[:_CC], list(attributes[_CC])]
+    changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
+    changed[_IFLAG] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
+    for name in ("VSUSP", "VQUIT", "VDSUSP"):
+        if hasattr(termios, name):
+            changed[_CC][getattr(termios, name)] = b"\0"
+    changed[_CC][termios.VMIN], changed[_CC][termios.VTIME] = 1, 0
+    termios.tcsetattr(0, termios.TCSANOW, changed)
+    return _typed_before()
+
+
+def _typed_before() -> str:
+    """What waits in the terminal from before: there the terminal itself has made Enter a line feed."""
+    waiting = array.array("i", [0])
+    fcntl.ioctl(0, termios.FIONREAD, waiting)
+    if not waiting[0]:
+        return ""
+    return os.read(0, waiting[0]).decode(errors="replace").replace("\n", "\r")
+
+
+def _lines(look: Look, width: int, height: int) -> list[str]:
+    """Every line of the picture, placed; each as the widgets of the same names draw it."""
+    colours, palette = _Colours(), look.palette
+    base = colours.of(palette.text, palette.background)
+    rows = dict.fromkeys(range(height), " " * width)
+    if height >= HEADER_FROM_HEIGHT:
+        rows[0] = _header(look, width, colours)
+    if height >= 2:
+        rows[height - 1] = colours.of(palette.muted, palette.background) + f" {OPENING}"[:width].ljust(width)
+    boxed = height >= BOX_FROM_HEIGHT
+    _place_prompt(rows, width, height - 3 if boxed else height - 2, boxed, (colours, palette))
+    return [f"\x1b[{row + 1};1H{base}{text}" for row, text in rows.items()]
+
+
+def _header(look: Look, width: int, colours: _Colours) -> str:
+    palette = look.palette
+    name = f" ouro {look.version}".rstrip()[:width]
+    rest = f" · {clean(look.folder)}"[: max(0, width - len(name) - 1)]
+    bold = "\x1b[1m" + colours.of(palette.accent, palette.background)
+    muted = "\x1b[0m" + colours.of(palette.muted, palette.background)
+    return bold + name[:5] + muted + name[5:] + rest + " " * (width - len(name) - len(rest))
+
+
+def _place_prompt(rows: dict[int, str], width: int, row: int, boxed: bool, paint: tuple[_Colours, Palette]) -> None:
+    """The empty prompt with its cursor on `row`, in a frame where there is room."""
+    colours, palette = paint
+    inner = max(0, width - (6 if boxed else 2))
+    hint = placeholder(inner).ljust(inner)
+    sign = colours.of(palette.accent, palette.background) + "❯ "
+    cursor = colours.of(palette.background, palette.text) + hint[:1] if inner else ""
+    line = sign + cursor + colours.of(palette.faint, palette.background) + hint[1:]
+    edge = colours.of(palette.border, palette.background)
+    if width < 8 or row < 0:
+        return
+    if not boxed:
+        rows[row] = line
+        return
+    rows[row - 1] = edge + "╭" + "─" * (width - 2) + "╮"
+    rows[row] = edge + "│ " + line + edge + " │"
+    rows[row + 1] = edge + "╰" + "─" * (width - 2) + "╯"
+
+
+class _Colours:
+    """Colours as the terminal understands them; none where it has few, so that nothing has to match."""
+
+    def __init__(self) -> None:
+        self._plain = "NO_COLOR" in os.environ
+        self._true = os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit")
+        self._many = os.environ.get("TERM", "").endswith("256color")
+
+    def of(self, text: str, background: str) -> str:
+        """The sequence that sets both."""
+        if self._plain or not (self._true or self._many):
+            return ""
+        return f"\x1b[38;{self._code(text)};48;{self._code(background)}m"
+
+    def _code(self, colour: str) -> str:
+        red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+        if self._true:
+            return f"2;{red};{green};{blue}"
+        high, low = max(red, green, blue) / 255, min(red, green, blue) / 255
+        light = (high + low) / 2
+        saturation = 0.0 if high == low else (high - low) / ((high + low) if light <= 0.5 else (2 - high - low))
+        if saturation < 0.15:  # as rich does it: near grey is taken from the grey ramp
+            grey = round(light * 25)
+            return f"5;{16 if grey == 0 else 231 if grey == 25 else 231 + grey}"
+        six = [round(part / 95 if part < 95 else 1 + (part - 95) / 40) for part in (red, green, blue)]
+        return f"5;{16 + 36 * six[0] + 6 * six[1] + six[2]}"

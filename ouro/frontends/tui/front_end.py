@@ -1,0 +1,118 @@
+"""ScreenFrontEnd: what a slash command may ask of the screen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App
+
+from ouro.errors import UsageError
+from ouro.events import Level
+from ouro.frontends.tui.blocks.messages import Answer, Notice
+from ouro.frontends.tui.drafts import Draft
+from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
+from ouro.frontends.tui.look import PALETTES
+from ouro.frontends.tui.opening import Opening
+from ouro.frontends.tui.parts import Parts
+from ouro.frontends.tui.screens.picker import Picker
+from ouro.frontends.tui.turns import Turns
+from ouro.frontends.tui.view import ScreenView
+
+if TYPE_CHECKING:
+    from ouro.commands.command import Choice
+    from ouro.session import OpenRequest, Session
+
+
+class ScreenFrontEnd:
+    """The screen, as commands see it."""
+
+    def __init__(
+        self,
+        app: App[Any],
+        parts: Parts,
+        turns: Turns,
+        view: ScreenView,
+        keymap: Keymap,
+        keep_theme: Callable[[str], None] | None,
+    ) -> None:
+        self._app = app
+        self._parts = parts
+        self._turns = turns
+        self._view = view
+        self._keymap = keymap
+        self._keep_theme = keep_theme
+        self.opening: Opening | None = None
+
+    @property
+    def session(self) -> Session:
+        """The session on the screen."""
+        if self._turns.session is None:
+            raise UsageError("There is no session yet.")
+        return self._turns.session
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """The keys that work here."""
+        rows = []
+        for action in ACTIONS:
+            keys = self._keymap.keys(action.name)
+            if action.place != "edit" and keys:
+                rows.append((", ".join(map(shown, keys)), action.help))
+        return rows
+
+    @property
+    def theme(self) -> str:
+        """The look in use."""
+        return self._app.theme
+
+    @property
+    def themes(self) -> Sequence[str]:
+        """The looks there are."""
+        return tuple(PALETTES)
+
+    def set_theme(self, name: str) -> None:
+        """Use another look, now and the next time."""
+        self._app.theme = name
+        if self._keep_theme is not None:
+            self._keep_theme(name)
+
+    def show(self, markdown: str) -> None:
+        """Show Markdown in the transcript."""
+        self._parts.transcript.add(Answer(markdown))
+
+    def say(self, text: str, level: Level = "info") -> None:
+        """Tell one line."""
+        self._parts.transcript.add(Notice(text, level))
+
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        """Let the person pick one."""
+        return await self.pick(Picker(title, choices, current))
+
+    async def pick(self, picker: Picker) -> str | None:
+        """Show a picker until it is closed."""
+        picked: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._app.push_screen(picker, lambda value: None if picked.done() else picked.set_result(value))
+        return await picked
+
+    async def open(self, request: OpenRequest) -> None:
+        """Close this session and open another in its place."""
+        if self.opening is not None:
+            await self.opening.change(request)
+
+    async def send(self, text: str) -> None:
+        """Send a message to the agent."""
+        self._turns.say(Draft(text))
+
+    def copy(self, text: str) -> None:
+        """Put text on the clipboard."""
+        self._app.copy_to_clipboard(text)
+
+    def redraw(self) -> None:
+        """Show the new state."""
+        self._view.refresh()
+
+    def leave(self) -> None:
+        """End the program."""
+        self._app.exit(0)

@@ -1,0 +1,183 @@
+"""Keymap: what each key does, by the name of the action; every one can be changed in `tui.keys`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ouro.errors import ConfigError
+
+Place = Literal["prompt", "edit", "app", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that a key can do."""
+
+    name: str
+    keys: tuple[str, ...]
+    help: str
+    place: Place
+    run: str = ""
+    """The Textual action, where it is not named like this one."""
+
+    @property
+    def action(self) -> str:
+        """What Textual is asked to run."""
+        return self.run or self.name
+
+
+def _edit(name: str, keys: str, help_text: str, run: str) -> Action:
+    return Action(name, tuple(keys.split()), help_text, "edit", run)
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action("send", ("enter",), "send; while it runs: say something now", "prompt"),
+    Action("newline", ("shift+enter", "alt+enter", "ctrl+j"), "new line (also `\\` Enter)", "prompt"),
+    Action("queue", ("tab",), "while it runs: queue for the next turn", "prompt"),
+    Action("previous", ("up",), "earlier line; on empty input take back a queued message", "prompt"),
+    Action("next", ("down",), "later line", "prompt"),
+    Action("search_history", ("ctrl+r",), "search what was typed before", "prompt"),
+    Action("stash", ("ctrl+s",), "put the draft aside, and take it back", "prompt"),
+    Action("editor", ("ctrl+g", "ctrl+x ctrl+e"), "write in your editor", "prompt"),
+    Action("paste_image", ("ctrl+v", "alt+v"), "paste an image", "prompt"),
+    Action("clear", ("ctrl+c",), "clear the input; again to quit", "prompt"),
+    Action("leave", ("ctrl+d",), "quit on empty input", "prompt"),
+    Action("palette", ("ctrl+p",), "commands, on empty input", "prompt"),
+    Action("help", ("?", "f1"), "these keys (`?` on empty input)", "prompt"),
+    Action("interrupt", ("escape",), "interrupt; twice: kill what it runs", "app"),
+    Action("mode", ("shift+tab",), "mode: ask → edit → plan → auto", "app"),
+    Action("outputs", ("ctrl+o",), "unfold tool outputs; twice: the whole transcript", "app"),
+    Action("todos", ("ctrl+t",), "the agent's plan", "app"),
+    Action("jobs", ("ctrl+b",), "background jobs", "app"),
+    Action("model", ("alt+p",), "choose a model", "app"),
+    Action("redraw", ("ctrl+l",), "draw the screen again", "app"),
+    Action("suspend", ("ctrl+z",), "suspend", "app", "suspend_process"),
+    Action("page_up", ("pageup",), "transcript: a page up", "app"),
+    Action("page_down", ("pagedown",), "transcript: a page down", "app"),
+    Action("top", ("ctrl+home",), "transcript: to its start", "app"),
+    Action("bottom", ("ctrl+end",), "transcript: to its end", "app"),
+    Action("yes", ("y",), "a question: yes", "answer"),
+    Action("always", ("a",), "a question: always (saves the rule that is shown)", "answer"),
+    Action("no", ("n",), "a question: no", "answer"),
+    Action("comment", ("tab",), "a question: add a comment", "answer"),
+    _edit("left", "left", "a character left", "cursor_left"),
+    _edit("right", "right ctrl+f", "a character right", "cursor_right"),
+    _edit("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),
+    _edit("word_right", "ctrl+right alt+right alt+f", "a word right", "cursor_word_right"),
+    _edit("line_start", "home ctrl+a", "to the start of the line", "cursor_line_start"),
+    _edit("line_end", "end ctrl+e", "to the end of the line", "cursor_line_end"),
+    _edit("select_left", "shift+left", "select to the left", "cursor_left(True)"),
+    _edit("select_right", "shift+right", "select to the right", "cursor_right(True)"),
+    _edit("select_up", "shift+up", "select upwards", "cursor_up(True)"),
+    _edit("select_down", "shift+down", "select downwards", "cursor_down(True)"),
+    _edit("select_all", "f7", "select all", "select_all"),
+    _edit("delete_left", "backspace", "delete to the left", "delete_left"),
+    _edit("delete_right", "delete", "delete to the right", "delete_right"),
+    _edit("delete_word_left", "ctrl+w alt+backspace ctrl+backspace", "delete a word to the left", "delete_word_left"),
+    _edit("delete_word_right", "alt+d alt+delete", "delete a word to the right", "delete_word_right"),
+    _edit("delete_to_start", "ctrl+u", "delete to the start of the line", "delete_to_start_of_line"),
+    _edit("delete_to_end", "ctrl+k", "delete to the end of the line", "delete_to_end_of_line_or_delete_line"),
+    _edit("undo", "ctrl+underscore", "undo", "undo"),
+    _edit("redo", "alt+underscore", "redo", "redo"),
+)
+
+_MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
+_NAMED = frozenset(
+    (
+        *("enter", "tab", "escape", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown"),
+        *("up", "down", "left", "right", "question_mark", "underscore", "minus", "plus", "slash", "backslash"),
+        *("period", "comma", "colon", "semicolon", *(f"f{number}" for number in range(1, 25))),
+    )
+)
+_SIGNS = {
+    "?": "question_mark",
+    "_": "underscore",
+    "/": "slash",
+    "\\": "backslash",
+    ".": "period",
+    ",": "comma",
+    "-": "minus",
+}
+_SHOWN = {
+    "question_mark": "?",
+    "underscore": "_",
+    "escape": "Esc",
+    "pageup": "PageUp",
+    "pagedown": "PageDown",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+}
+
+
+class Keymap:
+    """The actions with their keys, after the person's changes.
+
+    Raises:
+        ConfigError: an action or key that is not known, or one key for two actions.
+    """
+
+    def __init__(self, changes: Mapping[str, str | Sequence[str]] | None = None) -> None:
+        self._keys = {action.name: tuple(map(_normal, action.keys)) for action in ACTIONS}
+        for name, keys in (changes or {}).items():
+            if name not in self._keys:
+                near = difflib.get_close_matches(name, self._keys, 1)
+                hint = f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(sorted(self._keys))}."
+                raise ConfigError(f"tui.keys: there is no action `{name}`.", hint)
+            self._keys[name] = tuple(_checked(name, key) for key in ([keys] if isinstance(keys, str) else keys))
+        self._refuse_clashes(set(changes or {}))
+
+    def of(self, *places: Place) -> dict[str, str]:
+        """The Textual action of each key (or chord, `ctrl+x ctrl+e`) that works in these places."""
+        return {key: action.action for action in ACTIONS if action.place in places for key in self._keys[action.name]}
+
+    def keys(self, name: str) -> tuple[str, ...]:
+        """The keys of an action, as Textual names them."""
+        return self._keys[name]
+
+    def shown(self, name: str) -> str:
+        """The first key of an action as people write it: `Ctrl+G`; empty where it has none."""
+        return shown(self._keys[name][0]) if self._keys[name] else ""
+
+    def _refuse_clashes(self, changed: set[str]) -> None:
+        """One key may do different things in the prompt and in a question, but not two things in one place."""
+        for places in (("prompt", "edit", "app"), ("answer", "app")):
+            taken: dict[str, str] = {}
+            for action in (each for each in ACTIONS if each.place in places):
+                for key in self._keys[action.name]:
+                    other = taken.setdefault(key, action.name)
+                    if other != action.name and {other, action.name} & changed:
+                        raise ConfigError(
+                            f"tui.keys: `{key}` would do both `{other}` and `{action.name}`.",
+                            f"Give one of them another key, or none: `{other}: []`.",
+                        )
+
+
+def shown(key: str) -> str:
+    """A key as people write it: `Ctrl+X Ctrl+E`."""
+    return " ".join("+".join(_SHOWN.get(part, part.capitalize()) for part in each.split("+")) for each in key.split())
+
+
+def _normal(key: str) -> str:
+    parts = []
+    for each in key.strip().split():
+        *modifiers, last = each.split("+") if len(each) > 1 else [each]
+        named = _SIGNS.get(last, last if len(last) == 1 else last.lower())
+        parts.append("+".join([*sorted(modifier.lower() for modifier in modifiers), named]))
+    return " ".join(parts)
+
+
+def _checked(name: str, key: object) -> str:
+    text = _normal(key) if isinstance(key, str) else ""
+    for part in text.split() or [""]:
+        *modifiers, last = part.split("+")
+        if not last or (len(last) > 1 and last not in _NAMED) or any(each not in _MODIFIERS for each in modifiers):
+            raise ConfigError(
+                f"tui.keys: `{name}` has the key {key!r}, which is none.",
+                "Write it like `ctrl+g`, `alt+enter`, `f2`, or `ctrl+x ctrl+e` for one after the other.",
+            )
+    return text

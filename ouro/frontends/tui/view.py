@@ -1,0 +1,92 @@
+"""ScreenView: what the screen shows of a turn, event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from ouro.events import Event, PermissionAsked, QuestionAsked, QuestionClosed, TodosChanged, TurnFinished, UsageUpdated
+from ouro.frontends.tui.parts import Parts
+
+if TYPE_CHECKING:
+    from ouro.session import Session
+
+
+class ScreenView:
+    """Hands each event to the widgets that it concerns, and rings where the person has to look."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        run_command: Callable[[str], Awaitable[bool]],
+        ring: Callable[[str], None],
+        bell_after: float,
+    ) -> None:
+        self._parts = parts
+        self._run_command = run_command
+        self._ring = ring
+        self._bell_after = bell_after
+        self._waiting: Callable[[], tuple[str, ...]] = tuple
+        self.session: Session | None = None
+
+    def attach(self, session: Session, waiting: Callable[[], tuple[str, ...]]) -> None:
+        """Show this session, from its beginning."""
+        parts = self._parts
+        self.session, self._waiting = session, waiting
+        parts.transcript.clear()
+        parts.writer.replay(session.history())
+        parts.todos.todos = session.todos
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the session's state as it is now."""
+        if self.session is not None:
+            self._parts.status.status = self.session.status()
+            self._parts.status.refresh()
+            self._parts.header.title = self.session.title
+            self.waiting_changed()
+
+    def show(self, event: Event) -> None:
+        """Something happened in the session."""
+        parts = self._parts
+        parts.writer.show(event)
+        match event:
+            case PermissionAsked() | QuestionAsked():
+                parts.questions.ask(event)
+                parts.box.wait_for_answer(True)
+                self._ring("ouro waits for your answer")
+            case QuestionClosed(question_id=question_id):
+                self.close_question(question_id)
+            case TodosChanged(todos=todos):
+                parts.todos.todos = todos
+            case UsageUpdated() | TurnFinished():
+                self.refresh()
+            case _:
+                pass
+
+    def close_question(self, question_id: str) -> None:
+        """A question does not wait any more; the prompt has the keys again when it was the last."""
+        parts = self._parts
+        parts.questions.close(question_id)
+        if parts.questions.panel is None:
+            parts.box.wait_for_answer(False)
+            parts.prompt.focus()
+
+    def turn_began(self) -> None:
+        """The agent is at work."""
+        self._parts.box.work_begins()
+
+    def turn_ended(self, seconds: float) -> None:
+        """The agent is at rest."""
+        self._parts.box.work_ends()
+        self.refresh()
+        if 0 <= self._bell_after < seconds:
+            self._ring("ouro is done")
+
+    def waiting_changed(self) -> None:
+        """What waits is shown below the conversation."""
+        self._parts.transcript.set_queued(self._waiting())
+
+    async def run_command(self, text: str) -> bool:
+        """Run a slash command."""
+        return await self._run_command(text)

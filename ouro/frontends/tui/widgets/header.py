@@ -1,0 +1,34 @@
+"""Header: the first line of the screen: ouro, the folder, the session's title."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from ouro.frontends.tui.look import Look
+from ouro.utils.terminal_text import clean
+
+
+class Header(Widget):
+    """One line; left out on low terminals."""
+
+    COMPONENT_CLASSES = {"header--name"}  # noqa: RUF012 (Textual's own form)
+    title: reactive[str] = reactive("")
+
+    def __init__(self, look: Look) -> None:
+        super().__init__(id="header")
+        self._look = look
+
+    def render(self) -> Text:
+        """Name, version and folder; the title at the right end, where it fits."""
+        line = Text("ouro", style=self.get_component_rich_style("header--name", partial=True), no_wrap=True, end="")
+        line.append(f" {self._look.version}".rstrip(), "not bold")
+        line.append(f" · {clean(self._look.folder)}")
+        line.truncate(self.size.width)
+        title = Text(clean(self.title))
+        title.truncate(max(0, self.size.width - line.cell_len - 3), overflow="ellipsis")
+        if title.cell_len > 3:
+            line.append(" " * (self.size.width - line.cell_len - title.cell_len))
+            line.append_text(title)
+        return line

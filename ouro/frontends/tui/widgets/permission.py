@@ -1,0 +1,107 @@
+"""PermissionPanel: may this be done? The whole of it, why it is asked, and the rule that "always" would save."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Static
+
+from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
+from ouro.events import PermissionAsked, Permit
+from ouro.frontends.tui.blocks.tool_card import Shown
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.widgets.options import Options
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.frontends.tui.widgets.transcript import Transcript
+from ouro.utils.terminal_text import escaped
+
+_BLANKS = re.compile(" {24,}")
+
+
+class PermissionPanel(QuestionPanel):
+    """Yes, always, or no; with a comment where the person wants."""
+
+    def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
+        choices = ["yes", "always", "no"] if asked.rule else ["yes", "no"]
+        keys = {name: f"({keymap.shown(name).lower()})" for name in choices}
+        details = keys | {"always": f"{keys.get('always', '')} saves the rule  {escaped(asked.rule)}"}
+        super().__init__(asked.question_id, keymap, Options([(name, details[name]) for name in choices]))
+        self.field.placeholder = "a comment for the agent · Enter answers · Esc goes back"
+        self._asked = asked
+        self._choices = choices
+        self._keymap = keymap
+
+    def compose(self) -> ComposeResult:
+        """What it is, all of it, why, the choices."""
+        asked = self._asked
+        length, body = self._body()
+        with Horizontal(classes="question--head"):
+            yield Static(f"Allow?  {escaped(asked.call.name)}", classes="question--title", markup=False)
+            yield Static(length, classes="question--size", markup=False)
+        yield body
+        yield Static(escaped(asked.reason), classes="question--why", markup=False)
+        yield self.options
+        yield self.field
+        comment = self._keymap.shown("comment")
+        yield Static(f"↑↓ Enter · {comment} adds a comment · Esc interrupts", classes="question--keys", markup=False)
+
+    def _body(self) -> tuple[str, Widget]:
+        """How long it is, and the widget that shows it whole."""
+        display = self._asked.display
+        if isinstance(display.body, Diff):
+            changes = tuple(map(_escaped_change, display.body.changes))
+            view = Transcript(classes="question--body question--diff")
+            view.add(Shown(replace(display, body=Diff(changes))))
+            return f"{len(changes)} file{'s' if len(changes) > 1 else ''}", view
+        text = _text_of(display)
+        lines = text.count("\n") + 1
+        length = f"{len(text):,} characters" + (f", {lines:,} lines" if lines > 1 else "")
+        return length, VerticalScroll(
+            Static(_visible(text), markup=False), can_focus=False, classes="question--body question--text"
+        )
+
+    def press(self, key: str, action: str, character: str) -> None:
+        """`y`, `a`, `n` beside what every question understands."""
+        if action in self._choices:
+            self.choose(self._choices.index(action))
+        else:
+            super().press(key, action, character)
+
+    def choose(self, number: int) -> None:
+        """Answer with this choice, and the comment that was written."""
+        choice = self._choices[number]
+        self.post_message(self.Answered(self.question_id, Permit(choice, self.field.value.strip())))  # type: ignore[arg-type]
+
+    def scroll_body(self, by: int) -> None:
+        """A page of the body up or down."""
+        body = self.query_one(".question--body")
+        body.scroll_relative(y=by * max(1, body.size.height - 1), animate=False)
+
+
+def _text_of(display: Display) -> str:
+    match display.body:
+        case CommandOutput(command=command):
+            return command
+        case Plain(text=text):
+            return text
+        case _:
+            return display.summary
+
+
+def _visible(text: str) -> str:
+    """Nothing hides: control characters are written out, tabs and long runs of blanks are shown as what they are."""
+    shown = _BLANKS.sub(lambda run: f"⟨{len(run[0]):,} blanks⟩", escaped(text).replace("\t", "⇥\t"))
+    return shown.replace("\n", "⏎\n")
+
+
+def _escaped_change(change: FileChange) -> FileChange:
+    return FileChange(
+        escaped(change.path),
+        None if change.before is None else escaped(change.before),
+        None if change.after is None else escaped(change.after),
+        escaped(change.moved_to),
+    )

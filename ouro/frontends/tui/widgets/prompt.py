@@ -1,0 +1,213 @@
+"""Prompt: where the person writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual import events
+from textual.message import Message
+from textual.widgets import TextArea
+
+from ouro.frontends.history import HistoryWalk, PromptHistory
+from ouro.frontends.tui.drafts import Chips, Draft
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.widgets.completion import Completion
+
+PASTE_GAP = 0.05
+"""Seconds: keys that come this soon after a paste are its rest (it held the sequence that ends one), not typed."""
+
+
+_PASSED_ON = ("search_history", "editor", "paste_image", "clear", "leave", "palette", "help")
+"""What is wanted of others; the three in the middle only where there is no text."""
+
+
+class Prompt(TextArea, inherit_bindings=False):
+    """A text of several lines, with history, completion, chips for long pastes, and a draft put aside.
+
+    Keys are looked up here and not in Textual's bindings: those run after the key has bubbled up to the app, by
+    when the next keys may already be in the text.
+    """
+
+    @dataclass
+    class Submitted(Message):
+        """The person has said something; `later`: it is for the next turn."""
+
+        draft: Draft
+        later: bool = False
+
+    @dataclass
+    class Wanted(Message):
+        """The person asks for something that is not the prompt's: `help`, `palette`, `editor`, `leave` …"""
+
+        action: str
+
+    def __init__(
+        self, keymap: Keymap, history: PromptHistory, completion: Completion, take_back: Callable[[], str | None]
+    ) -> None:
+        super().__init__(id="prompt", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
+        self.cursor_blink = False
+        self.chips = Chips()
+        self._actions = keymap.of("prompt", "edit")
+        self._history = history
+        self._completion = completion
+        self._take_back = take_back
+        self._walk: HistoryWalk | None = None
+        self._stashed: list[str] = []
+        self._chord = ""
+        self._pasted_at = float("-inf")
+
+    @property
+    def before_cursor(self) -> str:
+        """The text up to the cursor."""
+        return self.get_text_range((0, 0), self.cursor_location)
+
+    def fill(self, text: str) -> None:
+        """Put `text` in place of what is there, the cursor at its end."""
+        self.replace(text, (0, 0), self.document.end)
+        self.move_cursor(self.document.end)
+
+    def put(self, text: str) -> None:
+        """Write `text` at the cursor, over what is selected."""
+        self.replace(text, *self.selection)
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.time - self._pasted_at < PASTE_GAP:
+            self._pasted_at = event.time
+            event.stop()
+            event.prevent_default()
+            self.put("\n" if event.key in ("enter", "ctrl+j") else event.character if event.is_printable else "")
+            return
+        key, self._chord = f"{self._chord} {event.key}".strip(), ""
+        action = self._actions.get(key)
+        if any(chord.startswith(f"{key} ") for chord in self._actions):
+            self._chord = key
+        elif action == "help" and event.is_printable and self.text:
+            return
+        elif self._completion.is_open and self._steer_completion(event.key, action):
+            pass
+        elif action in _PASSED_ON and not (self.text and action in ("clear", "palette", "leave")):
+            self.post_message(self.Wanted(action))
+        elif action:
+            await self.run_action(action)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        self._pasted_at = event.time
+        self.put(self.chips.fold(event.text))
+
+    def _steer_completion(self, key: str, action: str | None) -> bool:
+        """What a key does while suggestions are shown; False: what it always does."""
+        completion = self._completion
+        completion.look_at(self.before_cursor)
+        if not completion.is_open:
+            return False
+        if action in ("previous", "next"):
+            completion.move(-1 if action == "previous" else 1)
+        elif key == "escape":
+            completion.dismiss()
+        elif action in ("send", "queue"):
+            return self._accept(send=action == "send")
+        else:
+            return False
+        return True
+
+    def accept(self) -> None:
+        """Take the suggestion that the mouse has chosen."""
+        self._accept(send=False)
+        self.focus()
+
+    def _accept(self, send: bool) -> bool:
+        """Take the chosen suggestion; a command that is complete is sent by the same key."""
+        suggestion, typed = self._completion.chosen, self._completion.typed
+        if suggestion is None or (send and suggestion.text.strip() == typed):
+            return False
+        row, column = self.cursor_location
+        self.replace(suggestion.text, (row, column - len(typed)), (row, column))
+        self._completion.dismiss()
+        return not (send and suggestion.final)
+
+    def action_send(self) -> None:
+        """Enter: send, or a new line after a backslash."""
+        if self.before_cursor.endswith("\\"):
+            row, column = self.cursor_location
+            self.replace("\n", (row, column - 1), (row, column))
+            return
+        self._submit(later=False)
+
+    def action_queue(self) -> None:
+        """Tab: send with the next turn."""
+        self._submit(later=True)
+
+    def _submit(self, later: bool) -> None:
+        draft = self.chips.expand(self.text)
+        if not draft.text:
+            return
+        self._history.add(draft.text)
+        self._walk = None
+        self._completion.dismiss()
+        self.fill(self._stashed.pop() if self._stashed else "")
+        self.history.clear()
+        if not self._stashed and not self.text:
+            self.chips = Chips()
+        self.post_message(self.Submitted(draft, later))
+
+    def action_newline(self) -> None:
+        """A new line at the cursor."""
+        self.put("\n")
+
+    def action_previous(self) -> None:
+        """Up: in the text, then through the history; on empty input first what waits to be sent."""
+        if not self.text and (waiting := self._take_back()) is not None:
+            self.fill(waiting)
+        elif self.navigator.is_first_wrapped_line(self.cursor_location):
+            self._recall(-1)
+        else:
+            self.action_cursor_up()
+
+    def action_next(self) -> None:
+        """Down: in the text, then through the history."""
+        if self.navigator.is_last_wrapped_line(self.cursor_location):
+            self._recall(1)
+        else:
+            self.action_cursor_down()
+
+    def _recall(self, by: int) -> None:
+        if self._walk is None or not self._walk.shows(self.text):
+            self._walk = HistoryWalk(self._history.entries(), self.text)
+        if (entry := self._walk.move(by)) is not None:
+            self.fill(entry)
+            self._completion.dismiss()
+
+    def action_stash(self) -> None:
+        """Put the draft aside; on empty input take the last one back."""
+        if self.text:
+            self._stashed.append(self.text)
+            self.fill("")
+        elif self._stashed:
+            self.fill(self._stashed.pop())
+
+    def action_clear(self) -> None:
+        """Take everything out."""
+        self.fill("")
+
+    def action_palette(self) -> None:
+        """Ctrl+P in a text: the line before."""
+        self.action_previous()
+
+    def action_leave(self) -> None:
+        """Ctrl+D in a text: delete to the right."""
+        self.action_delete_right()
+
+    def action_delete_left(self) -> None:
+        """Backspace; a chip goes as a whole."""
+        chip = "" if self.selected_text else self.chips.ending(self.before_cursor)
+        if not chip:
+            super().action_delete_left()
+            return
+        row, column = self.cursor_location
+        self.replace("", (row, column - len(chip)), (row, column))

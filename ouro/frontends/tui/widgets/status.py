@@ -1,0 +1,104 @@
+"""StatusLine: model, mode, branch, how full the window is, tokens, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+from rich.text import Text
+from textual.reactive import reactive
+from textual.timer import Timer
+from textual.widget import Widget
+
+from ouro.errors import ConfigError
+from ouro.frontends.tui.look import OPENING, STATUS_ITEMS
+from ouro.utils.terminal_text import clean
+
+if TYPE_CHECKING:
+    from ouro.session import Status
+
+_BETWEEN = " · "
+_DROPPED_FIRST = ("tokens", "cost", "branch", "context", "model")
+_STYLES = ("ask", "edit", "plan", "auto", "info", "warning", "error", "full")
+
+
+class StatusLine(Widget):
+    """The last line of the screen; for a moment it can tell something else."""
+
+    COMPONENT_CLASSES = {f"status--{name}" for name in _STYLES}  # noqa: RUF012 (Textual's own form)
+    status: reactive[Status | None] = reactive(None)
+    told: reactive[str] = reactive("")
+    hint: reactive[str] = reactive("")
+    """Shown at the right end where there is room."""
+
+    def __init__(self, items: Sequence[str]) -> None:
+        unknown = [item for item in items if item not in STATUS_ITEMS]
+        if unknown:
+            raise ConfigError(f"tui.status: there is no `{unknown[0]}`.", f"There are: {', '.join(STATUS_ITEMS)}.")
+        super().__init__(id="status")
+        self._items = tuple(items)
+        self._level = "info"
+        self._timer: Timer | None = None
+
+    def tell(self, text: str, level: str = "info", seconds: float = 4.0) -> None:
+        """Tell one line in place of the status, for so long."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._level, self.told = level, text
+        self._timer = self.set_timer(seconds, lambda: setattr(self, "told", ""))
+
+    def render(self) -> Text:
+        """What there is room for; what matters least is left out first."""
+        width = self.size.width
+        if self.told:
+            line = Text(clean(self.told), style=self._style(self._level), no_wrap=True, end="")
+        elif self.status is None:
+            line = Text(OPENING, no_wrap=True, end="")
+        else:
+            line = self._fitting(_parts(self.status), width)
+        line.truncate(max(0, width), overflow="ellipsis")
+        room = width - line.cell_len - len(self.hint)
+        if self.hint and not self.told and self.status is not None and room >= 3:
+            line.append(" " * room + self.hint)
+        return line
+
+    def _fitting(self, parts: dict[str, str], width: int) -> Text:
+        items = [item for item in self._items if parts[item]]
+        for dropped in ("", *_DROPPED_FIRST):
+            items = [item for item in items if item != dropped]
+            line = Text(_BETWEEN, no_wrap=True, end="").join(self._part(item, parts[item]) for item in items)
+            if line.cell_len <= width:
+                break
+        line.no_wrap, line.end = True, ""
+        return line
+
+    def _part(self, item: str, text: str) -> Text:
+        if item == "mode":
+            return Text(text, style=self._style(text))
+        return Text(text, style=self._style("full") if item == "context" and text.startswith("! ") else "")
+
+    def _style(self, name: str) -> Style | str:
+        return self.get_component_rich_style(f"status--{name}", partial=True) if name in _STYLES else ""
+
+
+def _parts(status: Status) -> dict[str, str]:
+    usage, share = status.usage, status.context / status.window if status.window else 0.0
+    cached = f" ({_count(usage.cached)} cached)" if usage.cached else ""
+    tokens = f"↑{_count(usage.input)}{cached} ↓{_count(usage.output)}" if usage.input or usage.output else ""
+    spent = usage.input or usage.output
+    return {
+        "model": clean(status.model.rpartition("/")[2]) + ("" if status.effort == "off" else f" ({status.effort})"),
+        "mode": status.mode,
+        "branch": clean(status.branch),
+        "context": f"{'! ' if share >= 0.8 else ''}{share:.0%} of {_count(status.window)}" if status.window else "",
+        "tokens": tokens,
+        "cost": ("cost unknown" if usage.cost is None else f"${usage.cost:.2f}") if spent else "",
+    }
+
+
+def _count(tokens: int) -> str:
+    for size, sign in ((1_000_000, "M"), (1_000, "k")):
+        if tokens >= size:
+            return f"{tokens / size:.1f}".removesuffix(".0") + sign
+    return str(tokens)

@@ -1,0 +1,56 @@
+"""TodoPanel: the agent's plan, while one is open."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from ouro.display import Todo
+from ouro.utils.terminal_text import clean
+
+ROWS = 7
+_SIGNS = {"pending": "○", "in_progress": "▸", "done": "✓"}
+
+
+class TodoPanel(Widget):
+    """The open plan above the prompt; the part that is being worked on stays in sight."""
+
+    COMPONENT_CLASSES = {"todos--in_progress", "todos--done", "todos--pending"}  # noqa: RUF012 (Textual's own form)
+    todos: reactive[tuple[Todo, ...]] = reactive((), layout=True)
+
+    def __init__(self) -> None:
+        super().__init__(id="todos")
+        self._wanted = True
+
+    def toggle(self) -> bool:
+        """Show the plan or hide it; gives whether there is one."""
+        self._wanted = not self.display
+        self.display = self._wanted and bool(self.todos)
+        return bool(self.todos)
+
+    def watch_todos(self) -> None:
+        """A plan shows itself while something in it is open."""
+        is_open = any(todo.state != "done" for todo in self.todos)
+        self.display = self._wanted and is_open
+        done = sum(todo.state == "done" for todo in self.todos)
+        self.border_title = f"plan {done}/{len(self.todos)}"
+
+    def render(self) -> Text:
+        """A line each: a sign for its state, and its words."""
+        lines = []
+        for todo in self._in_sight():
+            line = Text(f"{_SIGNS[todo.state]} {clean(todo.text)}".replace("\n", " "), no_wrap=True, end="")
+            line.stylize(self.get_component_rich_style(f"todos--{todo.state}", partial=True))
+            line.truncate(max(1, self.size.width), overflow="ellipsis")
+            lines.append(line)
+        return Text("\n").join(lines)
+
+    def _in_sight(self) -> tuple[Todo, ...]:
+        current = next((place for place, todo in enumerate(self.todos) if todo.state != "done"), 0)
+        first = max(0, min(current - 2, len(self.todos) - ROWS))
+        return self.todos[first : first + ROWS]
+
+    def get_content_height(self, *_: object) -> int:
+        """A line each, up to a limit."""
+        return min(ROWS, len(self.todos))
