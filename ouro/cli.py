@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
 
     from ouro.assemble import Opener
+    from ouro.frontends.tui.look import Look
+    from ouro.session import OpenRequest
 
 SUBCOMMANDS = {
     "sessions": "list, show, export, rename, remove and repair sessions",
@@ -20,6 +23,9 @@ SUBCOMMANDS = {
     "demo": "see ouro mend a small program, without a model or a key",
 }
 """Each is a module of `ouro/subcommands/` with `add_arguments(parser)` and `run(args)`."""
+
+PICK = "?"
+"""`--resume` without a value."""
 
 EXAMPLES = """\
 examples:
@@ -84,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("message", nargs="?", default="", help="a first message")
     parser.add_argument("-m", "--model", default="", help="the model to use, by name or a part of it")
-    parser.add_argument("-r", "--resume", nargs="?", const="?", default="", metavar="SESSION",
+    parser.add_argument("-r", "--resume", nargs="?", const=PICK, default="", metavar="SESSION",
                         help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
     parser.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
     parser.add_argument("--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done")
@@ -134,3 +140,81 @@ def _run(args: argparse.Namespace) -> int:
 
 def _can_do_full_screen() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "")
+
+
+def _run_headless(args: argparse.Namespace) -> int:
+    import asyncio
+
+    from ouro.frontends.headless import HeadlessOptions, run_headless
+
+    prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
+    options = HeadlessOptions(prompt, args.input, args.output, Path(args.schema) if args.schema else None)
+    return asyncio.run(run_headless(_opener(args), _request(args), options))
+
+
+def _run_plain(args: argparse.Namespace) -> int:
+    import asyncio
+
+    from ouro.frontends.repl import run_repl
+
+    return asyncio.run(run_repl(_opener(args), _request(args), _first_message(args)))
+
+
+def _run_full_screen(args: argparse.Namespace) -> int:
+    from ouro.frontends.tui import first_frame
+
+    look = _look(args)
+    frame = first_frame.draw(look)  # before anything heavy: what is typed from here on is kept
+    try:
+        from ouro.frontends.tui.run import run_tui
+
+        open_session = _opener(args)
+    except BaseException:
+        frame.restore()
+        raise
+    return run_tui(open_session, _request(args), _first_message(args), look, frame)
+
+
+def _look(args: argparse.Namespace) -> Look:
+    from ouro import __version__
+    from ouro.config import load_settings
+    from ouro.frontends.tui.look import Look
+
+    tui = load_settings().tui
+    return Look(tui.theme, __version__, _folder(args), tui.keys, tui.status, tui.notify_seconds)
+
+
+def _opener(args: argparse.Namespace) -> Opener:
+    from ouro.assemble import Options, opener
+    from ouro.utils.log import start_log
+
+    start_log(args.debug)
+    options = Options(
+        cwd=_folder(args),
+        model=args.model,
+        mode=args.mode,
+        allow=tuple(args.allow),
+        deny=tuple(args.deny),
+        add_dirs=tuple(Path(folder).expanduser().absolute() for folder in args.add_dir),
+        max_turns=args.max_turns,
+        max_cost=args.max_cost,
+        ephemeral=args.ephemeral,
+        trust=args.trust,
+    )
+    return opener(options)
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    return Path(args.cd or ".").expanduser().resolve()
+
+
+def _request(args: argparse.Namespace) -> OpenRequest:
+    from ouro.session import OpenRequest
+
+    wanted = "latest" if args.latest else args.resume
+    return OpenRequest(resume="" if wanted == PICK else wanted)
+
+
+def _first_message(args: argparse.Namespace) -> str:
+    """What is sent at once; `ouro --resume` alone is the command that picks a session."""
+    return "/resume" if args.resume == PICK else str(args.message)

@@ -12,7 +12,7 @@ from typing import Literal
 from ouro.agent.agent import AgentParts, LoopAgent, Prompt
 from ouro.agent.limits import Limits
 from ouro.agent.project import NestedInstructions, Surroundings, git_branch, surroundings
-from ouro.agent.replay import replay
+from ouro.agent.replay import last_plan, replay
 from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
 from ouro.display import Todo
@@ -24,6 +24,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.tokens import estimate
 from ouro.messages import Image, Usage
 from ouro.safety.permissions import Mode, Permissions
+from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import JobInfo, ShellJobs
 from ouro.tools.tool import AnyTool
 
@@ -71,15 +72,29 @@ class SessionParts:
     memory: MemoryManager
     permissions: Permissions
     jobs: ShellJobs
+    shell: Shell
+    plan: Plan
     tools: Sequence[AnyTool]
     models: ModelSource
     instructions: str
     """The system prompt."""
+    obeys_folder: bool
+    """The folder is trusted: instructions in it are told to the model."""
     limits: Limits
     list_sessions: Callable[[bool], list[SessionInfo]]
     list_files: Callable[[], list[str]]
-    run_line: Callable[[str, Callable[[str], None]], Awaitable[str]]
     notices: tuple[str, ...] = ()
+
+
+class Plan:
+    """The agent's todos: the tool writes them, the front end reads them."""
+
+    def __init__(self) -> None:
+        self.items: tuple[Todo, ...] = ()
+
+    def change(self, items: tuple[Todo, ...]) -> None:
+        """Put another plan in its place."""
+        self.items = items
 
 
 class ModelSource:
@@ -88,13 +103,14 @@ class ModelSource:
     def __init__(
         self,
         name: str,
+        effort: Effort,
         make: Callable[[str, Effort], Sequence[Model]],
         choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
     ) -> None:
         self._make = make
         self.choices = choices
-        self.effort: Effort = "off"
-        self._models = make(name, self.effort)
+        self.effort = effort
+        self._models = make(name, effort)
 
     def current(self) -> Sequence[Model]:
         """The model that is asked first, then its fallbacks."""
@@ -133,7 +149,7 @@ class Session:
         self._spoken = _Spoken()
         self._told: Surroundings | None = None
         self._turn: Turn | None = None
-        self.todos: tuple[Todo, ...] = ()
+        parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
         self._agent = LoopAgent(
             AgentParts(
@@ -142,7 +158,7 @@ class Session:
                 tools=self._runner,
                 instructions=parts.instructions,
                 steering=self._spoken.take,
-                instructions_for=NestedInstructions(parts.cwd).for_paths,
+                instructions_for=NestedInstructions(parts.cwd).for_paths if parts.obeys_folder else _no_instructions,
                 limits=parts.limits,
             )
         )
@@ -161,6 +177,11 @@ class Session:
     def title(self) -> str:
         """What it is called in lists."""
         return self._memory.title
+
+    @property
+    def todos(self) -> tuple[Todo, ...]:
+        """The agent's plan."""
+        return self._parts.plan.items
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -254,6 +275,7 @@ class Session:
             NoModelError: it is not known or has no key; the one in use stays.
         """
         await self._parts.models.change(name, self._parts.models.effort)
+        await self._memory.set_model(self.status().model)
 
     async def models(self) -> tuple[ModelChoice, ...]:
         """The models that are known here, usable or not."""
@@ -263,9 +285,13 @@ class Session:
         """Sessions of this project, or all; newest first."""
         return self._parts.list_sessions(everywhere)
 
-    def rename(self, title: str) -> None:
-        """Call the session something else."""
-        self._memory.set_title(title)
+    async def rename(self, title: str) -> None:
+        """Call the session something else.
+
+        Raises:
+            SaveFailed: it is, but only until it ends.
+        """
+        await self._memory.set_title(title)
 
     def permission_rules(self) -> tuple[str, ...]:
         """The rules in force, as `allow shell(git status*)`."""
@@ -296,6 +322,14 @@ class Session:
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
         now = await surroundings(self.cwd, self._parts.permissions.mode)
         note, self._told = now.note(self._told), now
+        shown = self.todos
         async with aclosing(self._agent.run(Prompt(text, images, note))) as events:
             async for event in events:
+                if self.todos != shown:
+                    shown = self.todos
+                    yield TodosChanged(shown)
                 yield event
+
+
+def _no_instructions(_paths: Sequence[str]) -> str:
+    return ""

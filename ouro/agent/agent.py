@@ -25,7 +25,7 @@ from ouro.llm.model import Chunk, Model, TextChunk, ThinkingChunk
 from ouro.llm.retry import Attempt, stream_with_retries
 from ouro.llm.streaming import ReplyBuilder
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Context, Image, Message, Text, system, tool, user
+from ouro.messages import Context, Image, Message, Text, ToolCall, system, tool, user
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class LoopAgent:
     async def run(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
         """One turn. TurnFinished comes last, unless the stream is closed or cancelled before.
 
-        When it is, what was streamed is kept, and every tool call has its reply: the transcript stays sendable.
+        Also then what was streamed is kept, and every tool call has its reply: the transcript stays sendable.
         """
         try:
             async with aclosing(self._turn(prompt)) as events:
@@ -77,25 +77,25 @@ class LoopAgent:
             yield TurnFinished("failed", str(error))
         else:
             yield TurnFinished("answered")
+        finally:
+            await self._answer_open_calls()
 
     async def _turn(self, prompt: Prompt) -> AsyncGenerator[Event, None]:
-        calls_made, repetition = 0, Repetition()
         for event in await self._hear([prompt]):
             yield event
+        calls_made, repetition = 0, Repetition()
         while True:
             self._parts.limits.check(calls_made, self._memory.usage)
-            reply = Message("assistant", ())
             async with aclosing(self._ask()) as events:
                 async for event in events:
                     yield event
-                    if isinstance(event, Replied):
-                        reply = event.message
             calls_made += 1
-            async with aclosing(self._run_tools(reply, repetition)) as events:
+            calls = self._memory.messages()[-1].tool_calls
+            async with aclosing(self._run_tools(calls, repetition)) as events:
                 async for event in events:
                     yield event
             said = self._parts.steering()
-            if not said and not reply.tool_calls:
+            if not said and not calls:
                 return
             for event in await self._hear(said):
                 yield event
@@ -124,14 +124,15 @@ class LoopAgent:
 
     async def _ask_once(self) -> AsyncGenerator[Event, None]:
         models = self._parts.models()
-        specs = {model.spec.name: model.spec for model in models}
-        builder = ReplyBuilder(models[0].spec.name)
+        windows = {model.spec.name: model.spec.window for model in models}
+        taken = {call.id for message in self._memory.messages() for call in message.tool_calls}
+        builder = ReplyBuilder(models[0].spec.name, taken)
         try:
             async with aclosing(self._stream(models)) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, Attempt):
                         await self._keep_cut(builder)
-                        builder = ReplyBuilder(chunk.model)
+                        builder = ReplyBuilder(chunk.model, taken)
                         yield Retrying(chunk.reason, chunk.number, chunk.wait, chunk.model)
                         continue
                     builder.add(chunk)
@@ -145,23 +146,23 @@ class LoopAgent:
         for said in self._troubles():
             yield said
         yield Replied(reply)
-        yield UsageUpdated(self._memory.usage, self._memory.tokens, specs[reply.model].window)
+        yield UsageUpdated(self._memory.usage, self._memory.tokens, windows[reply.model])
 
     def _stream(self, models: Sequence[Model]) -> AsyncGenerator[Chunk | Attempt, None]:
         messages = [system(self._parts.instructions), *self._memory.context()]
         without = ("edit",) if models[0].spec.patches else ("apply_patch",)
         return stream_with_retries(models, messages, self._parts.tools.specs(without))
 
-    async def _run_tools(self, reply: Message, repetition: Repetition) -> AsyncGenerator[Event, None]:
-        if not reply.tool_calls:
+    async def _run_tools(self, calls: Sequence[ToolCall], repetition: Repetition) -> AsyncGenerator[Event, None]:
+        if not calls:
             return
-        batch = self._parts.tools.batch(reply.tool_calls)
+        batch = self._parts.tools.batch(calls)
         warning = ""
         try:
             async with aclosing(batch.run()) as events:
                 async for event in events:
                     yield event
-            warning = repetition.observe(reply.tool_calls, batch.replies())
+            warning = repetition.observe(calls, batch.replies())
         finally:
             await self._keep(tool(*batch.replies()))
         await self._add_context(warning, self._parts.instructions_for(batch.touched()))
@@ -172,6 +173,11 @@ class LoopAgent:
         """Tell the model something that neither the person nor a tool has said."""
         if parts := tuple(Context(text) for text in texts if text):
             await self._keep(Message("user", parts))
+
+    async def _answer_open_calls(self) -> None:
+        """A turn that ended between a reply and its tools leaves calls that nobody has answered."""
+        if calls := self._memory.messages()[-1].tool_calls:
+            await self._keep(tool(*self._parts.tools.batch(calls).replies()))
 
     async def _keep_cut(self, builder: ReplyBuilder) -> None:
         partial = builder.message(cut=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""The first that a folder has is read: the later names are other programs' words for the same thing."""
+from ouro.safety.trust import INSTRUCTION_FILES, acting_files, find_root
+
 MAX_INSTRUCTIONS = 40_000
 """Characters of one file; what is longer is cut, and says so."""
 GIT_SECONDS = 1.0
@@ -28,23 +28,18 @@ class Instructions:
         return f'<instructions file="{self.path}">\n{self.text}\n</instructions>'
 
 
-def repository_root(cwd: Path) -> Path:
-    """The folder with the repository that `cwd` is in; `cwd` itself where there is none."""
-    return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
-
-
-def find_instructions(folders: Iterable[Path]) -> Iterator[Instructions]:
-    """The instructions that folders hold, in their order."""
-    for folder in folders:
-        for name in INSTRUCTION_FILES:
-            if text := _read(folder / name):
-                yield Instructions(folder / name, text)
-                break
-
-
 def project_instructions(cwd: Path) -> tuple[Instructions, ...]:
     """The instructions from the repository's root down to `cwd`: the nearest comes last and wins."""
-    return tuple(find_instructions(_between(repository_root(cwd), cwd)))
+    return tuple(_first_of_each_folder(acting_files(find_root(cwd), cwd)))
+
+
+def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Instructions]:
+    """AGENTS.md where a folder has it: the other names are other programs' words for the same thing."""
+    taken: set[Path] = set()
+    for path in files:
+        if path.name in INSTRUCTION_FILES and path.parent not in taken and (text := _read(path)):
+            taken.add(path.parent)
+            yield Instructions(path, text)
 
 
 class NestedInstructions:
@@ -62,7 +57,8 @@ class NestedInstructions:
             if path.is_relative_to(self._cwd):
                 folders.extend(folder for folder in _between(self._cwd, path.parent) if folder not in self._seen)
                 self._seen.update(folders)
-        return "\n\n".join(str(each) for each in find_instructions(folders))
+        found = [path for folder in folders for path in acting_files(find_root(self._cwd), folder) if path.parent == folder]
+        return "\n\n".join(str(each) for each in _first_of_each_folder(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +102,7 @@ async def surroundings(cwd: Path, mode: str) -> Surroundings:
 
 def git_branch(cwd: Path) -> str:
     """The branch that is checked out, or the start of the commit; empty outside a repository. Runs nothing."""
-    head = _read(_git_folder(repository_root(cwd)) / "HEAD").strip()
+    head = _read(_git_folder(find_root(cwd)) / "HEAD").strip()
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:8]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from ouro.display import Display, Plain
+from ouro.display import Display, Plain, Todo, Todos
 from ouro.events import Event, Prompted, Replied, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 
@@ -22,6 +22,15 @@ def replay(messages: Iterable[Message], title: Callable[[ToolCall], str]) -> Ite
                 yield from (_finished(reply) for reply in message.parts_of(ToolReply))
             case "system":
                 pass
+
+
+def last_plan(messages: Sequence[Message]) -> tuple[Todo, ...]:
+    """The agent's todos, as it left them."""
+    for message in reversed(messages):
+        for reply in reversed(message.parts_of(ToolReply)):
+            if reply.display and isinstance(reply.display.body, Todos):
+                return reply.display.body.items
+    return ()
 
 
 def _prompted(message: Message) -> Iterator[Event]:

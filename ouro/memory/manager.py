@@ -144,6 +144,7 @@ class MemoryManager:
             if self._unsaved and self._messages:
                 await self._save()
         finally:
+            await asyncio.gather(*self._saves, return_exceptions=True)  # each has told its own failure
             await asyncio.to_thread(self._store.close_session, self.session_id)
 
     def _take(self, loaded: LoadedSession) -> None:

@@ -37,6 +37,11 @@ def get_trust_path() -> Path:
     return get_home() / "trusted.yaml"
 
 
+def get_permissions_path() -> Path:
+    """What the user said "always" to, by project."""
+    return get_home() / "permissions.yaml"
+
+
 def get_history_path() -> Path:
     """What was typed into the prompt."""
     return get_home() / "history"

@@ -1,0 +1,202 @@
+"""Build a Session from the settings: the only place where concrete parts meet."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ouro.agent.limits import Limits
+from ouro.agent.project import project_instructions
+from ouro.agent.prompt import system_prompt
+from ouro.config import Settings, load_settings
+from ouro.errors import TrustNeeded, UsageError
+from ouro.llm.catalog import Catalog
+from ouro.llm.model import Effort, Model
+from ouro.memory.backend import MemoryStore, SessionInfo
+from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.manager import MemoryManager
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.safety.permissions import Mode, Permissions
+from ouro.safety.rule_store import RuleStore
+from ouro.safety.sandbox import NoSandbox
+from ouro.safety.secrets import SecretMask, secret_values
+from ouro.safety.trust import TrustStore, acting_files, find_root
+from ouro.safety.workspace import Workspace
+from ouro.session import ModelChoice, ModelSource, OpenRequest, Plan, Session, SessionParts
+from ouro.tools.builtin import ToolParts, builtin_tools
+from ouro.tools.shell import Shell
+from ouro.tools.shell_jobs import ShellJobs
+from ouro.utils.project_files import list_project_files
+from ouro.utils.runtime import get_permissions_path, get_sessions_dir, get_trust_path
+
+Opener = Callable[[OpenRequest], Awaitable[Session]]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says of every session that is opened in this process."""
+
+    cwd: Path
+    model: str = ""
+    mode: Mode | None = None
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    add_dirs: tuple[Path, ...] = ()
+    max_turns: int | None = None
+    max_cost: float | None = None
+    ephemeral: bool = False
+    trust: bool = False
+    ready_model: Model | None = None
+    """In place of any model of the catalog: the recorded one of `ouro demo`."""
+
+    def flags(self) -> dict[str, Any]:
+        """The settings that the command line gives a last word on."""
+        return {
+            "model": self.model or None,
+            "permissions.mode": self.mode,
+            "permissions.allow": self.allow,
+            "permissions.deny": self.deny,
+            "limits.max_turns": self.max_turns,
+            "limits.max_cost": self.max_cost,
+        }
+
+
+@dataclass(slots=True)
+class _Ground:
+    """What a session stands on, once the person has said whether the folder is trusted."""
+
+    options: Options
+    settings: Settings
+    trusted: bool
+    catalog: Catalog
+    notices: list[str] = field(default_factory=list)
+
+
+def opener(options: Options) -> Opener:
+    """`open_session` for front ends, which know nothing of options."""
+    store = DictMemoryStore() if options.ephemeral else None
+
+    async def open_one(request: OpenRequest) -> Session:
+        return await open_session(options, request, store)
+
+    return open_one
+
+
+async def open_session(options: Options, request: OpenRequest, store: MemoryStore | None = None) -> Session:
+    """A new session, or one that is taken up again.
+
+    Raises:
+        TrustNeeded: the folder holds files that ouro would obey, and nobody has said that it may.
+        NoModelError: no model is usable.
+        ConfigError: a settings file says something that cannot be.
+        SessionError: the session that is asked for cannot be opened.
+    """
+    if not options.cwd.is_dir():
+        raise UsageError(f"{options.cwd} is not a folder.")
+    ground = await asyncio.to_thread(_ground, options, request)
+    mask = SecretMask([*ground.catalog.key_values(), *secret_values(os.environ)])
+    store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
+    memory = await _memory(store, ground, request)
+    return Session(_parts(ground, store, memory))
+
+
+def _ground(options: Options, request: OpenRequest) -> _Ground:
+    trust = TrustStore(get_trust_path())
+    trusted = _is_trusted(trust, options, request)
+    settings = load_settings(find_root(options.cwd) if trusted else None, options.flags())
+    catalog = Catalog.from_files()
+    notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
+    return _Ground(options, settings, trusted, catalog, notices)
+
+
+def _is_trusted(store: TrustStore, options: Options, request: OpenRequest) -> bool:
+    root = find_root(options.cwd)
+    files = acting_files(root, options.cwd)
+    if not files or store.is_trusted(root, files):
+        return True
+    if options.trust or request.trust == "yes":
+        store.trust(root, files)
+        return True
+    if request.trust == "no":
+        return False
+    raise TrustNeeded(root, store.untrusted(root, files))
+
+
+async def _memory(store: MemoryStore, ground: _Ground, request: OpenRequest) -> MemoryManager:
+    project = str(ground.options.cwd)
+    if request.resume:
+        return await MemoryManager.resume(store, request.resume, project=project)
+    return MemoryManager.start(store, project=project, model=_model_name(ground))
+
+
+def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager) -> SessionParts:
+    options, settings = ground.options, ground.settings
+    root = find_root(options.cwd)
+    workspace = Workspace(options.cwd, options.add_dirs)
+    rules = RuleStore(get_permissions_path(), root)
+    permissions = Permissions(
+        workspace,
+        settings.permissions.mode,
+        allow=(*settings.permissions.allow, *rules.load()),
+        ask=settings.permissions.ask,
+        deny=settings.permissions.deny,
+        on_remember=rules.add,
+    )
+    jobs, plan = ShellJobs(), Plan()
+    shell = Shell(options.cwd, jobs, NoSandbox(), settings.shell.timeout_seconds)
+    return SessionParts(
+        cwd=options.cwd,
+        memory=memory,
+        permissions=permissions,
+        jobs=jobs,
+        shell=shell,
+        plan=plan,
+        tools=builtin_tools(ToolParts(workspace, shell, jobs, plan.change)),
+        models=_models(ground, _model_name(ground, memory.model)),
+        instructions=system_prompt(project_instructions(options.cwd) if ground.trusted else ()),
+        obeys_folder=ground.trusted,
+        limits=Limits(settings.limits.max_turns, settings.limits.max_cost),
+        list_sessions=lambda everywhere: _sessions(store, options.cwd, everywhere),
+        list_files=lambda: list_project_files(options.cwd),
+        notices=tuple(ground.notices),
+    )
+
+
+def _sessions(store: MemoryStore, cwd: Path, everywhere: bool) -> list[SessionInfo]:
+    return store.list_sessions(None if everywhere else str(cwd))
+
+
+def _model_name(ground: _Ground, used_before: str = "") -> str:
+    """The model that the command line, the resumed session or the settings name, in this order."""
+    options, settings, catalog = ground.options, ground.settings, ground.catalog
+    if options.ready_model:
+        return options.ready_model.spec.name
+    if used_before and not options.model:
+        if not (reason := catalog.unusable(used_before)):
+            return used_before
+        ground.notices.append(f"{used_before}, which this session used, cannot be used now: {reason}.")
+    return catalog.resolve(settings.model or catalog.default())
+
+
+def _models(ground: _Ground, name: str) -> ModelSource:
+    if ready := ground.options.ready_model:
+        return ModelSource(name, "off", lambda _name, _effort: [ready], _no_choices)
+    catalog = ground.catalog
+
+    def make(name: str, effort: Effort) -> Sequence[Model]:
+        return [catalog.make(name, effort), *(catalog.make(each, effort) for each in catalog.fallbacks(name))]
+
+    return ModelSource(name, ground.settings.effort, make, lambda: _choices(catalog))
+
+
+async def _choices(catalog: Catalog) -> tuple[ModelChoice, ...]:
+    found = await asyncio.to_thread(catalog.choices)
+    return tuple(ModelChoice(each.name, each.usable, each.reason) for each in found)
+
+
+async def _no_choices() -> tuple[ModelChoice, ...]:
+    return ()

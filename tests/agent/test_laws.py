@@ -1,0 +1,192 @@
+"""The five laws, over many interleavings of tools, refusals, failures and interruptions drawn by a seeded generator."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ouro.agent.agent import AgentParts, LoopAgent, Prompt
+from ouro.agent.limits import Limits
+from ouro.agent.tool_runner import ToolRunner
+from ouro.agent.turn import Questions, Turn
+from ouro.display import Display
+from ouro.errors import StreamCut, ToolError
+from ouro.events import Permit, PermissionAsked, Replied, ToolFinished, ToolStarted, TurnFinished
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.manager import MemoryManager
+from ouro.messages import ToolCall, ToolReply
+from ouro.safety.access import Effect
+from ouro.safety.permissions import Permissions
+from ouro.safety.workspace import Workspace
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+
+SEEDS = range(60)
+
+
+class StepArgs(msgspec.Struct):
+    what: str = "ok"
+
+
+class Step(Tool[StepArgs]):
+    """Does what it is told, well or badly."""
+
+    name = "step"
+    effect = Effect.NONE
+    Args = StepArgs
+
+    def __init__(self):
+        self.running = 0
+
+    def title(self, args):
+        return f"step {args.what}"
+
+    async def run(self, args, ctx: ToolContext) -> ToolResult:
+        self.running += 1
+        try:
+            for _ in range(random.randrange(4)):
+                ctx.report("on the way")
+                await asyncio.sleep(0)
+            match args.what:
+                case "refuses":
+                    raise ToolError("It cannot be done.")
+                case "breaks":
+                    raise ZeroDivisionError("a defect")
+                case "hangs":
+                    await asyncio.Event().wait()
+                case "asks":
+                    await ctx.ask(None)
+            return ToolResult(f"did {args.what}", Display("done"))
+        finally:
+            self.running -= 1
+
+
+class Guarded(Step):
+    """The same, but it is asked before it runs."""
+
+    name = "guarded"
+    effect = Effect.RUN
+
+    def targets(self, args):
+        return ("make everything",)
+
+
+def draw_call(chance: random.Random) -> ToolCall:
+    kind = chance.choice(["ok", "ok", "refuses", "breaks", "hangs", "asks", "unknown", "malformed", "guarded", "wrong"])
+    match kind:
+        case "unknown":
+            return call("nothing_like_it", x=1)
+        case "malformed":
+            return ToolCall("", "step", {}, malformed='{"what": ')
+        case "guarded":
+            return call("guarded", what="ok")
+        case "wrong":
+            return call("step", what=7)
+        case _:
+            return call("step", what=kind)
+
+
+def draw_script(chance: random.Random) -> list:
+    steps = []
+    for _ in range(chance.randrange(1, 5)):
+        calls = tuple(draw_call(chance) for _ in range(chance.randrange(1, 5)))
+        error = StreamCut("the line fell") if chance.random() < 0.15 else None
+        steps.append(ScriptedReply("Working on it.", calls, thinking="Hm.", error=error))
+    return [*steps, *["Done."] * 20]
+
+
+class World:
+    def __init__(self, script, tmp_path: Path):
+        self.memory = MemoryManager.start(DictMemoryStore(), project=str(tmp_path), model="scripted")
+        self.questions = Questions()
+        self.steering: list[Prompt] = []
+        self.tools = {"step": Step(), "guarded": Guarded()}
+        self.model = ScriptedModel(script)
+        runner = ToolRunner(self.tools, Permissions(Workspace(tmp_path), "ask"), self.questions.inquire)
+        self.agent = LoopAgent(
+            AgentParts(
+                models=lambda: [self.model],
+                memory=self.memory,
+                tools=runner,
+                instructions="Be good.",
+                steering=self.take,
+                instructions_for=lambda _: "",
+                limits=Limits(max_turns=12),
+            )
+        )
+
+    def take(self):
+        taken, self.steering = self.steering, []
+        return taken
+
+    async def play(self, chance: random.Random) -> list:
+        """One turn, answered and interrupted by chance."""
+        turn = Turn(lambda: self.agent.run(Prompt("do it")))
+        seen, end = [], chance.randrange(5, 60)
+        async for event in turn.events():
+            seen.append(event)
+            if isinstance(event, PermissionAsked):
+                self.questions.answer(event.question_id, Permit(chance.choice(["yes", "always", "no"])))
+            if chance.random() < 0.05:
+                self.steering.append(Prompt("and mind the tests"))
+            if len(seen) == end:
+                turn.interrupt()
+            if any(tool.running for tool in self.tools.values()) and chance.random() < 0.1:
+                asyncio.get_running_loop().call_later(0.01, turn.interrupt)
+            stuck = asyncio.get_running_loop().call_later(0.3, turn.interrupt)
+        stuck.cancel()
+        return seen
+
+
+def check_sendable(messages):
+    """Every call is answered in the very next message, in the order asked; no reply is without its call."""
+    expected: list[str] = []
+    for message in messages:
+        replies = [part.call_id for part in message.parts_of(ToolReply)]
+        if message.role == "tool":
+            assert replies == expected
+            expected = []
+        else:
+            assert not replies
+            assert not expected, "a call was not answered before the next message"
+            expected = [each.id for each in message.tool_calls]
+    assert not expected
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    """Retries do not wait here."""
+    monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_the_laws_hold(seed, tmp_path):
+    chance = random.Random(seed)
+    random.seed(seed)
+    world = World(draw_script(chance), tmp_path)
+    for _ in range(2):
+        seen = await world.play(chance)
+        # 1: the transcript is sendable, in memory and as it is sent
+        check_sendable(world.memory.messages())
+        check_sendable(world.memory.context())
+        for request in world.model.requests:
+            check_sendable(request.messages)
+        # 2: a tool's failure is an answer: what was started is finished, unless the turn was interrupted
+        started = [event.call.id for event in seen if isinstance(event, ToolStarted)]
+        finished = [event.call_id for event in seen if isinstance(event, ToolFinished)]
+        assert set(finished) <= set(started)
+        if seen[-1].outcome == "answered":
+            assert sorted(finished) == sorted(started)
+        # 3: TurnFinished comes last, exactly once
+        assert [event for event in seen if isinstance(event, TurnFinished)] == [seen[-1]]
+        # 4: who starts a task ends it
+        assert all(tool.running == 0 for tool in world.tools.values())
+        # 5: what was told as a whole reply is what memory holds
+        replies = [event.message for event in seen if isinstance(event, Replied)]
+        assert all(reply in world.memory.messages() for reply in replies)
+    await world.memory.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
