@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -21,7 +21,10 @@ from ouro.safety.workspace import Workspace
 Mode = Literal["ask", "edit", "plan", "auto"]
 """How much is free: ask first, edit files, plan only, everything but the hard floor."""
 _MOST_RULES = 3
-_PLAN = "Plan mode is on: nothing may be changed or run. Read and search as needed, then tell the user what you would do."
+_LONG = 60
+_PLAN = (
+    "Plan mode is on: nothing may be changed or run. Read and search as needed, then tell the user what you would do."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,6 @@ class Permissions:
         self._ask = [parse_rule(text) for text in ask]
         self._deny = [parse_rule(text) for text in deny]
         self._on_remember = on_remember
-        # The same line is judged for the decision and again for its neighbours in a batch.
-        self._judge = lru_cache(maxsize=64)(lambda text: judge(text, workspace))
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -141,20 +142,20 @@ class Permissions:
             return Ask(f"the rule `ask {rule}` says so")
         if self._is_free(tool, effect, path):
             return Allow()
-        place = f"{shown} is outside the workspace" if self._is_outside(path) else f"it changes {shown}"
+        place = f"{shown} is outside the workspace" if not self._workspace.is_inside(path) else f"it changes {shown}"
         return Ask(place, path_rule(effect.value, path, self._workspace))
 
     def _is_free(self, tool: str, effect: Effect, path: Path) -> bool:
         """Mode or rules let the path be read or written without a question; ask and deny were looked at before."""
         if any_match(self._allow, tool, effect, lambda rule: rule.matches_path(path, self._workspace.root)):
-            # A rule without a pattern is about what one does in the workspace, not about the rest of the disk.
-            if not self._is_outside(path):
+            # Only a rule that begins with / or ~ is about the disk outside of the workspace.
+            if self._workspace.is_inside(path):
                 return True
             return bool(any_match(self._allow, tool, effect, lambda rule: self._reaches(rule, path)))
         if effect is Effect.READ:
             keys = any(protected.is_under(path, area) for area in protected.reserved())
-            return not self._is_outside(path) or (self.mode == "auto" and not keys)
-        return self.mode in ("edit", "auto") and not self._is_outside(path)
+            return self._workspace.is_inside(path) or (self.mode == "auto" and not keys)
+        return self.mode in ("edit", "auto") and self._workspace.is_inside(path)
 
     def _reaches(self, rule: Rule, path: Path) -> bool:
         anchored = rule.pattern is not None and rule.pattern.startswith(("/", "~"))
@@ -166,12 +167,8 @@ class Permissions:
 
     def _named(self, target: str) -> Path:
         """The path as it was said, links not followed: a rule about a link holds too."""
-        text = target.replace("\0", "")
-        expanded = Path(text).expanduser() if text.startswith(("~/", "~\0")) or text == "~" else Path(text)
-        return Path(_without_dots(self._workspace.root / expanded))
-
-    def _is_outside(self, path: Path) -> bool:
-        return not self._workspace.is_inside(path)
+        expanded = os.path.expanduser(target.replace("\0", ""))  # noqa: PTH111 - Path's raises for ~nobody
+        return Path(os.path.normpath(self._workspace.root / expanded))
 
     # -- the network
 
@@ -188,7 +185,7 @@ class Permissions:
     # -- shell lines
 
     def _on_line(self, tool: str, text: str) -> Decision:
-        judgement = self._judge(text)
+        judgement = judge(text, self._workspace)
         if reason := self._denial(tool, judgement):
             return Deny(reason)
         if self.mode == "plan" and not judgement.only_reads:
@@ -224,8 +221,9 @@ class Permissions:
         for path, written in judgement.opened:
             effects = (("read", Effect.READ), ("write", Effect.WRITE)) if written else (("read", Effect.READ),)
             for name, effect in effects:
-                if rule := any_match(self._deny, name, effect, lambda rule: self._covers(rule, path, path)):  # noqa: B023
-                    return f"The rule `deny {rule}` forbids {self._workspace.shown(path)}."
+                found = any_match(self._deny, name, effect, lambda rule: self._covers(rule, path, path))  # noqa: B023
+                if found:
+                    return f"The rule `deny {found}` forbids {self._workspace.shown(path)}."
         return ""
 
     def _running(self, rules: Sequence[Rule], tool: str) -> Iterator[Rule]:
@@ -249,9 +247,9 @@ class Permissions:
     def _written_outside(self, judgement: Judgement) -> str:
         places = Places(self._workspace, judgement.line)
         for path, written in judgement.opened:
-            if written and self._is_outside(path) and not places.is_temporary(path):
-                if not self._is_free("write", Effect.WRITE, path):
-                    return self._workspace.shown(path)
+            elsewhere = written and not self._workspace.is_inside(path) and not places.is_temporary(path)
+            if elsewhere and not self._is_free("write", Effect.WRITE, path):
+                return self._workspace.shown(path)
         return ""
 
     def _offer(self, missing: Sequence[Need]) -> str:
@@ -261,12 +259,13 @@ class Permissions:
 
 def _allows(rule: Rule, command: Command) -> bool:
     """An allow rule covers a command: with what is set for it, and with options that would let it run something else."""
-    settings = [f"{each.name}={each.value.text}" for each in command.assignments]
-    whole = " ".join([*settings, command.text])
-    if settings and not all(each.harmless for each in command.assignments):
-        return rule.matches_line(whole) and all(setting in str(rule) for setting in settings)
+    settings = [f"{each.name}={each.value.text}" for each in command.assignments if not each.harmless]
+    if settings and not (
+        all(each.value.exact for each in command.assignments) and all(one in str(rule) for one in settings)
+    ):
+        return False
     way_out = escape(command)
-    return rule.matches_line(command.text) and (not way_out or way_out in str(rule))
+    return rule.matches_line(" ".join([*settings, command.text])) and (not way_out or way_out in str(rule))
 
 
 def _any_line(rule: Rule, commands: Sequence[Command]) -> bool:
@@ -281,9 +280,11 @@ def _any_line(rule: Rule, commands: Sequence[Command]) -> bool:
 def _reason(missing: Sequence[Need]) -> str:
     verbs = {"command": "it runs", "read": "it reads", "write": "it writes to"}
     first = missing[0]
-    name = first.command.words[0].text if first.command and len(first.text) > 60 else first.text  # noqa: PLR2004
+    name = first.command.name if first.command and len(first.text) > _LONG else first.text
+    settings = [each.name for each in first.command.assignments if not each.harmless] if first.command else []
+    with_settings = f" with {', '.join(settings)} set" if settings else ""
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return f"{verbs[first.kind]} {name}{more}"
+    return f"{verbs[first.kind]} {name}{with_settings}{more}"
 
 
 def _joined_ask(found: Sequence[Decision]) -> Ask:
@@ -291,9 +292,3 @@ def _joined_ask(found: Sequence[Decision]) -> Ask:
     rules = list(dict.fromkeys(each.rule for each in asks))
     whole = all(rules) and len(rules) <= _MOST_RULES
     return Ask("; ".join(dict.fromkeys(each.reason for each in asks)), ", ".join(rules) if whole else "")
-
-
-def _without_dots(path: Path) -> str:
-    import os.path
-
-    return os.path.normpath(path)

@@ -50,7 +50,9 @@ class RuleStore:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         ensure_private_dir(self._path.parent)
-        descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(
+            self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -88,7 +90,7 @@ class RuleStore:
         descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".permissions-")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write("# What was answered with \"always\", by folder. Take a line out to be asked again.\n")
+                file.write('# What was answered with "always", by folder. Take a line out to be asked again.\n')
                 yaml.safe_dump(projects, file, allow_unicode=True, sort_keys=True)
                 file.flush()
                 os.fsync(file.fileno())

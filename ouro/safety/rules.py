@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from ouro.errors import ConfigError
 from ouro.safety.access import Effect
 
-_HINT = "Write a tool or an effect, with what it may touch: shell(git status *), write(src/**), web_fetch(docs.python.org), edit."
+_HINT = "Write what may be done: edit, shell(git status *), write(src/**), web_fetch(docs.python.org)."
 _RULE = re.compile(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
 _EFFECTS = {"read": Effect.READ, "write": Effect.WRITE, "run": Effect.RUN, "shell": Effect.RUN, "net": Effect.NET}
 

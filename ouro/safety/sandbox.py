@@ -11,7 +11,7 @@ class Sandbox(Protocol):
     """Something that a command can be started inside of."""
 
     def wrap(self, argv: Sequence[str], *, writable: Sequence[Path], network: bool) -> list[str]:
-        """The command line that starts `argv` inside: it may write below `writable` only, and reach a network or not."""
+        """What starts `argv` inside: it may write below `writable` only, and reach a network or not."""
         ...
 
 

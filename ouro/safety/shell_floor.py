@@ -7,31 +7,81 @@ from collections.abc import Iterator, Sequence
 
 from ouro.safety.shell_places import HARMLESS_DEVICES, Places, removes_too_much
 from ouro.safety.shell_reading import git_subcommand, may_leave, written_paths
-from ouro.safety.shell_word import Command, Redirect, Word
+from ouro.safety.shell_word import Command, Redirect, Word, names
 from ouro.safety.shell_words import Line
 
-_RIGHTS = {"sudo", "doas", "su", "pkexec", "run0", "runuser", "visudo", "passwd", "useradd", "usermod", "userdel", "chpasswd"}
-_DISKS = re.compile(r"mkfs(\..*)?|mke2fs|wipefs|fdisk|sfdisk|parted|mkswap|blkdiscard|diskutil|mount|umount|losetup|cryptsetup")
-_MACHINE = {"shutdown", "reboot", "halt", "poweroff", "init", "telinit", "systemctl", "service", "launchctl", "crontab",
-            "at", "iptables", "nft", "ufw", "insmod", "modprobe", "sysctl", "kexec"}  # fmt: skip
-_FETCHERS = {"curl", "wget", "fetch", "aria2c", "nc", "ncat", "netcat", "socat", "http", "https", "lynx"}
+_RIGHTS = names(
+    """
+    sudo doas su pkexec run0 runuser visudo passwd useradd usermod userdel chpasswd
+    """
+)
+_DISKS = re.compile(
+    r"mkfs(\..*)?|mke2fs|wipefs|fdisk|sfdisk|parted|mkswap|blkdiscard|diskutil|mount|umount|losetup|cryptsetup"
+)
+_MACHINE = names(
+    """
+    shutdown reboot halt poweroff init telinit systemctl service launchctl crontab at iptables nft
+    ufw insmod modprobe sysctl kexec
+    """
+)
+_FETCHERS = names(
+    """
+    curl wget fetch aria2c nc ncat netcat socat http https lynx
+    """
+)
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
-_FINAL = (  # words that must follow one another, options between them left out
-    ("npm publish", "publishes a package"), ("npm unpublish", "takes back a package"), ("yarn publish", "publishes a package"),
-    ("yarn npm publish", "publishes a package"), ("pnpm publish", "publishes a package"), ("cargo publish", "publishes a package"),
-    ("cargo yank", "takes back a package"), ("poetry publish", "publishes a package"), ("uv publish", "publishes a package"),
-    ("twine upload", "publishes a package"), ("gem push", "publishes a package"), ("gh release delete", "deletes a release"),
-    ("gh repo delete", "deletes a repository"), ("terraform destroy", "destroys machines"), ("tofu destroy", "destroys machines"),
-    ("terraform apply", "changes machines"), ("tofu apply", "changes machines"), ("pulumi destroy", "destroys machines"),
-    ("kubectl delete", "deletes from a cluster"), ("helm uninstall", "deletes from a cluster"),
-    ("docker system prune", "deletes images and volumes"), ("docker volume rm", "deletes volumes"), ("docker volume prune", "deletes volumes"),
-    ("aws s3 rm", "deletes from a store"), ("aws s3 rb", "deletes a store"), ("gsutil rm", "deletes from a store"),
-    ("dropdb", "drops a database"), ("redis-cli flushall", "empties a database"), ("ouro", "starts another agent"),
-)  # fmt: skip
+_FINAL = {  # words that must follow one another, options between them left out
+    "publishes a package": (
+        "npm publish",
+        "yarn publish",
+        "yarn npm publish",
+        "pnpm publish",
+        "cargo publish",
+        "poetry publish",
+        "uv publish",
+        "twine upload",
+        "gem push",
+    ),
+    "takes back a package": (
+        "npm unpublish",
+        "cargo yank",
+    ),
+    "deletes a release": ("gh release delete",),
+    "deletes a repository": ("gh repo delete",),
+    "destroys machines": (
+        "terraform destroy",
+        "tofu destroy",
+        "pulumi destroy",
+    ),
+    "changes machines": (
+        "terraform apply",
+        "tofu apply",
+    ),
+    "deletes from a cluster": (
+        "kubectl delete",
+        "helm uninstall",
+    ),
+    "deletes images and volumes": ("docker system prune",),
+    "deletes volumes": (
+        "docker volume rm",
+        "docker volume prune",
+    ),
+    "deletes from a store": (
+        "aws s3 rm",
+        "gsutil rm",
+    ),
+    "deletes a store": ("aws s3 rb",),
+    "drops a database": ("dropdb",),
+    "empties a database": ("redis-cli flushall",),
+    "starts another agent": ("ouro",),
+}
 _GIT_FINAL = {
-    "filter-branch": "rewrites history", "filter-repo": "rewrites history", "update-ref": "moves references",
-    "replace": "rewrites history", "prune": "deletes objects",
-}  # fmt: skip
+    "filter-branch": "rewrites history",
+    "filter-repo": "rewrites history",
+    "update-ref": "moves references",
+    "replace": "rewrites history",
+    "prune": "deletes objects",
+}
 
 
 def floor(line: Line, places: Places) -> str:
@@ -54,7 +104,11 @@ def _redirect(redirect: Redirect, places: Places) -> str:
     for path in places.named(redirect.target.text):
         if str(path).startswith("/dev/") and str(path) not in HARMLESS_DEVICES:
             return f"it opens the device {path}"
-        if redirect.writes and (reason := places.workspace.protection(path)) and redirect.target.text not in HARMLESS_DEVICES:
+        if (
+            redirect.writes
+            and (reason := places.workspace.protection(path))
+            and redirect.target.text not in HARMLESS_DEVICES
+        ):
             return f"it writes to {places.workspace.shown(path)}: {reason}"
         if places.holds_keys(path):
             return f"it reads {places.workspace.shown(path)}, where keys are kept"
@@ -63,16 +117,18 @@ def _redirect(redirect: Redirect, places: Places) -> str:
 
 def _command(command: Command, places: Places) -> str:
     name = command.program
-    if name in _RIGHTS:
+    if name in _RIGHTS and command.kind != "guess":
         return "acts with the rights of another user"
-    if _DISKS.fullmatch(name) or name in _MACHINE:
+    if command.kind != "guess" and (_DISKS.fullmatch(name) or name in _MACHINE):
         return "changes the machine itself"
     if name == "git":
         return _git(command)
     texts = [word.text for word in command.words]
-    for words, reason in _FINAL:
-        if words.split() == [name, *_plain(texts[1:])][: len(words.split())]:
-            return reason
+    said = " ".join([name, *_plain(texts[1:])]) + " "
+    if final := next(
+        (why for why, begins in _FINAL.items() if said.startswith(tuple(f"{each} " for each in begins))), ""
+    ):
+        return final
     return next(filter(None, (_removal(command, places), _killing(command), _paths(command, places))), "")
 
 
@@ -82,23 +138,21 @@ def _plain(texts: Sequence[str]) -> list[str]:
 
 def _removal(command: Command, places: Places) -> str:
     name, words = command.program, command.arguments
-    if name in ("rm", "chmod", "chown", "chgrp", "shred", "mv") and (name == "mv" or _recursive(words)):
-        targets = [word for word in words if not word.text.startswith("-") or word.text == "-"]
-        for word in targets[1:] if name.startswith("ch") else targets[:-1] if name == "mv" else targets:
-            if reason := removes_too_much(places, word) if name != "mv" else _moves_all(places, word):
-                return f"changes everything below it: {reason}" if name.startswith("ch") else f"takes it away: {reason}"
+    targets = [word for word in words if not word.text.startswith("-")]
+    if name in ("rm", "shred", "chmod", "chown", "chgrp") and _recursive(words):
+        verb = "changes" if name.startswith("ch") else "removes"
+        for word in targets[1:] if name.startswith("ch") else targets:
+            if reason := removes_too_much(places, word):
+                return f"{verb} {reason}"
         lost = places.lost and any(not word.text.startswith(("/", "~")) for word in targets)
-        return "acts in a folder that cannot be known" if lost else ""
+        return f"{verb} files in a folder that cannot be known" if lost else ""
+    if name == "mv":
+        return next((f"moves {whole}" for word in targets[:-1] if (whole := places.whole(word.text))), "")
     if name in ("find", "gfind") and any(word.text == "-delete" for word in words):
         return _find_deletes(words, places)
     if name == "rsync" and any(word.text.startswith("--del") for word in words):
         return "deletes what is not in the source"
     return ""
-
-
-def _moves_all(places: Places, word: Word) -> str:
-    whole = [path for path in places.named(word.text) if places.is_all_of_it(path)]
-    return f"{word.text} is all of {places.workspace.shown(whole[0])}" if whole else ""
 
 
 def _find_deletes(words: Sequence[Word], places: Places) -> str:
@@ -112,13 +166,15 @@ def _find_deletes(words: Sequence[Word], places: Places) -> str:
         for path in places.named(word.text):
             if not word.exact or (places.is_outside(path) and not places.is_temporary(path)):
                 return f"deletes below {word.text}"
-            if places.is_all_of_it(path) and not chosen:
-                return f"deletes everything below {word.text}"
+        if not chosen and places.whole(word.text):
+            return f"deletes everything below {word.text}"
     return ""
 
 
 def _recursive(words: Sequence[Word]) -> bool:
-    return any(re.match(r"-[a-zA-Z]*[rR]|--r", word.text) for word in words) or any(not word.exact for word in words[:1])
+    return any(re.match(r"-[a-zA-Z]*[rR]|--r", word.text) for word in words) or any(
+        not word.exact for word in words[:1]
+    )
 
 
 def _killing(command: Command) -> str:
@@ -139,7 +195,7 @@ def _paths(command: Command, places: Places) -> str:
             if reason := places.workspace.protection(path):
                 return f"writes to {shown(path)}: {reason}"
     for word in command.arguments:
-        for text in may_leave(word):
+        for text in (each.lstrip("@") for each in may_leave(word)):
             if text.startswith(("/", "~")) or "/" in text:
                 for path in places.named(text):
                     if places.holds_keys(path):
@@ -175,7 +231,9 @@ def _git(command: Command) -> str:
 def _git_reasons(subcommand: str, rest: Sequence[str]) -> Iterator[str]:
     plain = _plain(rest)
     match subcommand:
-        case "push" if _has(rest, "fd", "--force", "--mirror", "--delete", "--prune") or any(text[:1] in "+:" for text in plain):
+        case "push" if _has(rest, "fd", "--force", "--mirror", "--delete", "--prune") or any(
+            text[:1] in "+:" for text in plain
+        ):
             yield "overwrites or deletes what others may have"
         case "reset" if _has(rest, "", "--hard", "--merge", "--keep"):
             yield "throws away changes that were not committed"
@@ -195,7 +253,11 @@ def _git_reasons(subcommand: str, rest: Sequence[str]) -> Iterator[str]:
             yield "deletes objects"
         case "worktree" if plain[:1] == ["remove"] and _has(rest, "f", "--force"):
             yield "throws away changes that were not committed"
-        case "config" if not _has(rest, "l", "--get", "--list", "--show") and plain[:1] not in (["get"], ["list"]) and len(plain) != 1:
+        case "config" if (
+            not _has(rest, "l", "--get", "--list", "--show")
+            and plain[:1] not in (["get"], ["list"])
+            and len(plain) != 1
+        ):
             yield "changes settings that git obeys"
         case "remote" if plain[:1] in (["add"], ["set-url"], ["rename"]):
             yield "changes where commits go"

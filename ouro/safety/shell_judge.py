@@ -12,25 +12,36 @@ from ouro.safety.rules import plain
 from ouro.safety.shell_floor import floor
 from ouro.safety.shell_places import HARMLESS_DEVICES, Places
 from ouro.safety.shell_reading import Reading, escape, may_leave, reading, written_paths
-from ouro.safety.shell_word import Command, Redirect
+from ouro.safety.shell_word import Assignment, Command, Redirect, names
 from ouro.safety.shell_words import Line, parse_line
 from ouro.safety.shell_wrappers import SHELLS
 from ouro.safety.workspace import Workspace
 
-_LEVELS = {
-    **dict.fromkeys(
-        ("git", "cargo", "go", "docker", "kubectl", "gh", "uv", "pip", "pip3", "poetry", "brew", "apt", "conda", "bundle",
-         "dotnet", "mvn", "gradle", "rustup", "make", "just", "tox", "nox", "npx", "pnpm", "yarn", "npm", "bun", "deno",
-         "helm", "terraform"), 2),
-    **{"npm run": 3, "yarn run": 3, "pnpm run": 3, "bun run": 3, "uv run": 3, "poetry run": 3, "docker compose": 3, "uv pip": 3,
-       "python -m": 3, "python3 -m": 3, "gh pr": 3, "gh issue": 3, "bundle exec": 3, "pnpm exec": 3},
-}  # fmt: skip
-_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua|awk|gawk|mawk|osascript)[\d.]*")
-_NARROW = frozenset(
-    {"rm", "rmdir", "mv", "cp", "ln", "chmod", "chown", "curl", "wget", "ssh", "scp", "rsync", "tee", "sed", "find", "xargs",
-     "kill", "touch", "mkdir", "tar", "unzip", "dd", "truncate", "eval", "source", ".", "nc", "docker run", "docker exec",
-     "npx", "uvx", "bunx", "watch", "parallel", "uv run python", "uv run", "poetry run", "bundle exec", "pnpm exec"}
+_TWO_WORDS = names(
+    """
+    git cargo go docker kubectl gh uv pip pip3 poetry brew apt conda bundle dotnet mvn gradle rustup make just tox nox
+    pnpm yarn npm bun deno helm terraform
+    """
+)
+_THREE_WORDS = (
+    "npm run", "yarn run", "pnpm run", "bun run", "uv run", "uv pip", "poetry run", "docker compose", "python -m",
+    "python3 -m", "gh pr", "gh issue", "bundle exec", "pnpm exec",
 )  # fmt: skip
+_LEVELS = {**dict.fromkeys(_TWO_WORDS, 2), **dict.fromkeys(_THREE_WORDS, 3)}
+"""How many words say what a command does."""
+_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua|awk|gawk|mawk|osascript)[\d.]*")
+_NARROW = names(
+    """
+    rm rmdir mv cp ln chmod chown curl wget ssh scp rsync tee sed find xargs kill touch mkdir tar unzip dd truncate eval
+    source . nc npx uvx bunx watch parallel
+    """
+) | {"docker run", "docker exec", "uv run", "uv run python", "poetry run", "bundle exec", "pnpm exec"}
+"""Offered only as they stand: what they do depends on every word."""
+_ACTING = re.compile(
+    r"(LD_|DYLD_|GIT_|BASH|ZDOTDIR|PROMPT|PS\d|PYTHON(STARTUP|HOME|INSPECT)|NODE_OPTIONS|PERL5|RUBYOPT|JAVA_TOOL|IFS|SHELL"
+    r"|\w*(PAGER|EDITOR|BROWSER)$|PATH$|ENV$|HOME$|\w*_proxy$)",
+    re.IGNORECASE,
+)  # settings by which a program is made to run another: never offered as a rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +78,9 @@ def judge(text: str, workspace: Workspace) -> Judgement:
     places = Places(workspace, line)
     needs = [need for command in line.commands if command.kind == "plain" for need in _needs(command, places)]
     needs += [need for redirect in line.redirects for need in _redirect_needs(redirect, places)]
-    doubt = line.doubt or next((f"what {each.target.text} is cannot be known" for each in line.redirects if _unknown(each)), "")
+    doubt = line.doubt or next(
+        (f"what {each.target.text} is cannot be known" for each in line.redirects if _unknown(each)), ""
+    )
     if places.lost and not doubt:
         doubt = "it changes to a folder that cannot be known"
     unique = tuple(dict.fromkeys(needs))
@@ -99,7 +112,7 @@ def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
 def _needs(command: Command, places: Places) -> Iterator[Need]:
     found = reading(command)
     if found is None or not all(each.harmless for each in command.assignments):
-        made = ()
+        made: tuple[Path, ...] = ()
         if command.name in ("mkdir", "touch") and all(word.exact for word in command.words):
             made = tuple(path for word in written_paths(command) for path in places.named(word.text))
         yield Need("command", command.text, command, made)
@@ -110,7 +123,9 @@ def _needs(command: Command, places: Places) -> Iterator[Need]:
 def _read_needs(found: Reading, places: Places) -> Iterator[Need]:
     words = (*found.paths, found.moves_to) if found.moves_to else found.paths
     for word in words:
-        outside = [path for path in places.read(word) if places.is_outside(path)] if not word.text.startswith("-") else []
+        outside = (
+            [path for path in places.read(word) if places.is_outside(path)] if not word.text.startswith("-") else []
+        )
         for text in may_leave(word) if word.text.startswith("-") else ():
             outside += [path for path in places.named(text) if places.is_outside(path)]
         if outside:
@@ -147,18 +162,35 @@ def _opened(line: Line, places: Places) -> Iterator[tuple[Path, bool]]:
 
 def _command_rule(command: Command) -> str:
     words = [word.text for word in command.words]
-    if not all(word.exact for word in command.words[:2]) or not all(plain(text) for text in words[:3]) or escape(command):
+    if (
+        not all(word.exact for word in command.words[:2])
+        or not all(plain(text) for text in words[:3])
+        or escape(command)
+    ):
         return ""
-    if command.program in SHELLS or not all(each.harmless for each in command.assignments):
+    if command.program in SHELLS or not all(_may_be_offered(each) for each in command.assignments):
         return ""
+    settings = "".join(f"{each.name}={each.value.text} " for each in command.assignments if not each.harmless)
+    return _with_settings(settings, _plain_rule(command, words))
+
+
+def _may_be_offered(setting: Assignment) -> bool:
+    return setting.harmless or (setting.value.exact and plain(setting.value.text) and not _ACTING.match(setting.name))
+
+
+def _with_settings(settings: str, pattern: str) -> str:
+    return f"shell({settings}{pattern})" if pattern else ""
+
+
+def _plain_rule(command: Command, words: list[str]) -> str:
     if _INTERPRETERS.fullmatch(command.program) and not (len(words) > 2 and words[1] == "-m"):
         scripted = len(words) > 1 and not words[1].startswith("-")
-        return f"shell({words[0]} {words[1]} *)" if scripted else ""
+        return f"{words[0]} {words[1]} *" if scripted else ""
     prefix = _prefix(words)
     if prefix in _NARROW or command.program in _NARROW or prefix.split()[-1].startswith("-"):
         whole = all(word.exact for word in command.words) and plain(command.text)
-        return f"shell({command.text})" if whole else ""
-    return f"shell({prefix} *)"
+        return command.text if whole else ""
+    return f"{prefix} *"
 
 
 def _prefix(words: list[str]) -> str:

@@ -51,7 +51,7 @@ class Places:
             yield start
             if self.workspace.is_inside(start):
                 pattern = str(start / word.text[len(_before_pattern(word.text)) :])
-                found = islice(glob.iglob(pattern, include_hidden=True), _MOST_MATCHES)
+                found = islice(glob.iglob(pattern, include_hidden=True), _MOST_MATCHES)  # noqa: PTH207 - keeps no order
                 yield from (self.workspace.resolve(each) for each in found)
 
     def is_outside(self, path: Path) -> bool:
@@ -69,27 +69,36 @@ class Places:
         kept = any(protected.is_under(path, area) for area in protected.reserved())
         return kept and not system and not self.workspace.is_inside(path)
 
-    def is_all_of_it(self, path: Path) -> bool:
-        """The workspace, a folder above it, or the home folder: removing it removes everything."""
-        roots = (self.workspace.root, self.workspace.resolve("~"))
-        return any(path == root or path in root.parents for root in roots) or path.name == ".git"
-
-
-def _before_pattern(text: str) -> str:
-    """The folder part of a file pattern that holds no pattern."""
-    return re.split(r"[*?\[]", text)[0].rpartition("/")[0] + ("/" if "/" in re.split(r"[*?\[]", text)[0] else "")
+    def whole(self, text: str) -> str:
+        """Which whole thing a path names, where it is one that nobody removes lightly; else empty."""
+        root, home = self.workspace.root, self.workspace.resolve("~")
+        for path in self.named(text):
+            if path.name == ".git":
+                return "the repository's history"
+            if path == root:
+                return "the whole workspace"
+            if path in root.parents or path in home.parents or path == home:
+                return str(path)
+        return ""
 
 
 def removes_too_much(places: Places, word: Word) -> str:
-    """Why a recursive change of what `word` names is never free; empty where it may be."""
+    """What is never removed without a question, where `word` names that or may name it; else empty."""
     if not word.exact and not word.glob:
-        return f"what {word.text} stands for cannot be known"
-    if re.fullmatch(r"(\./)*(\.?\*+|\.\[.*|\?+\*?|\{.*)(/\*+)*", word.text):
-        return f"{word.text} is everything there is"
-    base = _before_pattern(word.text) if word.glob else word.text
-    for path in places.named(base) if base else ():
-        if places.is_all_of_it(path) and not (word.glob and not re.search(r"/\.?\*+(/|$)", word.text) and path == places.workspace.root):
-            return f"{word.text} is {'all of' if path != places.workspace.root else 'the whole of'} {places.workspace.shown(path)}"
+        return f"{word.text}, whatever that stands for"
+    if re.fullmatch(r"(\./)*(\.?\*+|\.\[.*|\?+\*?)(/\*+)*", word.text):
+        return f"{word.text}: everything there is"
+    start = _before_pattern(word.text)
+    everything_below = word.glob and re.fullmatch(r"\.?\*+(/.*)?", word.text[len(start) :])
+    if (not word.glob or everything_below) and (whole := places.whole(start if word.glob else word.text)):
+        return whole
+    for path in places.named(start if word.glob else word.text):
         if places.is_outside(path) and not places.is_temporary(path):
-            return f"{places.workspace.shown(path)} is outside the workspace"
+            return f"{places.workspace.shown(path)}, outside the workspace"
     return ""
+
+
+def _before_pattern(text: str) -> str:
+    """The folder part of a file pattern that holds no pattern, with its slash."""
+    folder, slash, _ = re.split(r"[*?\[]", text)[0].rpartition("/")
+    return folder + slash

@@ -6,19 +6,24 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ouro.safety.shell_word import Command, Word
+from ouro.safety.shell_word import Command, Word, names
 
-_TALKERS = frozenset(
-    {"echo", "printf", "pwd", "true", "false", ":", "whoami", "id", "uname", "arch", "basename", "dirname", "seq", "sleep",
-     "which", "type", "nproc", "uptime", "printenv", "locale", "tr", "exit", "return", "break", "continue", "wait",
-     "test", "[", "command", "env", "tput", "getconf", "expr", "shift", "groups"}
-)  # fmt: skip
+_TALKERS = names(
+    """
+    echo printf pwd true false : whoami id uname arch basename dirname seq sleep which type nproc
+    uptime printenv locale tr exit return break continue wait test [ command env tput getconf expr
+    shift groups
+    """
+)
 """Read no file that an argument names."""
-_READERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(
-        ("cat", "head", "tail", "wc", "ls", "stat", "df", "nl", "tac", "rev", "cut", "paste", "comm", "join", "fold",
-         "expand", "unexpand", "column", "strings", "od", "hexdump", "md5sum", "sha1sum", "sha256sum", "sha512sum",
-         "cksum", "readlink", "realpath", "cmp", "jq", "du", "cd", "egrep", "fgrep", "grep", "zcat"), ()),
+_PLAIN_READERS = names(
+    """
+    cat head tail wc ls stat df nl tac rev cut paste comm join fold expand unexpand column strings od hexdump md5sum
+    sha1sum sha256sum sha512sum cksum readlink realpath cmp jq du cd egrep fgrep grep zcat uniq read set
+    """
+)
+_READERS: dict[str, tuple[str, ...]] = {  # with the options by which they would do more
+    **dict.fromkeys(_PLAIN_READERS, ()),
     "diff": ("--to-file", "--from-file"),
     "file": ("-C", "--compile"),
     "date": ("-s", "--set"),
@@ -29,36 +34,38 @@ _READERS: dict[str, tuple[str, ...]] = {
     "rg": ("--pre", "--pre-glob", "--hostname-bin", "-z", "--search-zip", "-L", "--follow"),
     "awk": ("-f", "-i", "-l", "-E", "--file", "--include", "--load", "--exec"),
     "sed": ("-i", "--in-place", "-f", "--file"),
-    "uniq": (),
-    "read": (),
-    "set": (),
-}  # fmt: skip
+}
 _READERS["gawk"] = _READERS["mawk"] = _READERS["awk"]
-_PATTERN_FIRST = {"grep": "ef", "egrep": "ef", "fgrep": "ef", "rg": "ef", "sed": "e", "awk": "", "gawk": "", "mawk": "",
-                  "jq": "", "fd": ""}  # fmt: skip
-_VERSIONED = frozenset(
-    {"python", "python3", "node", "npm", "cargo", "rustc", "gcc", "clang", "make", "cmake", "ruby", "perl", "java", "uv",
-     "pip", "pip3", "ruff", "mypy", "pytest", "docker", "git", "bash", "rg", "fd", "yarn", "pnpm", "deno", "bun", "poetry"}
-)  # fmt: skip
-_GIT_READS: dict[str, str] = {
-    **dict.fromkeys(
-        ("status", "log", "diff", "show", "blame", "shortlog", "rev-parse", "ls-files", "ls-tree", "describe", "rev-list",
-         "cat-file", "grep", "merge-base", "name-rev", "count-objects", "whatchanged", "for-each-ref", "show-ref",
-         "diff-tree", "version", "show-branch", "cherry"), r".*"),
-    "branch": r"(--list|-l|-a|-r|-v|-vv|-av|-rv|-avv|--all|--remotes|--show-current|--merged|--no-merged"
-              r"|--contains|--sort=\S+|--format=.*)?",
-    "tag": r"(--list|-l|-n\d*|--sort=\S+|--contains|--points-at)?",
-    "remote": r"(-v|--verbose|get-url)?",
-    "stash": r"(list|show)",
-    "config": r"(--get|--get-all|--get-regexp|--list|-l|--show-origin|get|list)",
-    "worktree": r"list",
-    "reflog": r"(show)?",
-    "submodule": r"status",
-}  # fmt: skip
+_PATTERN_FIRST = {
+    **dict.fromkeys(("grep", "egrep", "fgrep", "rg"), "ef"),
+    "sed": "e",
+    **dict.fromkeys(("awk", "gawk", "mawk", "jq", "fd"), ""),
+}
+"""Whose first word is a pattern, not a path, unless one of these options gives it."""
+_VERSIONED = names(
+    """
+    python python3 node npm cargo rustc gcc clang make cmake ruby perl java uv pip pip3 ruff mypy
+    pytest docker git bash rg fd yarn pnpm deno bun poetry
+    """
+)
+_GIT_PLAIN_READS = names(
+    """
+    status log diff show blame shortlog rev-parse ls-files ls-tree describe rev-list cat-file grep merge-base name-rev
+    count-objects whatchanged for-each-ref show-ref diff-tree version show-branch cherry
+    """
+)
+_GIT_SOMETIMES = {"branch", "tag", "remote", "stash", "config", "worktree", "reflog", "submodule"}
+_GIT_LISTS = {
+    "branch": r"--list|-l|-a|-r|-v|-vv|-av|-rv|-avv|--all|--remotes|--show-current|--merged|--no-merged|--contains"
+    r"|--sort=\S+|--format=.*",
+    "tag": r"--list|-l|-n\d*|--sort=\S+|--contains|--points-at",
+}
+_GIT_CONFIG_READS = r"--(get|get-all|get-regexp|list|show-origin|show-scope|name-only|global|local|system)|-[lz]"
 _GIT_ESCAPES = ("--ext-diff", "--textconv", "--filters", "--output", "--open-files-in-pager", "-O", "--exec", "--upload-pack",
                 "--show-signature", "--no-index", "--edit-description", "--contents")  # fmt: skip
 _SED_SCRIPT = re.compile(
-    r"(\s*((\d+|\$|/[^/\\]*/)(\s*,\s*(\+?\d+|\$|/[^/\\]*/))?)?\s*!?\s*([pdq=]|s(?P<d>[/|#,:@])[^\n]*(?P=d)[gIip0-9]*)\s*;?)+"
+    r"(\s*((\d+|\$|/[^/\\]*/)(\s*,\s*(\+?\d+|\$|/[^/\\]*/))?)?\s*!?\s*"
+    r"([pdq=]|s(?P<d>[/|#,:@])[^\n;]*?(?P=d)[^\n;]*?(?P=d)[gIip0-9]*)\s*(;|$))+"
 )
 _AWK_ESCAPE = re.compile(r"system|getline|ARGV|ENVIRON|[|>@]|close|fflush")
 _LONG_ENOUGH = 3
@@ -82,7 +89,7 @@ def reading(command: Command) -> Reading | None:
         return Reading(()) if _only_talks(command) else None
     if name == "git":
         return _git_reading(command)
-    if name not in _READERS or escape(command) or not all(_tame(word) for word in command.arguments):
+    if name not in _READERS or escape(command) or not _all_tame(command.arguments, any_name=not _READERS[name]):
         return None
     return _special(command)
 
@@ -117,7 +124,9 @@ def written_paths(command: Command) -> tuple[Word, ...]:
         case "chmod" | "chown" | "chgrp":
             return plain[1:]
         case "cp" | "ln" | "install" | "rsync" | "scp":
-            named = next((word for word in command.arguments if word.text.startswith(("-t", "--target-directory="))), None)
+            named = next(
+                (word for word in command.arguments if word.text.startswith(("-t", "--target-directory="))), None
+            )
             target = (Word(re.sub(r"^(-t|--target-directory=)", "", named.text)),) if named else ()
             return (*plain[-1:], *(word for word in target if word.text))
         case "sed" if any(re.match(r"-[a-zA-Z]*i|--in", word.text) for word in command.arguments):
@@ -147,9 +156,20 @@ def _only_talks(command: Command) -> bool:
     return True
 
 
-def _tame(word: Word) -> bool:
-    """Nothing in it is computed but a file pattern that cannot become an option."""
-    return word.exact or (word.glob and not re.search(r"[$`{<>]", word.text) and not re.match(r"[-*?\[]", word.text))
+def _all_tame(words: Sequence[Word], *, any_name: bool = False) -> bool:
+    """Nothing in the words is computed but file patterns, and none of those can become an option that matters.
+
+    Args:
+        any_name: no option of the command matters, so that a file may be called like one.
+    """
+    for word in words:
+        if word.text == "--":
+            any_name = True
+        if not word.exact and (not word.glob or re.search(r"[$`{<>]", word.text)):
+            return False
+        if not word.exact and not any_name and re.match(r"[-*?\[]", word.text):
+            return False
+    return True
 
 
 def _special(command: Command) -> Reading | None:
@@ -182,7 +202,8 @@ def _without_pattern(name: str, words: Sequence[Word]) -> Iterator[Word]:
     """The words but the one that is a pattern or a script."""
     letters = _PATTERN_FIRST.get(name)
     given = letters is None or any(
-        (letters and re.match(rf"-[a-zA-Z]*[{letters}]", word.text)) or re.match(r"--(re|fi|ex)", word.text) for word in words
+        (letters and re.match(rf"-[a-zA-Z]*[{letters}]", word.text)) or re.match(r"--(re|fi|ex)", word.text)
+        for word in words
     )
     for word in words:
         if not given and not word.text.startswith("-"):
@@ -210,7 +231,8 @@ def _is_option(text: str, options: Sequence[str], single_dash: bool) -> bool:
 
 
 def git_subcommand(texts: Sequence[str]) -> tuple[int, bool]:
-    """Where in the arguments of git the subcommand stands (or past the end), and whether only tame options precede it."""
+    """Where in the arguments of git the subcommand stands (or past the end),
+    and whether only tame options precede it."""
     at, tame = 0, True
     while at < len(texts) and texts[at].startswith("-"):
         if texts[at] in ("-C", "-c", "--git-dir", "--work-tree", "--exec-path", "--namespace", "--config-env"):
@@ -233,7 +255,7 @@ def _git_reading(command: Command) -> Reading | None:
     words = command.arguments
     texts = [word.text for word in words]
     at, tame = git_subcommand(texts)
-    if not tame or at >= len(texts) or texts[at] not in _GIT_READS or not all(_tame(word) for word in words):
+    if not tame or at >= len(texts) or texts[at] not in _GIT_PLAIN_READS | _GIT_SOMETIMES or not _all_tame(words):
         return None
     rest = texts[at + 1 :]
     if _git_escape(texts) or not _fits(texts[at], rest):
@@ -243,13 +265,21 @@ def _git_reading(command: Command) -> Reading | None:
 
 def _fits(subcommand: str, rest: Sequence[str]) -> bool:
     """The arguments of a subcommand that can also write say that it reads."""
-    pattern = _GIT_READS[subcommand]
-    if pattern == r".*":
-        return True
-    if subcommand in ("branch", "tag"):
-        lists = any(text in ("--list", "-l", "--contains", "--merged", "--no-merged", "--points-at") for text in rest)
-        flags = [text for text in rest if text.startswith("-")]
-        return all(re.fullmatch(pattern, text) for text in flags) and (lists or len(flags) == len(rest))
-    return bool(re.fullmatch(pattern, rest[0] if rest else "")) and not any(
-        re.match(r"--(unset|add|replace|edit|expire|delete)|-e$|update", text) for text in rest
-    )
+    plain = [text for text in rest if not text.startswith("-")]
+    flags = [text for text in rest if text.startswith("-")]
+    match subcommand:
+        case "branch" | "tag":
+            lists = any(re.match(r"--list|-l$|--contains|--merged|--no-merged|--points-at", text) for text in flags)
+            return all(re.fullmatch(_GIT_LISTS[subcommand], text) for text in flags) and (lists or not plain)
+        case "config":
+            asks = any(re.match(r"--get|--list|-l", text) for text in flags) or plain[:1] in (["get"], ["list"])
+            return all(re.fullmatch(_GIT_CONFIG_READS, text) for text in flags) and (asks or len(plain) == 1)
+        case "remote":
+            return list(rest) in ([], ["-v"], ["--verbose"]) or rest[:1] == ["get-url"]
+        case "stash":
+            return rest[:1] in (["list"], ["show"])
+        case "worktree" | "submodule":
+            return list(rest) in (["list"], ["list", "--porcelain"], ["status"])
+        case "reflog":
+            return not rest or rest[0] == "show"
+    return True

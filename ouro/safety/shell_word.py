@@ -10,7 +10,17 @@ _HARMLESS = re.compile(
     r"(LANG|LANGUAGE|LC_[A-Z]+|TZ|CI|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLUMNS|LINES|TERM|RUST_BACKTRACE"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONUTF8|PYTHONHASHSEED|NODE_ENV|[a-z][a-z0-9_]*)"
 )
-_SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
+_SIMPLE_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "v": "\v",
+    "e": "\x1b",
+    "E": "\x1b",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +97,11 @@ class Command:
     def arguments(self) -> tuple[Word, ...]:
         """The words after the name."""
         return self.words[1:]
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a long table."""
+    return frozenset(text.split())
 
 
 def unescaped_ansi(raw: str) -> Word:

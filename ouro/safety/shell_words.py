@@ -8,29 +8,26 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from ouro.safety.shell_values import MAX_DEPTH, WORDS, WordReader
+from ouro.safety.shell_word import Assignment, Command, Redirect, Word, names
 from ouro.safety.shell_wrappers import Inner, inner_commands
-from ouro.safety.shell_word import Assignment, Command, Redirect, Word, unescaped_ansi
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_CHARACTERS = 10_000
 MAX_COMMANDS = 50
-_MAX_DEPTH = 80
 _MAX_NESTING = 5
 _PLAIN_OPERATORS = {"=", "==", "!=", "=~", "!", "<", ">", "-a", "-o"}
 _FILE_TESTS = re.compile(r"-[abcdefghknprstuwxzGLNOS]|-nt|-ot|-ef")
 _STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]")
-_PASS_THROUGH = {
-    "program", "list", "pipeline", "subshell", "compound_statement", "if_statement", "elif_clause", "else_clause",
-    "do_group", "while_statement", "case_statement", "case_item", "negated_command", "command_substitution",
-    "process_substitution", "parenthesized_expression", "heredoc_body",
-}  # fmt: skip
-_WORDS = {
-    "word", "number", "raw_string", "string", "ansi_c_string", "concatenation", "simple_expansion", "expansion",
-    "command_substitution", "process_substitution", "arithmetic_expansion", "brace_expression", "translated_string",
-    "extglob_pattern", "regex", "variable_name", "special_variable_name", "string_content", "test_operator",
-}  # fmt: skip
+_PASS_THROUGH = names(
+    """
+    program list pipeline subshell compound_statement if_statement elif_clause else_clause do_group
+    while_statement case_statement case_item negated_command command_substitution
+    process_substitution parenthesized_expression heredoc_body
+    """
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +75,12 @@ def _parser() -> Parser:
 
 
 @dataclass
-class _Reader:
+class _Reader(WordReader):
     """Walks a syntax tree and gathers what it finds."""
 
     commands: list[Command] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
-    variables: dict[str, str] = field(default_factory=dict)
-    doubt: str = ""
-    opaque: str = ""
     nesting: int = 0
-    source: bytes = b""
 
     def read(self, text: str, kind: Literal["plain", "guess"] = "plain") -> None:
         """Read one more script: the line itself, or one that a command of it was given."""
@@ -107,7 +100,7 @@ class _Reader:
         self.source = outer
 
     def _visit(self, node: Node, depth: int, piped: bool = False, stdin: str | None = None) -> None:
-        if depth > _MAX_DEPTH:
+        if depth > MAX_DEPTH:
             self.opaque = "it is nested too deeply"
         elif node.type == "command":
             self._command(node, depth, piped, stdin)
@@ -127,26 +120,27 @@ class _Reader:
                 self._declaration(node, depth)
             case "function_definition":
                 self.doubt = "it defines a function"
-                self._descend(node, depth, piped, stdin)
+                self.descend(node, depth, piped, stdin)
                 self._note_recursion(node)
             case "test_command":
                 self._test(node, depth)
             case "for_statement":
-                self.variables.pop(self._text(node.child_by_field_name("variable")), None)
-                self._descend(node, depth, piped, stdin)
+                self.variables.pop(self.text(node.child_by_field_name("variable")), None)
+                self.descend(node, depth, piped, stdin)
             case "comment" | "unset_command" | "heredoc_content" | "heredoc_start" | "heredoc_end" | "ERROR":
-                self._descend(node, depth, piped, stdin)
+                self.descend(node, depth, piped, stdin)
             case kind if kind in _PASS_THROUGH:
-                if self._text(node).startswith(("((", "$((")) and kind == "compound_statement":
+                if self.text(node).startswith(("((", "$((")) and kind == "compound_statement":
                     self.doubt = "it computes with variables"
-                self._descend(node, depth, piped, stdin)
-            case kind if kind in _WORDS:
-                self._word(node, depth)
+                self.descend(node, depth, piped, stdin)
+            case kind if kind in WORDS:
+                self.word(node, depth)
             case _:
                 self.doubt = f"{node.type.replace('_', ' ')} cannot be judged"
-                self._descend(node, depth, piped, stdin)
+                self.descend(node, depth, piped, stdin)
 
-    def _descend(self, node: Node, depth: int, piped: bool = False, stdin: str | None = None) -> None:
+    def descend(self, node: Node, depth: int, piped: bool = False, stdin: str | None = None) -> None:
+        """Visit what stands inside `node`."""
         for child in node.named_children:
             self._visit(child, depth + 1, piped, stdin)
 
@@ -160,11 +154,11 @@ class _Reader:
                 case "variable_assignment":
                     assignments.append(self._assignment(child, depth))
                 case "command_name":
-                    words.append(self._joined(child, depth))
+                    words.append(self.joined(child, depth))
                 case "file_redirect" | "heredoc_redirect" | "herestring_redirect":
                     stdin = self._redirect(child, depth) or stdin
                 case _:
-                    words.append(self._word(child, depth))
+                    words.append(self.word(child, depth))
         if words:
             self._add(Command(tuple(words), tuple(assignments), piped, stdin))
         self._trust(assignments if not words else [])
@@ -208,21 +202,21 @@ class _Reader:
         if node.type == "heredoc_redirect":
             return self._heredoc(node, depth)
         if node.type == "herestring_redirect":
-            words = [self._word(child, depth) for child in node.named_children]
+            words = [self.word(child, depth) for child in node.named_children]
             return words[0].text if words and words[0].exact else None
         operator = next((child.type for child in node.children if not child.is_named), ">")
         for target in node.children_by_field_name("destination"):
-            self.redirects.append(Redirect(operator, self._word(target, depth)))
+            self.redirects.append(Redirect(operator, self.word(target, depth)))
         return None
 
     def _heredoc(self, node: Node, depth: int) -> str | None:
         start = next((child for child in node.children if child.type == "heredoc_start"), None)
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
-        opening, text = self._text(start), self._text(body)
+        opening, text = self.text(start), self.text(body)
         mark = opening.strip("'\"\\")
         if not re.fullmatch(r"\w+", mark) or mark in (line.lstrip("\t") for line in text.split("\n")):
             self.opaque = "its here-document cannot be judged"
-        self._descend(node, depth, piped=True)
+        self.descend(node, depth, piped=True)
         quoted = opening != mark
         if not quoted and body is not None and re.search(r"`|\$\(", text) and not body.named_child_count:
             self.opaque = "its here-document cannot be judged"
@@ -233,7 +227,7 @@ class _Reader:
         self._note_assignments(parts, depth)
         for child in node.named_children:
             if child.type not in ("variable_assignment", "variable_name"):
-                word = self._word(child, depth)
+                word = self.word(child, depth)
                 if not re.fullmatch(r"-[xgr]+", word.text):
                     self.doubt = "its declaration cannot be judged"
 
@@ -251,103 +245,26 @@ class _Reader:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is not None and name.type == "subscript":
             self.doubt = "it computes with variables"
-            self._descend(name, depth)
+            self.descend(name, depth)
         if value is not None and value.type == "array":
-            self._descend(value, depth)
-            return Assignment(self._text(name), Word(self._text(value), exact=False))
-        return Assignment(self._text(name), self._word(value, depth) if value is not None else Word(""))
+            self.descend(value, depth)
+            return Assignment(self.text(name), Word(self.text(value), exact=False))
+        return Assignment(self.text(name), self.word(value, depth) if value is not None else Word(""))
 
     def _note_recursion(self, node: Node) -> None:
-        name = self._text(node.child_by_field_name("name"))
+        name = self.text(node.child_by_field_name("name"))
         if any(command.words[0].text == name for command in self.commands):
             self.opaque = "it defines a function that calls itself"
 
     def _test(self, node: Node, depth: int) -> None:
         for part in _leaves(node):
             if part.type in ("test_operator", "-a", "-o") or (not part.is_named and part.type.startswith("-")):
-                if not _FILE_TESTS.fullmatch(self._text(part)):
+                if not _FILE_TESTS.fullmatch(self.text(part)):
                     self.doubt = "its test computes with variables"
             elif part.type == "subscript":
                 self.doubt = "its test computes with variables"
         for part in _expressions(node):
-            self._word(part, depth)
-
-    # -- words
-
-    def _joined(self, node: Node, depth: int) -> Word:
-        """The word that the children of `node` make together, with what stands between them."""
-        text, exact, glob, at = "", True, False, node.start_byte
-        for child in node.children:
-            gap = self.source[at : child.start_byte].decode("utf-8", "replace")
-            word = self._word(child, depth + 1)
-            text += gap + word.text
-            exact, glob, at = exact and word.exact, glob or word.glob, child.end_byte
-        text += self.source[at : node.end_byte].decode("utf-8", "replace")
-        return Word(text, exact, glob)
-
-    def _word(self, node: Node, depth: int) -> Word:
-        raw = self._text(node)
-        if depth > _MAX_DEPTH:
-            self.opaque = "it is nested too deeply"
-            return Word(raw, exact=False)
-        match node.type:
-            case "word" | "number" | "extglob_pattern" | "regex" | "variable_name" if not node.named_child_count:
-                return _unquoted(raw)
-            case "raw_string":
-                return Word(raw[1:-1])
-            case "ansi_c_string":
-                return unescaped_ansi(raw[2:-1])
-            case "string":
-                return self._string(node, depth)
-            case "concatenation" | "command_name":
-                word = self._joined(node, depth)
-                return replace(word, exact=False) if re.search(r"(?<![\\'\"])\{[^}]*(,|\.\.)", raw) else word
-            case "simple_expansion" | "expansion":
-                return self._expansion(node, depth, raw)
-            case "arithmetic_expansion":
-                self.doubt = "it computes with variables" if re.search(r"[A-Za-z_`]", raw) else self.doubt
-        self._descend(node, depth)
-        if node.is_named and node.type not in _WORDS:
-            self.doubt = f"{node.type.replace('_', ' ')} cannot be judged"
-        return Word(raw, exact=False)
-
-    def _string(self, node: Node, depth: int) -> Word:
-        text, exact, at = "", True, node.start_byte + 1
-        for child in node.named_children:
-            text += self.source[at : child.start_byte].decode("utf-8", "replace")
-            if child.type == "string_content":
-                text += self._text(child)
-            else:
-                word = self._word(child, depth + 1)
-                text, exact = text + word.text, False
-            at = child.end_byte
-        text += self.source[at : node.end_byte - 1].decode("utf-8", "replace")
-        return Word(re.sub(r'\\([$`"\\])|\\\n', lambda found: found[1] or "", text), exact)
-
-    def _expansion(self, node: Node, depth: int, raw: str) -> Word:
-        self._descend_expansion(node, depth)
-        if "@" in raw[2:] and not re.fullmatch(r"\$\{?@\}?", raw):
-            self.doubt = "its expansion cannot be judged"
-        found = re.fullmatch(r"\$\{?(\w+)\}?", raw)
-        if found and found[1] == "IFS":
-            return Word(" ", exact=False)
-        return Word(self.variables.get(found[1], raw) if found else raw, exact=False)
-
-    def _descend_expansion(self, node: Node, depth: int) -> None:
-        for child in node.named_children:
-            if child.type == "subscript":
-                self.doubt = "it computes with variables"
-            self._descend(child, depth + 1) if child.type == "subscript" else self._word(child, depth + 1)
-
-    def _text(self, node: Node | None) -> str:
-        return "" if node is None else self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
-
-
-def _unquoted(raw: str) -> Word:
-    text = re.sub(r"\\(?:\n|(.))", lambda found: found[1] or "", raw, flags=re.DOTALL)
-    glob = bool(re.search(r"(?<!\\)[*?\[]", raw))
-    braces = bool(re.search(r"\{[^}]*(,|\.\.)", raw))
-    return Word(text, exact=not glob and not braces, glob=glob)
+            self.word(part, depth)
 
 
 def _leaves(node: Node) -> Iterator[Node]:

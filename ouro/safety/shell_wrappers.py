@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ouro.safety.shell_word import Assignment, Command, Word
+from ouro.safety.shell_word import Assignment, Command, Word, names
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "rbash"})
 _ANY = Word("…", exact=False)
@@ -21,17 +21,27 @@ _VALUED = {  # options of transparent wrappers that take the next word
               "--arg-file", "--max-lines", "--max-chars", "--eof"),
     "time": ("-f", "-o", "--format", "--output"),
 }  # fmt: skip
-_TRANSPARENT = frozenset(
-    {"env", "command", "builtin", "exec", "nohup", "time", "coproc", "nice", "ionice", "timeout", "stdbuf", "setsid",
-     "xargs", "noglob", "nocorrect"}
-)  # fmt: skip
-_RUNNERS = frozenset(
-    {"sudo", "doas", "su", "pkexec", "run0", "watch", "strace", "ltrace", "gdb", "flock", "parallel", "uv", "uvx",
-     "poetry", "pipenv", "npx", "pnpm", "yarn", "npm", "bunx", "bundle", "conda", "ssh", "script", "xvfb-run", "unshare",
-     "chroot", "busybox", "toybox", "docker", "podman", "caffeinate", "entr", "direnv", "nix", "rlwrap", "chpst",
-     "systemd-run", "prlimit", "taskset", "chrt", "nsenter", "runuser", "setpriv", "firejail", "bwrap", "make", "expect",
-     "torsocks", "proxychains", "rustup", "mise", "asdf", "hyperfine", "perf", "valgrind", "unbuffer", "ld.so"}
-)  # fmt: skip
+_TRANSPARENT = names(
+    """
+    env command builtin exec nohup time coproc nice ionice timeout stdbuf setsid xargs noglob
+    nocorrect
+    """
+)
+_RUNNERS = names(
+    """
+    sudo doas su pkexec run0 watch strace ltrace gdb flock parallel uvx npx bunx ssh script xvfb-run
+    unshare chroot busybox toybox caffeinate entr rlwrap chpst systemd-run prlimit taskset chrt
+    nsenter runuser setpriv firejail bwrap expect torsocks proxychains hyperfine perf valgrind
+    unbuffer
+    """
+)
+_RUNNER_WORDS = {
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("exec", "x", "dlx")),
+    **dict.fromkeys(("docker", "podman", "kubectl"), ("run", "exec")),
+    **dict.fromkeys(("uv", "poetry", "pipenv", "conda", "rustup", "hatch", "pdm", "pixi", "rye"), ("run",)),
+    **dict.fromkeys(("bundle", "direnv", "mise", "asdf"), ("exec", "x")),
+    "nix": ("run", "shell", "develop"),
+}
 _FIND_ACTIONS = ("-exec", "-execdir", "-ok", "-okdir")
 
 
@@ -60,7 +70,10 @@ def inner_commands(command: Command) -> Inner:
     if name in _TRANSPARENT:
         return _wrapped(command)
     if name in _RUNNERS:
-        return _runner(command)
+        return _runner(command.arguments)
+    if name in _RUNNER_WORDS:
+        start = next((at for at, word in enumerate(command.arguments) if word.text in _RUNNER_WORDS[name]), None)
+        return Inner() if start is None else _runner(command.arguments[start + 1 :])
     return Inner()
 
 
@@ -87,7 +100,9 @@ def _find(command: Command) -> Inner:
     for number, word in enumerate(words):
         if word.text in _FIND_ACTIONS:
             end = next((at for at in range(number + 1, len(words)) if words[at].text in (";", "+")), len(words))
-            inside = tuple(replace(each, exact=False) if "{}" in each.text else each for each in words[number + 1 : end])
+            inside = tuple(
+                replace(each, exact=False) if "{}" in each.text else each for each in words[number + 1 : end]
+            )
             if inside:
                 found.append(Command(inside, piped=True))
     return Inner(tuple(found), doubt=_shell_inside(found))
@@ -148,11 +163,11 @@ def _wrapped_inner(command: Command, words: list[Word], assignments: list[Assign
     return Inner((inner,), transparent=True, doubt=f"{name} has options of its own" if writes_file or moves else "")
 
 
-def _runner(command: Command) -> Inner:
+def _runner(words: Sequence[Word]) -> Inner:
     """A command that may run what its arguments say: nobody but it knows where that starts."""
-    guesses = _suffixes(command.arguments)
-    scripts = tuple(word.text for word in command.arguments if re.search(r"\s", word.text))
-    return Inner(guesses=guesses + tuple(Command(tuple(Word(part) for part in text.split())) for text in scripts if text.split()))
+    texts = [word.text.split() for word in words if re.search(r"\s", word.text)]
+    scripts = tuple(Command(tuple(Word(part) for part in parts)) for parts in texts if parts)
+    return Inner(guesses=_suffixes(words) + scripts)
 
 
 def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:

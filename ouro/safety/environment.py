@@ -1,0 +1,76 @@
+"""What child processes see of the environment: what daily work needs, without keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from urllib.parse import urlsplit
+
+_SECRET_NAME = re.compile(
+    r"(^|_)(API_?)?(KEY|KEYS|TOKEN|TOKENS|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|PW|CREDENTIALS?|CREDS?"
+    r"|AUTH|COOKIE|DSN|PAT|JWT|BEARER|SIGNATURE|LICENSE)(_|\d*$)|APIKEY|ACCESSKEY|SECRETKEY|AUTHTOKEN|PRIVATE_?KEY",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"\b(sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|AKIA[A-Z0-9]{16}"
+    r"|AIza[\w-]{30,}|ya29\.[\w-]{20,}|hf_\w{20,}|npm_\w{30,}|pypi-[\w-]{30,}|eyJ[\w-]{15,}\.[\w-]{10,}\.[\w-]+)"
+)
+_NEVER_SECRET = frozenset(
+    {"SSH_AUTH_SOCK", "XAUTHORITY", "PWD", "OLDPWD", "GPG_TTY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE",
+     "DBUS_SESSION_BUS_ADDRESS", "COMPOSE_PROJECT_NAME", "CREDENTIALS_DIRECTORY"}
+)  # fmt: skip
+_STEERS_SHELL = re.compile(
+    r"BASH_ENV|ENV|BASH_FUNC_.*|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|PS4|CDPATH|GLOBIGNORE|GIT_ASKPASS|SSH_ASKPASS"
+    r"|SUDO_ASKPASS|GIT_(DIR|WORK_TREE|INDEX_FILE|COMMON_DIR|OBJECT_DIRECTORY|NAMESPACE|PREFIX)"
+    r"|GIT_ALTERNATE_OBJECT_DIRECTORIES|FORCE_COLOR|CLICOLOR_FORCE"
+)
+_UNATTENDED = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    # What a Python program has printed is there when the time limit ends it.
+    "PYTHONUNBUFFERED": "1",
+}
+_LONG_ENOUGH = 8
+
+
+def child_environment(
+    environment: Mapping[str, str], *, secrets: Iterable[str] = (), keep: Collection[str] = ()
+) -> dict[str, str]:
+    """`environment` for commands that nobody watches: no keys, no pager, no editor, no questions.
+
+    Args:
+        secrets: values (provider keys) that no variable may hold, whatever its name.
+        keep: names that are passed on although they look secret.
+    """
+    known = [value for value in secrets if len(value) >= _LONG_ENOUGH]
+    passed = {
+        name: value
+        for name, value in environment.items()
+        if not any(secret in value for secret in known)
+        and (name in keep or not (_looks_secret(name, value) or _STEERS_SHELL.fullmatch(name)))
+    }
+    return {**passed, **_UNATTENDED}
+
+
+def _looks_secret(name: str, value: str) -> bool:
+    if name in _NEVER_SECRET or name.endswith(("_SOCK", "_KEYBOARD", "_KEYMAP")):
+        return False
+    return bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value) or _holds_password(value))
+
+
+def _holds_password(value: str) -> bool:
+    """A URL with a password for another machine; that of a local test database is needed by its tests."""
+    if "://" not in value or "@" not in value:
+        return False
+    try:
+        parts = urlsplit(value)
+        return bool(parts.password) and parts.hostname not in ("localhost", "127.0.0.1", "::1", "db", "postgres")
+    except ValueError:
+        return True

@@ -1,0 +1,172 @@
+"""shell: run a line of bash."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from ouro.display import CommandOutput, Display
+from ouro.safety.access import Effect
+from ouro.safety.sandbox import NoSandbox, Sandbox
+from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.shell_process import ShellProcess, start_shell
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.tools.truncate import Capture, readable
+
+_DEFAULT_SECONDS = 120
+_MOST_SECONDS = 600
+_TITLE = 100
+
+
+class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
+    """What shell is asked to run."""
+
+    command: Annotated[str, msgspec.Meta(min_length=1, description="The line (or lines) of bash to run.")]
+    cwd: Annotated[
+        str, msgspec.Meta(description="The folder to run it in; without it, the workspace. Use this, not `cd`.")
+    ] = ""
+    timeout_seconds: Annotated[
+        float,
+        msgspec.Meta(
+            gt=0, le=_MOST_SECONDS, description=f"It is ended after this time; {_DEFAULT_SECONDS} if not given."
+        ),
+    ] = _DEFAULT_SECONDS
+    background: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Start it and go on: for servers and watchers, and for what takes minutes. No time limit."
+        ),
+    ] = False
+
+
+class Shell(Tool[ShellArgs]):
+    """Run a command in bash and get its output and exit code.
+
+    Each call starts anew in the workspace folder: variables and `cd` do not last. There is no terminal and no input:
+    use flags such as `-y`, never an editor, a pager or a prompt. Processes that a command leaves behind are ended when
+    it returns; start servers with `background: true` and follow them with `shell_output` and `shell_kill`. Long output
+    is cut in the middle and kept whole in a file that is named. Prefer read, grep, glob and edit to cat, grep, find and
+    sed. Quote paths with spaces.
+    """
+
+    name: ClassVar[str] = "shell"
+    effect: ClassVar[Effect] = Effect.RUN
+    Args = ShellArgs
+
+    def __init__(
+        self,
+        root: Path,
+        jobs: ShellJobs,
+        spool_dir: Path,
+        environment: Mapping[str, str],
+        sandbox: Sandbox | None = None,
+        mask: Callable[[str], str] | None = None,
+    ) -> None:
+        self._root = root.resolve()
+        self._jobs = jobs
+        self._spool_dir = spool_dir
+        self._environment = dict(environment)
+        self._sandbox = sandbox or NoSandbox()
+        self._mask = mask
+        self._running: set[ShellProcess] = set()
+
+    def title(self, args: ShellArgs) -> str:
+        """The first line of the command."""
+        first, *more = args.command.strip().splitlines() or [""]
+        return f"shell {first[:_TITLE]}{'…' if more or len(first) > _TITLE else ''}"
+
+    def targets(self, args: ShellArgs) -> tuple[str, ...]:
+        """The line, with the folder that it runs in."""
+        return (f"cd -- {shlex.quote(args.cwd)}\n{args.command}" if args.cwd else args.command,)
+
+    async def preview(self, args: ShellArgs) -> Display:
+        """The whole line, and where it would run."""
+        place = f" in {args.cwd}" if args.cwd else ""
+        lasting = " in the background" if args.background else ""
+        return Display(f"run{lasting}{place}", CommandOutput(args.command))
+
+    async def run(self, args: ShellArgs, ctx: ToolContext) -> ToolResult:
+        """Run it.
+
+        Raises:
+            ToolError: the folder is not there, or the line cannot be handed to a shell.
+        """
+        cwd = (self._root / Path(args.cwd).expanduser()).resolve()
+        if args.background:
+            job = await self._jobs.start(args.command, cwd, self._environment, self._sandbox)
+            text = (
+                f"Started in the background as {job.id}. Read what it prints with shell_output(id={job.id!r}), "
+                f"end it with shell_kill(id={job.id!r})."
+            )
+            return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
+        return await self.run_line(args.command, ctx.report, cwd=cwd, timeout_seconds=args.timeout_seconds)
+
+    async def run_line(
+        self, line: str, report: Callable[[str], None], *, cwd: Path | None = None, timeout_seconds: float | None = None
+    ) -> ToolResult:
+        """Run one line to its end: a call of the model, or what the person typed after `!` (no time limit).
+
+        Raises:
+            ToolError: the folder is not there, or the line cannot be handed to a shell.
+        """
+        cwd = cwd or self._root
+        capture = Capture(self._spool_dir, self._mask)
+        process = await start_shell(
+            line, cwd, self._environment, self._sandbox, capture, lambda data: report(readable(data))
+        )
+        self._running.add(process)
+        in_time, left = True, 0
+        try:
+            in_time = await process.wait(timeout_seconds)
+        finally:
+            # Also when the turn was interrupted; a second interruption finds `end` at work and makes it a KILL.
+            try:
+                left = await process.end()
+            finally:
+                self._running.discard(process)
+        ended = "" if in_time else _out_of_time(timeout_seconds)
+        return self._result(line, cwd, capture.text(), process, ended or _left_behind(left))
+
+    def kill_all(self) -> None:
+        """KILL at once every line that runs in the foreground."""
+        for process in tuple(self._running):
+            process.kill()
+
+    def _result(self, line: str, cwd: Path, output: str, process: ShellProcess, note: str) -> ToolResult:
+        timed_out = note.startswith("Ended after")
+        code = None if timed_out or (process.exit_code or 0) < 0 else process.exit_code
+        status = _status(process.exit_code, timed_out)
+        place = "" if cwd == self._root else f" in {cwd}"
+        output = output.rstrip("\n")
+        parts = [output or "(no output)", f"[{status}, {process.seconds:.1f} s{place}]", note]
+        lines = f"{output.count(chr(10)) + 1} lines" if "\n" in output else ""
+        summary = ", ".join(filter(None, [status if code != 0 else "", lines, f"{process.seconds:.1f} s"]))
+        shown = Display(summary, CommandOutput(line, output, code))
+        return ToolResult("\n".join(filter(None, parts)), shown, failed=code != 0)
+
+
+def _status(exit_code: int | None, timed_out: bool) -> str:
+    if timed_out:
+        return "time limit"
+    if exit_code is not None and exit_code < 0:
+        return f"ended by signal {-exit_code}"
+    return f"exit code {exit_code}"
+
+
+def _out_of_time(seconds: float | None) -> str:
+    return (
+        f"Ended after {seconds:g} s, its time limit; above is what it had printed. If it only needs longer, set "
+        f"timeout_seconds (at most {_MOST_SECONDS}); if it is a server or takes minutes, run it again with "
+        "background: true."
+    )
+
+
+def _left_behind(count: int) -> str:
+    if not count:
+        return ""
+    processes = "1 process that it had" if count == 1 else f"{count} processes that it had"
+    return f"Ended {processes} left running; to keep one, start it with background: true."

@@ -1,0 +1,238 @@
+"""One shell line as processes: started apart from the terminal, watched, and ended with all that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import secrets
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ouro.errors import ToolError
+from ouro.safety.sandbox import Sandbox
+from ouro.tools.truncate import Capture
+
+_MARK = "OURO_SHELL"
+"""A variable that every process of a line carries, so that those that left its group are found."""
+_PIECE = 64 * 1024
+_LAST_PIECES = 64
+_MORE_PROCESSES = 4096
+_REPORT_EVERY = 0.1
+_REPORTED = 4096
+_LAST_WORDS = 0.1
+"""Seconds that `tee` and its like have to finish when the shell has ended."""
+GRACE = 0.3
+"""Seconds between the polite and the sure signal."""
+
+
+class ShellProcess:
+    """A shell line that runs. Who starts one ends it: with `end`, or `kill` where nothing can be awaited."""
+
+    def __init__(self, process: asyncio.subprocess.Process, mark: str, pump: Pump) -> None:
+        self._process = process
+        self._mark = mark
+        self._pump = pump
+        self._started = time.monotonic()
+        self._ended: float | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; below zero where a signal ended it."""
+        return self._process.returncode
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run, or ran."""
+        return (self._ended or time.monotonic()) - self._started
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait for the shell itself, not for what holds its output open; False when the time was up first."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._process.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def end(self, grace: float = GRACE) -> int:
+        """End what still runs of it: TERM, then KILL. Gives the number of processes that had outlived the shell."""
+        left = 0
+        try:
+            if self.exit_code is None:
+                self._signal(signal.SIGTERM)
+                await self.wait(grace)
+            elif self._ended is None and not await self._until_gone(_LAST_WORDS):
+                left = len(self._members())
+                self._signal(signal.SIGTERM)
+                await self._until_gone(grace)
+        finally:
+            self.kill()
+        await self.wait(GRACE)
+        return left
+
+    def kill(self) -> None:
+        """KILL at once everything that still runs of it, and read no more."""
+        if self._ended is None:
+            self._pump.drain()
+            self._signal(signal.SIGKILL)
+            self._pump.close()
+            self._ended = time.monotonic()
+
+    async def _until_gone(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while self._members():
+            if time.monotonic() > until:
+                return False
+            await asyncio.sleep(0.01)
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+        # Twice: one that was just being forked when the first look was taken carries the mark, too.
+        for _ in range(2):
+            for pid in _marked(self._mark):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+
+    def _members(self) -> set[int]:
+        return _marked(self._mark) or ({0} if sys.platform != "linux" and self._group_lives() else set())
+
+    def _group_lives(self) -> bool:
+        try:
+            os.killpg(self._process.pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+
+class Pump:
+    """Reads what a line prints as it comes, into a capture and, a few times a second, into a report."""
+
+    def __init__(self, descriptor: int, capture: Capture, report: Callable[[bytes], None] | None) -> None:
+        self._descriptor: int | None = descriptor
+        self._capture = capture
+        self._report = report
+        self._fresh = bytearray()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(descriptor, False)
+        self._loop.add_reader(descriptor, self._read)
+
+    def drain(self) -> None:
+        """Take what was printed and not read yet: a bounded amount, as the writer may never stop."""
+        for _ in range(_LAST_PIECES):
+            if not self._read():
+                break
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._tell()
+            self._capture.close()
+
+    def _read(self) -> bool:
+        if self._descriptor is None:
+            return False
+        try:
+            data = os.read(self._descriptor, _PIECE)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._descriptor)
+            return False
+        self._capture.add(data)
+        if self._report:
+            self._fresh = (self._fresh + data)[-_REPORTED:]
+            self._timer = self._timer or self._loop.call_later(_REPORT_EVERY, self._tell)
+        return True
+
+    def _tell(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._fresh and self._report:
+            fresh, self._fresh = bytes(self._fresh), bytearray()
+            self._report(fresh)
+
+
+async def start_shell(
+    line: str,
+    cwd: Path,
+    environment: Mapping[str, str],
+    sandbox: Sandbox,
+    capture: Capture,
+    report: Callable[[bytes], None] | None = None,
+) -> ShellProcess:
+    """Start `line` in a session of its own: no terminal, no input, its output into `capture`.
+
+    Raises:
+        ToolError: the folder is not there or cannot be entered, or the line cannot be handed to a shell.
+    """
+    _demand_folder(cwd)
+    argv = [shutil.which("bash") or "/bin/sh", "-c", "--", line]
+    mark = secrets.token_hex(8)
+    reading, writing = os.pipe()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *sandbox.wrap(argv, writable=[cwd], network=True),
+            cwd=cwd,
+            env={**environment, _MARK: mark},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=writing,
+            stderr=writing,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        os.close(reading)
+        raise ToolError(f"The shell could not be started in {cwd}: {error}.") from error
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    _bound_processes(process.pid)
+    return ShellProcess(process, mark, Pump(reading, capture, report))
+
+
+def _demand_folder(cwd: Path) -> None:
+    if not cwd.exists():
+        raise ToolError(f"The folder {cwd} is not there (any more). Name another with `cwd`, or make it again.")
+    if not cwd.is_dir() or not os.access(cwd, os.X_OK):
+        raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
+
+
+def _bound_processes(pid: int) -> None:
+    """Let a line that multiplies itself hit a wall long before the machine does."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+            soft, hard = resource.prlimit(pid, resource.RLIMIT_NPROC)
+            wall = running + _MORE_PROCESSES
+            if soft == resource.RLIM_INFINITY or wall < soft:
+                resource.prlimit(pid, resource.RLIMIT_NPROC, (wall, hard))
+
+
+def _marked(mark: str) -> set[int]:
+    """The living processes of ours whose environment carries the mark, whatever group or session they are in."""
+    if sys.platform != "linux":
+        return set()
+    needle = f"{_MARK}={mark}".encode()
+    found = set()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if needle in Path(entry.path, "environ").read_bytes():
+                    found.add(int(entry.name))
+    return found
