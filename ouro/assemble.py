@@ -101,7 +101,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     mask = SecretMask([*ground.catalog.key_values(), *secret_values(os.environ)])
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     memory = await _memory(store, ground, request)
-    return Session(_parts(ground, store, memory))
+    return Session(_parts(ground, store, memory, mask))
 
 
 def _ground(options: Options, request: OpenRequest) -> _Ground:
@@ -133,10 +133,11 @@ async def _memory(store: MemoryStore, ground: _Ground, request: OpenRequest) -> 
     return MemoryManager.start(store, project=project, model=_model_name(ground))
 
 
-def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager) -> SessionParts:
+def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager, mask: SecretMask) -> SessionParts:
     options, settings = ground.options, ground.settings
     root = find_root(options.cwd)
-    workspace = Workspace(options.cwd, options.add_dirs)
+    outputs = memory.outputs
+    workspace = Workspace(options.cwd, (*options.add_dirs, outputs))
     rules = RuleStore(get_permissions_path(), root)
     permissions = Permissions(
         workspace,
@@ -146,8 +147,8 @@ def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager) -> Sessio
         deny=settings.permissions.deny,
         on_remember=rules.add,
     )
-    jobs, plan = ShellJobs(), Plan()
-    shell = Shell(options.cwd, jobs, NoSandbox(), settings.shell.timeout_seconds)
+    jobs, plan = ShellJobs(outputs, mask.mask), Plan()
+    shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask)
     return SessionParts(
         cwd=options.cwd,
         memory=memory,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -15,18 +17,18 @@ from ouro.agent.project import NestedInstructions, Surroundings, git_branch, sur
 from ouro.agent.replay import last_plan, replay
 from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
-from ouro.display import Todo
-from ouro.errors import UsageError
-from ouro.events import Answer, Event, TodosChanged
+from ouro.display import Display, Todo
+from ouro.errors import ToolError, UsageError
+from ouro.events import Answer, Event, TodosChanged, ToolFinished, ToolProgress, ToolStarted, TurnFinished
 from ouro.llm.model import Effort, Model
 from ouro.memory.backend import SessionInfo
 from ouro.memory.manager import MemoryManager
 from ouro.memory.tokens import estimate
-from ouro.messages import Image, Usage
+from ouro.messages import Image, ToolCall, Usage, user
 from ouro.safety.permissions import Mode, Permissions
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import JobInfo, ShellJobs
-from ouro.tools.tool import AnyTool
+from ouro.tools.tool import AnyTool, ToolResult
 
 __all__ = ["JobInfo", "ModelChoice", "OpenRequest", "Session", "SessionInfo", "SessionParts", "Status"]
 
@@ -149,6 +151,7 @@ class Session:
         self._spoken = _Spoken()
         self._told: Surroundings | None = None
         self._turn: Turn | None = None
+        self._lines: set[Turn] = set()
         parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
         self._agent = LoopAgent(
@@ -239,18 +242,27 @@ class Session:
         return self._spoken.steering.pop().text if self._spoken.steering else None
 
     def interrupt(self) -> None:
-        """End the turn, wherever it is."""
-        if self._turn is not None:
-            self._turn.interrupt()
+        """End the turn, and the person's own shell lines, wherever they are."""
+        for turn in (self._turn, *self._lines):
+            if turn is not None:
+                turn.interrupt()
 
     def kill_children(self) -> None:
         """Kill every running shell line at once, background jobs apart."""
-        self._parts.jobs.kill_all()
+        self._parts.shell.kill_all()
 
     async def run_shell(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
-        """Run the person's own shell line; with `share` the model sees it, with its output, at the next message."""
-        raise NotImplementedError
-        yield
+        """Run the person's own shell line; with `share` the model reads what it printed before its next answer."""
+        call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
+        turn = Turn(lambda: self._run_line(call, line, share))
+        self._lines.add(turn)
+        try:
+            async with aclosing(turn.events()) as events:
+                async for event in events:
+                    if not isinstance(event, TurnFinished):
+                        yield event
+        finally:
+            self._lines.discard(turn)
 
     def jobs(self) -> tuple[JobInfo, ...]:
         """The background jobs, running and ended."""
@@ -275,7 +287,7 @@ class Session:
             NoModelError: it is not known or has no key; the one in use stays.
         """
         await self._parts.models.change(name, self._parts.models.effort)
-        await self._memory.set_model(self.status().model)
+        self._memory.set_model(self.status().model)
 
     async def models(self) -> tuple[ModelChoice, ...]:
         """The models that are known here, usable or not."""
@@ -285,13 +297,9 @@ class Session:
         """Sessions of this project, or all; newest first."""
         return self._parts.list_sessions(everywhere)
 
-    async def rename(self, title: str) -> None:
-        """Call the session something else.
-
-        Raises:
-            SaveFailed: it is, but only until it ends.
-        """
-        await self._memory.set_title(title)
+    def rename(self, title: str) -> None:
+        """Call the session something else."""
+        self._memory.set_title(title)
 
     def permission_rules(self) -> tuple[str, ...]:
         """The rules in force, as `allow shell(git status*)`."""
@@ -329,6 +337,33 @@ class Session:
                     shown = self.todos
                     yield TodosChanged(shown)
                 yield event
+
+    async def _run_line(self, call: ToolCall, line: str, share: bool) -> AsyncGenerator[Event, None]:
+        yield ToolStarted(call, line)
+        started, events = time.monotonic(), asyncio.Queue[Event | None]()
+        work = asyncio.create_task(
+            self._parts.shell.run_line(line, lambda text: events.put_nowait(ToolProgress(call.id, text)))
+        )
+        work.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            result = await work
+        except ToolError as error:
+            result = ToolResult(str(error), Display(str(error)), failed=True)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        if share:
+            await self._share(f"I ran this in a shell:\n\n$ {line}\n{result.text}")
+        yield ToolFinished(call.id, call.name, result.display, result.failed, time.monotonic() - started)
+
+    async def _share(self, text: str) -> None:
+        """Let the model read it before its next answer: now, or at the next tool boundary of the running turn."""
+        if self.running:
+            self._spoken.steering.append(Prompt(text))
+        else:
+            await self._memory.add(user(text))
 
 
 def _no_instructions(_paths: Sequence[str]) -> str:

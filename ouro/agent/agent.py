@@ -120,7 +120,7 @@ class LoopAgent:
                 if shrunk or not self._memory.shrink():
                     raise
                 shrunk = True
-                yield Said("The conversation no longer fits the model's window: old tool outputs are left out.", "warning")
+                yield Said("The model's window is full: old tool outputs are left out of what is sent.", "warning")
 
     async def _ask_once(self) -> AsyncGenerator[Event, None]:
         models = self._parts.models()

@@ -47,7 +47,9 @@ class Repetition:
         Raises:
             LimitReached: the same batch came back STOP_AFTER times.
         """
-        batch = json.dumps([[call.name, dict(call.arguments), reply.text] for call, reply in zip(calls, replies, strict=True)])
+        batch = json.dumps(
+            [[call.name, dict(call.arguments), reply.text] for call, reply in zip(calls, replies, strict=True)]
+        )
         self._times = self._times + 1 if batch == self._last else 1
         self._last = batch
         if self._times >= STOP_AFTER:

@@ -57,7 +57,9 @@ class NestedInstructions:
             if path.is_relative_to(self._cwd):
                 folders.extend(folder for folder in _between(self._cwd, path.parent) if folder not in self._seen)
                 self._seen.update(folders)
-        found = [path for folder in folders for path in acting_files(find_root(self._cwd), folder) if path.parent == folder]
+        found = [
+            path for folder in folders for path in acting_files(find_root(self._cwd), folder) if path.parent == folder
+        ]
         return "\n\n".join(str(each) for each in _first_of_each_folder(found))
 
 

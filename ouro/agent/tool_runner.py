@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ouro.display import Display, Plain, Question
@@ -38,7 +38,7 @@ Inquire = Callable[[str], Awaitable[Answer]]
 """Wait for the person's answer to the question with this id."""
 
 
-class Refused(ToolError):
+class RefusedError(ToolError):
     """The person, a rule or the mode said no."""
 
 
@@ -94,9 +94,7 @@ class Batch:
 
     def replies(self) -> tuple[ToolReply, ...]:
         """One reply a call, in the order asked; a call that was not finished is answered as interrupted."""
-        return tuple(
-            self._replies.get(call.id) or ToolReply(call.id, call.name, INTERRUPTED, failed=True) for call in self._calls
-        )
+        return tuple(self._replies.get(call.id) or _interrupted(call) for call in self._calls)
 
     def touched(self) -> tuple[str, ...]:
         """The paths that the calls have read or written."""
@@ -132,7 +130,9 @@ class Batch:
         self._events.put_nowait(ToolStarted(call, self._runner.title(call)))
         async with self._places:
             result = await self._result(call)
-        self._replies[call.id] = ToolReply(call.id, call.name, result.text, result.failed, result.images, result.display)
+        self._replies[call.id] = ToolReply(
+            call.id, call.name, result.text, result.failed, result.images, result.display
+        )
         seconds = time.monotonic() - started
         self._events.put_nowait(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
 
@@ -142,19 +142,19 @@ class Batch:
             comment = await self._permit(call, tool, args)
             result = await tool.run(args, self._context(call))
         except OuroError as error:
-            return _failure(str(error), type(error) is Refused)
+            return _failure(str(error), type(error) is RefusedError)
         except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the conversation
             log.exception("tool %s failed", call.name)
             return _failure(f"{call.name} failed inside ouro: {type(error).__name__}: {error}")
         if comment:
-            return ToolResult(f"{result.text}\n\nThe person adds: {comment}", result.display, result.failed, result.images)
+            return replace(result, text=f"{result.text}\n\nThe person adds: {comment}")
         return result
 
     async def _permit(self, call: ToolCall, tool: AnyTool, args: Any) -> str:
         """Return once the call may run, with what the person adds to it.
 
         Raises:
-            Refused: it may not.
+            RefusedError: it may not.
         """
         decision = self._decide(tool, args)
         comment = ""
@@ -164,7 +164,7 @@ class Batch:
                 if isinstance(decision, Ask):
                     comment = await self._ask_permission(call, tool, args, decision)
         if isinstance(decision, Deny):
-            raise Refused(decision.reason)
+            raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
         return comment
 
@@ -174,11 +174,13 @@ class Batch:
     async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
         display = await tool.preview(args)
         question_id = f"{call.id}:{next(self._numbers)}"
-        permit = await self._inquire(PermissionAsked(question_id, call, tool.title(args), display, ask.reason, ask.rule))
+        permit = await self._inquire(
+            PermissionAsked(question_id, call, tool.title(args), display, ask.reason, ask.rule)
+        )
         if not isinstance(permit, Permit):
-            raise Refused(SAID_NO)
+            raise RefusedError(SAID_NO)
         if permit.choice == "no":
-            raise Refused(f"The person said no: {permit.comment}" if permit.comment else SAID_NO)
+            raise RefusedError(f"The person said no: {permit.comment}" if permit.comment else SAID_NO)
         if permit.choice == "always" and ask.rule:
             self._runner.permissions.remember(ask.rule)
         return permit.comment
@@ -196,6 +198,10 @@ class Batch:
             return reply.answers if isinstance(reply, Reply) else ()
 
         return ToolContext(lambda text: self._events.put_nowait(ToolProgress(call.id, text)), ask)
+
+
+def _interrupted(call: ToolCall) -> ToolReply:
+    return ToolReply(call.id, call.name, INTERRUPTED, failed=True, display=Display("interrupted"))
 
 
 def _failure(text: str, refused: bool = False) -> ToolResult:

@@ -20,7 +20,8 @@ class Questions:
         """Wait for the answer."""
         answer = self._open[question_id] = asyncio.get_running_loop().create_future()
         try:
-            return await answer
+            given: Answer = await answer
+            return given
         finally:
             self._open.pop(question_id, None)
 
@@ -71,7 +72,7 @@ class Turn:
         except asyncio.CancelledError:
             outcome = TurnFinished("interrupted")
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program
             log.exception("the turn failed")
             outcome = TurnFinished("failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`.")
         finally:

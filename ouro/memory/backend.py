@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 from ouro.errors import SessionNotFound
@@ -142,6 +143,10 @@ class MemoryStore(Protocol):
             SessionNotFound: there is none.
             SessionInUse: it is open.
         """
+        ...
+
+    def outputs_folder(self, header: SessionHeader) -> Path:
+        """Where outputs of this session that are too long for its file belong; it need not exist yet."""
         ...
 
     def close_session(self, session_id: str) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
+
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
 from ouro.memory.backend import (
     LoadedSession,
@@ -68,6 +72,10 @@ class DictMemoryStore:
     def close_session(self, session_id: str) -> None:
         """Let go of an open session."""
         self._open.discard(session_id)
+
+    def outputs_folder(self, header: SessionHeader) -> Path:
+        """A folder of the system's temporary files."""
+        return Path(tempfile.gettempdir()) / f"ouro-{os.getuid()}" / header.id
 
     def _save(self, session_id: str, record: Record) -> None:
         if session_id not in self._open:

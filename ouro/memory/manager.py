@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 from ouro.memory.backend import (
     LoadedSession,
@@ -80,6 +81,11 @@ class MemoryManager:
         """What is sent to the model: always sendable, and less when `shrink` was called."""
         sent = sendable(self._messages)
         return without_outputs(sent, self._dropped) if self._dropped else sent
+
+    @property
+    def outputs(self) -> Path:
+        """Where outputs that are too long for the session file belong."""
+        return self._store.outputs_folder(self._header)
 
     @property
     def tokens(self) -> int:

@@ -23,6 +23,7 @@ from ouro.memory.backend import (
     SessionInfo,
     TitleRecord,
 )
+from ouro.memory.images import FOLDER as OUTPUTS
 from ouro.memory.images import keep_image
 from ouro.memory.repair import repair
 from ouro.memory.serialization import BadRecordError, Mask, header_data, header_from, record_data
@@ -166,6 +167,12 @@ class YamlFileMemoryStore:
         with _saving(held.folder):
             data = record_data(record, self._mask, partial(keep_image, held.folder))
             append(held.folder, dump(data).encode())
+
+    def outputs_folder(self, header: SessionHeader) -> Path:
+        """`outputs/` in the session's folder."""
+        held = self._open.get(header.id)
+        folder = held.folder if held else self._root / f"{header.created_at[:10]}_{header.id[:8]}"
+        return folder / OUTPUTS
 
     def _make_folder(self, header: SessionHeader) -> Path:
         day = header.created_at[:10]
