@@ -185,7 +185,7 @@ def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise SessionNotFound(otherwise, "`ouro sessions list` shows them all.")
+        raise SessionNotFound(otherwise, "`ouro sessions list --all` shows them all.")
     lines = [f"  {each.id[:8]}  {each.updated_at[:10]}  {each.title}" for each in found[:5]]
     more = [f"  … and {len(found) - 5} more"] if len(found) > 5 else []
     raise SessionNotFound(

@@ -84,7 +84,7 @@ class DictMemoryStore:
 
     def _header(self, session_id: str) -> SessionHeader:
         if session_id not in self._headers:
-            raise SessionNotFound(f"No session `{session_id[:60]}`.", "`ouro sessions list` shows them all.")
+            raise SessionNotFound(f"No session `{session_id[:60]}`.", "`ouro sessions list --all` shows them all.")
         return self._headers[session_id]
 
     def _refuse_if_open(self, session_id: str) -> None:

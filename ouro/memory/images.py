@@ -20,13 +20,18 @@ def keep_image(folder: Path, image: Image) -> str:
     Raises:
         OSError: it was not written.
     """
-    ending = re.sub(r"[^a-z0-9]", "", image.media_type.rpartition("/")[2].lower())[:8] or "bin"
-    name = f"{hashlib.sha256(image.data).hexdigest()[:32]}.{ending}"
-    place = folder / FOLDER
+    name = image_name(image)
+    place = (folder / name).parent
     place.mkdir(mode=0o700, exist_ok=True)
-    if not (place / name).exists():
-        replace(place, name, image.data)
-    return f"{FOLDER}/{name}"
+    if not (folder / name).exists():
+        replace(place, (folder / name).name, image.data)
+    return name
+
+
+def image_name(image: Image) -> str:
+    """Where below a session's folder a picture is kept."""
+    ending = re.sub(r"[^a-z0-9]", "", image.media_type.rpartition("/")[2].lower())[:8] or "bin"
+    return f"{FOLDER}/{hashlib.sha256(image.data).hexdigest()[:32]}.{ending}"
 
 
 def fetch_image(folder: Path, name: str) -> bytes:

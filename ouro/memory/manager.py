@@ -217,11 +217,8 @@ def title_of(text: str) -> str:
     words = " ".join(clean(text).split())
     if len(words) <= _TITLE_WIDTH:
         return words
-    return (
-        words[:_TITLE_WIDTH].rpartition(" ")[0].rstrip(",;:") + "…"
-        if " " in words[:_TITLE_WIDTH]
-        else words[:_TITLE_WIDTH] + "…"
-    )
+    cut = words[:_TITLE_WIDTH]
+    return (cut.rpartition(" ")[0] or cut).rstrip(",;:") + "…"
 
 
 def _load(store: MemoryStore, query: str, project: str) -> LoadedSession:

@@ -68,9 +68,14 @@ class YamlFileMemoryStore:
             folder = self._make_folder(header)
             try:
                 lock = SessionLock(folder)
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            try:
                 append(folder, dump(header_data(header)).encode(), create=True)
                 sync_folder(self._root)
             except OSError:
+                lock.release()
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
         self._open[header.id] = _Open(folder, lock)
@@ -220,7 +225,7 @@ def _tail_set_aside(folder: Path) -> tuple[str, ...]:
 
 
 def _not_found(session_id: str) -> SessionNotFound:
-    return SessionNotFound(f"No session `{session_id[:60]}`.", "`ouro sessions list` shows them all.")
+    return SessionNotFound(f"No session `{session_id[:60]}`.", "`ouro sessions list --all` shows them all.")
 
 
 @contextmanager
@@ -252,6 +257,6 @@ def _reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise SessionNotFound(f"{folder} holds no session.", "`ouro sessions list` shows them all.") from error
+        raise SessionNotFound(f"{folder} holds no session.", "`ouro sessions list --all` shows them all.") from error
     except OSError as error:
         raise SessionDamaged(f"{folder / FILE_NAME} cannot be opened: {error.strerror or error}.") from error

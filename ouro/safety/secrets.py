@@ -75,6 +75,12 @@ _RULES = (
         r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|(?:hf|npm|gsk|xai|pplx|nvapi|r8|lin_api|dop_v1|ntn|tvly|fw)[-_](?=\w*\d)[\w-]{20,}"
         r"|pypi-[\w-]{50,}|SG\.[\w-]{16,}\.[\w-]{16,})",
     ),
+    # What most issuers agree on: a short word, then a long run of capitals, small letters and digits.
+    _rule(
+        "prefixed",
+        r"\b(?P<secret>[A-Za-z][A-Za-z0-9]{1,9}(?:[_-][a-z]{2,6}\d?)?[_-](?=[a-z0-9_-]*[A-Z])(?=[A-Z0-9_-]*[a-z])"
+        r"(?=[A-Za-z_-]*\d[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,})(?![./(])",
+    ),
     _rule(
         "named",
         rf"(?i)(?:(?<!\[)\b|_|(?<=[a-z])){_NAMES}[\"']?\]?\s{{0,3}}(?:=|:|:=|=>)\s{{0,3}}[\"']?(?P<secret>{_VALUE})",
