@@ -1,0 +1,134 @@
+"""Setting up a model, step by step, for any front end that can ask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from ouro.commands.command import Choice
+from ouro.llm.catalog import Catalog
+from ouro.llm.discovery import LocalServer
+from ouro.llm.known_models import KNOWN
+from ouro.llm.models_file import ModelEntry
+from ouro.llm.models_setup import write_models_file
+from ouro.llm.providers import HOSTED, PROVIDERS, Provider
+from ouro.utils.runtime import tilde
+
+OTHER = "other"
+
+
+class Asker(Protocol):
+    """What the set-up needs of a front end."""
+
+    def say(self, text: str) -> None:
+        """Tell one line."""
+        ...
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Let the person pick one; None when they did not."""
+        ...
+
+    async def ask(self, title: str, *, secret: bool = False) -> str:
+        """A line of text, empty when they gave none; a secret is not shown while it is typed."""
+        ...
+
+
+async def set_up(asker: Asker) -> str:
+    """Let the person choose a model and write it to models.yaml; gives its name, empty when they stopped.
+
+    Raises:
+        ConfigError: models.yaml is broken or cannot be written.
+    """
+    catalog = Catalog.from_files()
+    servers = await asyncio.to_thread(catalog.servers)
+    chosen = await asker.choose("Where is your model?", places(servers))
+    if chosen is None:
+        return ""
+    if chosen == OTHER:
+        return await _other_server(asker)
+    local = next((server for server in servers if server.provider.name == chosen), None)
+    return await (_local_model(asker, local) if local else _hosted_model(asker, PROVIDERS[chosen]))
+
+
+def places(servers: Sequence[LocalServer]) -> tuple[Choice, ...]:
+    """Where a model may be: servers that answer on this machine, providers, any other server."""
+    found = [
+        Choice(server.provider.name, server.provider.title, f"on this machine, {_count(len(server.models))}")
+        for server in servers
+        if server.models
+    ]
+    hosted = [Choice(each.name, each.title, _key_detail(each)) for each in HOSTED]
+    return (*found, *hosted, Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
+
+
+async def _hosted_model(asker: Asker, provider: Provider) -> str:
+    entry = ModelEntry()
+    if not _held_variable(provider):
+        key = await asker.ask(f"Your {provider.title} key (it is not shown)", secret=True)
+        if not key:
+            return ""
+        entry = ModelEntry(api_key=key)
+    names = list(dict.fromkeys([f"{provider.name}/{provider.flagship}", *_known_of(provider)]))
+    name = await asker.choose(f"Which {provider.title} model?", [Choice(each, each, _price(each)) for each in names])
+    return _written(asker, f"{provider.name}/*" if entry.api_key else "", entry, name) if name else ""
+
+
+async def _local_model(asker: Asker, server: LocalServer) -> str:
+    choices = [Choice(model.name, model.name, _window(model.window)) for model in server.models]
+    name = await asker.choose(f"Which model of {server.provider.title}?", choices)
+    if not name:
+        return ""
+    window = next((model.window for model in server.models if model.name == name), None)
+    if window is None:
+        asker.say(
+            f"{server.provider.title} does not tell how much fits: say `window:` in models.yaml where it is not 32k."
+        )
+    return _written(asker, name, ModelEntry(window=window), name)
+
+
+async def _other_server(asker: Asker) -> str:
+    url = await asker.ask("Its address, such as https://models.example.com/v1")
+    if not url.startswith(("http://", "https://")):
+        if url:
+            asker.say("That is no address: it begins with http:// or https://.")
+        return ""
+    model = await asker.ask("The name of the model there")
+    if not model:
+        return ""
+    key = await asker.ask("Its key, or nothing where it needs none (it is not shown)", secret=True)
+    name = f"openai/{model}"
+    return _written(asker, name, ModelEntry(api_base=url.rstrip("/"), api_key=key), name)
+
+
+def _written(asker: Asker, entry_name: str, entry: ModelEntry, default: str) -> str:
+    path = write_models_file(entry_name, entry, default)
+    asker.say(f"{default} is your model now; written to {tilde(path)}, which only you can read.")
+    return default
+
+
+def _held_variable(provider: Provider) -> str:
+    return next((name for name in provider.key_variables if os.environ.get(name, "").strip()), "")
+
+
+def _key_detail(provider: Provider) -> str:
+    held = _held_variable(provider)
+    return f"with the key in {held}" if held else "with a key of yours"
+
+
+def _known_of(provider: Provider) -> list[str]:
+    return [spec.name for spec in KNOWN.values() if spec.name.startswith(f"{provider.name}/")]
+
+
+def _price(name: str) -> str:
+    spec = KNOWN.get(name.lower())
+    return f"${spec.prices.input:g} in, ${spec.prices.output:g} out a million tokens" if spec and spec.prices else ""
+
+
+def _window(size: int | None) -> str:
+    return f"{size:,} tokens" if size else ""
+
+
+def _count(number: int) -> str:
+    return "1 model" if number == 1 else f"{number} models"

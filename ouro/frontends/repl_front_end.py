@@ -1,0 +1,150 @@
+"""The plain prompt as the commands see it."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+from ouro.commands.command import Choice
+from ouro.errors import TrustNeeded, UsageError
+from ouro.events import Event, Level, Prompted
+from ouro.frontends.headless_output import one_line
+from ouro.frontends.repl_printer import Printer
+from ouro.frontends.repl_questions import Questions, parse_choice
+from ouro.frontends.repl_turns import Turns
+from ouro.session import OpenRequest, Session
+
+OpenSession = Callable[[OpenRequest], Awaitable[Session]]
+SHOWN_AGAIN = 3
+"""Messages of the person, with what came of them, that are printed again on resume."""
+TRUST = (
+    Choice("yes", "yes: trust this folder, now and later"),
+    Choice("no", "no: work here without obeying these files"),
+    Choice("quit", "quit"),
+)
+KEYS = (
+    ("Enter", "send; while the agent works: say it at its next step"),
+    ("Alt+Enter, Ctrl+J, \\ Enter", "a new line"),
+    ("Tab", "complete; while the agent works: keep the message for the next turn"),
+    ("Up", "what was typed before; while the agent works: take back what was not delivered"),
+    ("Ctrl+C", "interrupt; at rest: clear, twice: leave"),
+    ("Ctrl+D", "leave"),
+    ("Shift+Tab", "the next mode: ask, edit, plan, auto"),
+    ("Ctrl+R", "search what was typed"),
+    ("Ctrl+G, Ctrl+X Ctrl+E", "write in your editor"),
+)
+
+
+class ReplFrontEnd:
+    """What commands may ask of the plain prompt."""
+
+    theme = ""
+    themes: Sequence[str] = ()
+    keys: Sequence[tuple[str, str]] = KEYS
+
+    def __init__(
+        self,
+        open_session: OpenSession,
+        printer: Printer,
+        questions: Questions,
+        turns: Turns,
+        *,
+        redraw: Callable[[], None],
+        leave: Callable[[], None],
+    ) -> None:
+        self._open_session = open_session
+        self._printer = printer
+        self._questions = questions
+        self._turns = turns
+        self.redraw = redraw
+        self.leave = leave
+
+    @property
+    def session(self) -> Session:
+        """The session that is open."""
+        return self._turns.session
+
+    def set_theme(self, name: str) -> None:
+        """The colours are the terminal's: there is nothing to set."""
+
+    def show(self, markdown: str) -> None:
+        """Print Markdown."""
+        self._printer.markdown(markdown)
+
+    def say(self, text: str, level: Level = "info") -> None:
+        """Print one line."""
+        self._printer.say(text, level)
+
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        """Print the choices with numbers, and wait for one."""
+        values = [choice.value for choice in choices]
+        self._printer.choices(title, [_label(choice, choice.value == current) for choice in choices])
+        return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
+
+    async def begin(self, request: OpenRequest) -> bool:
+        """Open the first session; False when the person would rather not.
+
+        Raises:
+            OuroError: it cannot be opened.
+        """
+        session = await self._open_trusted(request)
+        if session is not None:
+            self._use(session)
+        return session is not None
+
+    async def open(self, request: OpenRequest) -> None:
+        """Open another session in place of this one."""
+        before = self.session
+        opened = await self._open_trusted(request)
+        if opened is not None:
+            self._use(opened)
+            await before.close()
+
+    async def send(self, text: str) -> None:
+        """Send a message, or steer with it."""
+        self._turns.submit(text)
+
+    def copy(self, text: str) -> None:
+        """Hand it to the terminal's clipboard.
+
+        Raises:
+            UsageError: the terminal takes no such order.
+        """
+        if self._printer.is_plain:
+            raise UsageError("This terminal has no clipboard that ouro could reach. /export writes a file.")
+        self._printer.order(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
+
+    async def _open_trusted(self, request: OpenRequest) -> Session | None:
+        try:
+            return await self._open_session(request)
+        except TrustNeeded as needed:
+            if not sys.stdin.isatty():  # a script on standard input cannot mean this question
+                raise
+            self.say(str(needed), "warning")
+        match await self.choose("Do you trust this folder?", TRUST):
+            case "yes":
+                return await self._open_session(OpenRequest(request.resume, trust="yes"))
+            case "no":
+                return await self._open_session(OpenRequest(request.resume, trust="no"))
+            case _:
+                return None
+
+    def _use(self, session: Session) -> None:
+        self._turns.use(session)
+        for notice in session.notices:
+            self.say(notice, "warning")
+        self._show_again(list(session.history()))
+        self.redraw()
+
+    def _show_again(self, events: Sequence[Event]) -> None:
+        begins = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
+        if len(begins) > SHOWN_AGAIN:
+            self.say(f"{len(begins) - SHOWN_AGAIN} earlier messages are not shown; /export writes them all.")
+            events = events[begins[-SHOWN_AGAIN] :]
+        self._printer.replay(events)
+
+
+def _label(choice: Choice, is_current: bool) -> str:
+    detail = f" — {choice.detail}" if choice.detail else ""
+    return one_line(f"{choice.label}{' (in use)' if is_current else ''}{detail}")

@@ -1,0 +1,184 @@
+"""The prompt line of the plain prompt, by prompt_toolkit: it stays below what is printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import History
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.styles import Style
+
+from ouro.commands.builtin import COMMANDS
+from ouro.frontends.history import PromptHistory
+from ouro.frontends.repl_lines import Host
+from ouro.frontends.tui.fuzzy import Haystack
+from ouro.utils.runtime import get_history_path
+
+STYLE = Style.from_dict(
+    {"bottom-toolbar": "noreverse fg:ansibrightblack", "label": "bold", "label.asks": "bold ansiyellow"}
+)
+REFRESH_SECONDS = 1.0
+
+
+class PromptReader:
+    """Reads messages: several lines, history, completion; and keys that act at once."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._draft: Document | None = None
+        self._asking = False
+        self._prompt: PromptSession[str] = PromptSession(
+            message=self._label,
+            history=_FileHistory(PromptHistory(get_history_path())),
+            completer=ThreadedCompleter(_Completer(host)),
+            complete_while_typing=Condition(lambda: not host.is_asking()),
+            key_bindings=_keys(host),
+            multiline=True,
+            prompt_continuation=". ",
+            bottom_toolbar=host.toolbar,
+            refresh_interval=REFRESH_SECONDS,
+            enable_suspend=True,
+            enable_open_in_editor=True,
+            style=STYLE,
+            reserve_space_for_menu=6,
+        )
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """While this is open, what is printed comes to stand above the prompt."""
+        with patch_stdout(raw=True):
+            yield
+
+    async def read(self) -> str | None:
+        """The next message or answer; None at the end of the input."""
+        try:
+            return await self._prompt.prompt_async(handle_sigint=False, pre_run=self.changed)
+        except (EOFError, KeyboardInterrupt):
+            return None
+
+    def changed(self) -> None:
+        """Draw the prompt anew. A draft steps aside while a question waits, so that no key of it answers."""
+        buffer, asking = self._prompt.default_buffer, self._host.is_asking()
+        if asking and not self._asking:
+            self._draft = buffer.document
+            buffer.reset()
+        elif self._asking and not asking and self._draft is not None:
+            if not buffer.text:
+                buffer.document = self._draft
+            self._draft = None
+        self._asking = asking
+        if self._prompt.app.is_running:
+            self._prompt.app.invalidate()
+
+    def _label(self) -> StyleAndTextTuples:
+        return [("class:label.asks" if self._host.is_asking() else "class:label", self._host.label())]
+
+
+class _FileHistory(History):
+    """The history file that all front ends share."""
+
+    def __init__(self, kept: PromptHistory) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Newest first."""
+        return reversed(self._kept.entries())
+
+    def store_string(self, string: str) -> None:
+        """Keep an entry."""
+        self._kept.add(string)
+
+
+class _Completer(Completer):
+    """`/` commands at the start, `@` files anywhere."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._files = Haystack([])
+
+    def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
+        """What the word before the cursor may become."""
+        before = document.text_before_cursor
+        if before.startswith("/") and " " not in before and "\n" not in before:
+            yield from _commands(before[1:])
+            return
+        word = before.split()[-1] if before and not before[-1].isspace() else ""
+        if word.startswith("@"):
+            if word == "@" or not self._files.names:
+                self._files = Haystack(self._host.files())
+            for name in self._files.search(word[1:]):
+                yield Completion(f"@{name}", -len(word))
+
+
+def _commands(begun: str) -> Iterator[Completion]:
+    for command in COMMANDS:
+        matching = next((name for name in (command.name, *command.aliases) if name.startswith(begun)), None)
+        if matching:
+            yield Completion(f"/{matching}", -len(begun) - 1, display=command.usage, display_meta=command.help)
+
+
+def _keys(host: Host) -> KeyBindings:
+    keys = KeyBindings()
+    is_empty = Condition(lambda: not get_app().current_buffer.text)
+    is_busy = Condition(host.is_busy)
+
+    @keys.add("enter")
+    def _send(event: KeyPressEvent) -> None:
+        _enter(event, host)
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j")
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("c-c")
+    def _interrupt(event: KeyPressEvent) -> None:
+        if event.current_buffer.text and not host.is_busy():
+            event.current_buffer.reset()
+        elif host.interrupt():
+            event.app.exit(exception=EOFError)
+
+    @keys.add("escape", filter=is_busy)
+    def _escape(_event: KeyPressEvent) -> None:
+        host.interrupt()
+
+    @keys.add("tab", filter=is_busy & ~is_empty & ~has_completions)
+    def _queue(event: KeyPressEvent) -> None:
+        text = event.current_buffer.text
+        event.current_buffer.reset(append_to_history=True)
+        host.queue(text)
+
+    @keys.add("up", filter=is_empty & is_busy)
+    def _take_back(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(host.take_back() or "")
+
+    @keys.add("s-tab")
+    def _mode(_event: KeyPressEvent) -> None:
+        host.cycle_mode()
+
+    @keys.add("c-g")
+    def _editor(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()
+
+    return keys
+
+
+def _enter(event: KeyPressEvent, host: Host) -> None:
+    buffer = event.current_buffer
+    if host.is_asking():
+        event.app.exit(result=buffer.text)
+    elif buffer.document.text_before_cursor.endswith("\\"):
+        buffer.delete_before_cursor()
+        buffer.insert_text("\n")
+    elif buffer.text.strip():
+        buffer.append_to_history()
+        event.app.exit(result=buffer.text)

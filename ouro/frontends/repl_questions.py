@@ -1,0 +1,121 @@
+"""The questions of the plain prompt: the next line that is typed answers the one that is open."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ouro.display import Question
+from ouro.events import Permit, Reply
+
+T = TypeVar("T")
+_PERMIT = re.compile(r"(y|yes|1|a|always|2|n|no|3)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
+
+
+class NotUnderstood(ValueError):
+    """The line does not answer the question; the message says what would."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion(Generic[T]):
+    """A question that waits for a line."""
+
+    label: str
+    """What stands before the cursor."""
+    parse: Callable[[str], T]
+    answer: asyncio.Future[T]
+
+
+class Questions:
+    """Questions wait in a row; only the first is asked."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._waiting: list[OpenQuestion[Any]] = []
+        self._changed = changed
+        self._asked = asyncio.Event()
+
+    @property
+    def open(self) -> OpenQuestion[Any] | None:
+        """The one that the next line answers."""
+        return next((each for each in self._waiting if not each.answer.done()), None)
+
+    async def ask(self, label: str, parse: Callable[[str], T]) -> T:
+        """Wait for a line that `parse` understands."""
+        question = OpenQuestion(label, parse, asyncio.get_running_loop().create_future())
+        self._waiting.append(question)
+        self._asked.set()
+        self._changed()
+        try:
+            answer: T = await question.answer
+            return answer
+        finally:
+            self._waiting.remove(question)
+            if self.open is None:
+                self._asked.clear()
+            self._changed()
+
+    async def or_asked(self, *work: Awaitable[Any]) -> None:
+        """Wait until all of the work is done, or a question is open."""
+        asked = asyncio.ensure_future(self._asked.wait())
+        done = asyncio.gather(*(asyncio.shield(each) for each in work), return_exceptions=True)
+        try:
+            await asyncio.wait((asked, done), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            done.cancel()
+            await asyncio.gather(asked, done, return_exceptions=True)
+
+    def take(self, line: str) -> str:
+        """Answer the open question; gives what to say where the line is no answer to it."""
+        question = self.open
+        if question is None:
+            return ""
+        try:
+            question.answer.set_result(question.parse(line))
+        except NotUnderstood as error:
+            return str(error)
+        if self.open is None:
+            self._asked.clear()
+        return ""
+
+
+def parse_permit(line: str, rule: str) -> Permit:
+    """`y`, `a` or `n`, with a comment after it."""
+    match = _PERMIT.match(line.strip())
+    if match is None:
+        raise NotUnderstood("Type y (yes), a (always) or n (no); what follows is told to the model.")
+    letter, comment = match[1][0].lower(), (match[2] or "").strip()
+    if letter in "a2" and not rule:
+        raise NotUnderstood("This cannot be allowed for always. Type y (yes) or n (no).")
+    return Permit("yes" if letter in "y1" else "always" if letter in "a2" else "no", comment)
+
+
+def parse_reply(line: str, question: Question) -> Reply:
+    """Numbers of choices, or words; nothing waves the question away."""
+    words = line.split("," if "," in line else None)
+    if words and all(word.strip().isdigit() for word in words):
+        numbers = [int(word) for word in words]
+        if len(numbers) > 1 and not question.several:
+            raise NotUnderstood("Only one of them can be taken.")
+        if not question.choices:
+            return Reply((line.strip(),))
+        if not all(1 <= number <= len(question.choices) for number in numbers):
+            raise NotUnderstood(f"Type a number from 1 to {len(question.choices)}, or other words.")
+        return Reply(tuple(question.choices[number - 1] for number in numbers))
+    return Reply((line.strip(),) if line.strip() else ())
+
+
+def parse_choice(line: str, values: Sequence[str]) -> str | None:
+    """A number or the start of a value; nothing picks none."""
+    text = line.strip()
+    if not text:
+        return None
+    if text.isdigit() and 1 <= int(text) <= len(values):
+        return values[int(text) - 1]
+    starting = [value for value in values if value.startswith(text)]
+    if text in values or len(starting) == 1:
+        return text if text in values else starting[0]
+    raise NotUnderstood(f"Type a number from 1 to {len(values)}, or nothing to leave it.")

@@ -1,0 +1,184 @@
+"""Turns of the plain prompt: they run while the person goes on typing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from ouro.errors import OuroError
+from ouro.events import Event, PermissionAsked, QuestionAsked, QuestionClosed, TurnFinished
+from ouro.frontends.repl_printer import Printer
+from ouro.frontends.repl_questions import Questions, parse_permit, parse_reply
+from ouro.session import Session
+
+BELL_AFTER = 15.0
+"""Seconds of a turn after whose end the terminal rings."""
+
+
+class Turns:
+    """Runs one stream of events at a time; what is said meanwhile steers it, or waits for the next."""
+
+    def __init__(
+        self,
+        printer: Printer,
+        questions: Questions,
+        ring: Callable[[], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._printer = printer
+        self._questions = questions
+        self._ring = ring
+        self._changed = changed
+        self._task: asyncio.Task[None] | None = None
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._next: list[str] = []
+        self._began = 0.0
+        self._kills = False
+        self._stopped = False
+        self._session: Session | None = None
+
+    @property
+    def has_session(self) -> bool:
+        """A session is open."""
+        return self._session is not None
+
+    @property
+    def session(self) -> Session:
+        """The session that is open."""
+        assert self._session is not None, "no session is open yet"
+        return self._session
+
+    def use(self, session: Session) -> None:
+        """Talk to this session from now on."""
+        self._session, self._next = session, []
+
+    @property
+    def is_busy(self) -> bool:
+        """A turn or a shell line runs."""
+        return self._task is not None and not self._task.done()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.monotonic() - self._began
+
+    @property
+    def queued(self) -> int:
+        """Messages that wait to be delivered."""
+        return len(self._next) + len(self.session.waiting)
+
+    def submit(self, text: str) -> None:
+        """Send a message now; while a turn runs, it steers that."""
+        if not self.is_busy:
+            self._start(self.session.send(text))
+        elif self.session.running:
+            self.session.steer(text)
+        else:
+            self.queue(text)
+
+    def queue(self, text: str) -> None:
+        """Keep a message for the next turn."""
+        self._next.append(text)
+        self._printer.say(f"For the next turn: {text.splitlines()[0] if text.strip() else ''}")
+
+    def run_shell(self, line: str, share: bool) -> None:
+        """Run the person's own shell line."""
+        if self.is_busy:
+            self._printer.say("A shell line has to wait until the agent is at rest.", "warning")
+        else:
+            self._start(self.session.run_shell(line, share))
+
+    def take_back(self) -> str | None:
+        """The last message that was not delivered yet."""
+        if self._next:
+            return self._next.pop()
+        return self.session.take_back()
+
+    def interrupt(self) -> None:
+        """End the turn; asked again, kill what it has started."""
+        if self._task is None:
+            return
+        if self._kills:
+            self.session.kill_children()
+        self._kills = True
+        if self.session.running:
+            self.session.interrupt()
+        else:
+            self._task.cancel()
+
+    def stop(self) -> None:
+        """End what runs, and send nothing more."""
+        self._stopped = True
+        if self.is_busy:
+            self.interrupt()
+
+    async def finish(self) -> None:
+        """Wait until nothing runs any more, the turns that wait among it."""
+        while self._task is not None and not self._task.done():
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _start(self, events: AsyncGenerator[Event, None]) -> None:
+        self._began, self._kills = time.monotonic(), False
+        self._task = asyncio.create_task(self._play(events))
+        self._task.add_done_callback(lambda _: self._changed())
+
+    async def _play(self, events: AsyncGenerator[Event, None]) -> None:
+        outcome = "answered"
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    self._printer.event(event)
+                    self._ask(event)
+                    if isinstance(event, TurnFinished):
+                        outcome = event.outcome
+        except OuroError as error:
+            self._printer.say(str(error), "error")
+        finally:
+            for task in self._asking.values():
+                task.cancel()
+            self._asking.clear()
+        if self.seconds > BELL_AFTER:
+            self._ring()
+        self._go_on(outcome)
+
+    def _go_on(self, outcome: str) -> None:
+        """Send what came too late to steer the turn, and what was kept for the next; not after an interrupt."""
+        late: list[str] = []
+        while (text := self.session.take_back()) is not None:
+            late.insert(0, text)
+        self._next = [*late, *self._next]
+        if not self._next or self._stopped:
+            return
+        if outcome == "interrupted":
+            self._printer.say(f"{len(self._next)} messages wait: Up takes them back, the next message sends them too.")
+            return
+        self._start(self.session.send(self._next.pop(0)))
+
+    def _ask(self, event: Event) -> None:
+        match event:
+            case PermissionAsked():
+                self._asking[event.question_id] = asyncio.create_task(self._ask_permission(event))
+                self._ring_late()
+            case QuestionAsked():
+                self._asking[event.question_id] = asyncio.create_task(self._ask_question(event))
+                self._ring_late()
+            case QuestionClosed():
+                if task := self._asking.pop(event.question_id, None):
+                    task.cancel()
+            case _:
+                pass
+
+    async def _ask_permission(self, event: PermissionAsked) -> None:
+        letters = "y/a/n" if event.rule else "y/n"
+        permit = await self._questions.ask(f"{letters}? ", lambda line: parse_permit(line, event.rule))
+        self.session.answer(event.question_id, permit)
+
+    async def _ask_question(self, event: QuestionAsked) -> None:
+        reply = await self._questions.ask("answer: ", lambda line: parse_reply(line, event.question))
+        self.session.answer(event.question_id, reply)
+
+    def _ring_late(self) -> None:
+        if self.seconds > BELL_AFTER:
+            self._ring()

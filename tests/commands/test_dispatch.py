@@ -1,0 +1,69 @@
+import pytest
+from fakes.fake_front_end import FakeFrontEnd
+
+from ouro.commands.builtin import COMMANDS, find_command
+from ouro.commands.dispatch import dispatch
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hello", "/usr/bin is full", "/tmp", "/tmp is full", " /help", "//", "/", "/etc/passwd", "a /help", "/?"],
+)
+async def test_messages_and_paths_are_no_commands(text):
+    front_end = FakeFrontEnd()
+    assert await dispatch(front_end, text) is False
+    assert (front_end.said, front_end.shown) == ([], [])
+
+
+async def test_a_command_runs_with_its_argument():
+    front_end = FakeFrontEnd()
+    assert await dispatch(front_end, "/rename  Mend the\nparser ")
+    assert front_end.session.title == "Mend the parser"
+
+
+async def test_case_and_aliases_do_not_matter():
+    front_end = FakeFrontEnd()
+    assert await dispatch(front_end, "/QUIT")
+    assert front_end.left
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [("/modle", "/model"), ("/resum", "/resume"), ("/conf", "/config"), ("/zzzzzz", "/help lists them all")],
+)
+async def test_an_unknown_command_tells_the_nearest(text, near):
+    front_end = FakeFrontEnd()
+    assert await dispatch(front_end, text)
+    [(level, told)] = front_end.said
+    assert level == "error"
+    assert near in told
+
+
+async def test_a_command_for_times_of_rest_waits_while_the_agent_works():
+    front_end = FakeFrontEnd()
+    front_end.session.running = True
+    assert await dispatch(front_end, "/clear")
+    assert front_end.opened == []
+    assert "has to wait" in front_end.said[0][1]
+
+
+async def test_an_argument_that_is_not_taken_is_told():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/exit now")
+    assert (front_end.left, front_end.said) == (False, [("error", "/exit takes no argument.")])
+
+
+def test_names_and_aliases_are_unique_and_each_command_has_one_line_of_help():
+    names = [name for command in COMMANDS for name in (command.name, *command.aliases)]
+    assert len(names) == len(set(names))
+    for command in COMMANDS:
+        assert command.help
+        assert find_command(command.name) is command
+
+
+def test_every_command_is_in_the_documentation():
+    from pathlib import Path
+
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    for command in COMMANDS:
+        assert f"`{command.usage}`" in page.replace("\\|", "|"), command.usage

@@ -1,0 +1,57 @@
+from fakes.fake_front_end import FakeFrontEnd
+
+from ouro.commands.builtin import COMMANDS
+from ouro.commands.dispatch import dispatch
+
+
+async def test_help_lists_every_command_and_the_keys_of_the_front_end():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/help")
+    [page] = front_end.shown
+    for command in COMMANDS:
+        assert f"- `{command.usage}` {command.help}" in page
+    assert "- `Enter` send" in page
+
+
+async def test_help_for_one_command_tells_its_other_names():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/help /usage")
+    assert front_end.shown == ["`/usage` Show what the session has used: tokens and money. Also: `/cost`, `/stats`"]
+
+
+async def test_status_usage_and_context_tell_the_figures():
+    front_end = FakeFrontEnd()
+    for line in ("/status", "/usage", "/context"):
+        await dispatch(front_end, line)
+    status, usage, context = front_end.shown
+    assert "- **Model**: `fake/one`" in status
+    assert usage == (
+        "- **Tokens read**: 1,200, 1,000 of them from the cache\n- **Tokens written**: 34\n- **Cost**: $0.0123"
+    )
+    assert "1,200 of 128,000 tokens (1 %)" in context
+    assert "system prompt        900" in context
+
+
+async def test_an_unknown_price_is_never_shown_as_free():
+    from dataclasses import replace
+
+    front_end = FakeFrontEnd()
+    status = front_end.session.status()
+    front_end.session._status = replace(status, usage=replace(status.usage, cost=None))
+    await dispatch(front_end, "/cost")
+    assert "price of the model is not known" in front_end.shown[0]
+
+
+async def test_theme_changes_or_says_which_there_are():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/theme light")
+    await dispatch(front_end, "/theme pink")
+    assert front_end.theme == "light"
+    assert front_end.said == [("error", "There is no theme 'pink'. There are: dark, light.")]
+
+
+async def test_text_from_outside_has_no_meaning_in_what_is_shown_u2():
+    front_end = FakeFrontEnd()
+    front_end.session.title = "[@click=app.quit]x[/] \x1b]0;t\x07**b**"
+    await dispatch(front_end, "/status")
+    assert r"\[@click=app.quit\]x\[/\] \*\*b\*\*" in front_end.shown[0]

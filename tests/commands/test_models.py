@@ -1,0 +1,52 @@
+from fakes.fake_front_end import FakeFrontEnd
+
+from ouro.commands.command import Choice
+from ouro.commands.dispatch import dispatch
+
+
+async def test_model_alone_lets_one_choose_and_says_why_one_cannot():
+    front_end = FakeFrontEnd(picks=["fake/two"])
+    await dispatch(front_end, "/model")
+    choices = (Choice("fake/one", "fake/one"), Choice("fake/two", "fake/two", "no key: set TWO_KEY"))
+    assert front_end.asked == [("Which model?", choices, "fake/one")]
+    assert front_end.session.status().model == "fake/two"
+    assert front_end.said == [("info", "Model: fake/two")]
+    assert front_end.redrawn == 1
+
+
+async def test_model_with_a_name_asks_nothing():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/model fake/three")
+    assert (front_end.asked, front_end.session.status().model) == ([], "fake/three")
+
+
+async def test_a_picker_that_is_left_changes_nothing():
+    front_end = FakeFrontEnd()
+    for line in ("/model", "/think", "/theme"):
+        await dispatch(front_end, line)
+    assert (front_end.said, front_end.redrawn) == ([], 0)
+
+
+async def test_think_sets_the_effort_and_knows_its_values():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/think high")
+    assert front_end.session.status().effort == "high"
+    await dispatch(front_end, "/think more")
+    assert front_end.said[-1] == ("error", "'more' is no effort. There are: off, low, medium, high.")
+
+
+async def test_plan_goes_in_and_out_and_sends_what_to_plan():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/plan")
+    assert front_end.session.status().mode == "plan"
+    await dispatch(front_end, "/plan")
+    assert front_end.session.status().mode == "ask"
+    await dispatch(front_end, "/plan a cache")
+    assert (front_end.session.status().mode, front_end.sent) == ("plan", ["a cache"])
+
+
+async def test_permissions_shows_the_rules_and_sets_the_mode():
+    front_end = FakeFrontEnd(picks=["auto"])
+    await dispatch(front_end, "/permissions")
+    assert front_end.shown == ["**Rules in force**\n\n- `shell(git status*)`"]
+    assert front_end.session.status().mode == "auto"

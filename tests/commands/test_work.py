@@ -1,0 +1,63 @@
+import subprocess
+
+from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_session import FakeSession
+
+from ouro.commands.dispatch import dispatch
+
+
+async def test_init_and_review_send_their_prompts_with_what_the_person_adds():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/init")
+    await dispatch(front_end, "/init the release steps")
+    await dispatch(front_end, "/review")
+    await dispatch(front_end, "/review the last commit")
+    init, special, review, named = front_end.sent
+    assert "AGENTS.md" in init
+    assert special == f"{init}\n\nMind in particular: the release steps"
+    assert review.startswith("Review the changes in this working tree")
+    assert named.startswith("Review the last commit. Change nothing.")
+
+
+async def test_diff_shows_changed_and_new_files(repository):
+    (repository / "api.py").write_text("import sys\n")
+    (repository / "new file.py").write_text("x = 1\n")
+    front_end = FakeFrontEnd(FakeSession(cwd=repository))
+    await dispatch(front_end, "/diff")
+    [shown] = front_end.shown
+    assert shown.startswith("```diff\n")
+    assert "-import os\n" in shown
+    assert "+import sys\n" in shown
+    assert "+++ b/new file.py" in shown
+    assert "+x = 1\n" in shown
+
+
+async def test_diff_without_changes_without_commits_and_without_git(repository, tmp_path):
+    front_end = FakeFrontEnd(FakeSession(cwd=repository))
+    await dispatch(front_end, "/diff")
+    assert front_end.shown == ["Nothing differs from the last commit."]
+
+    fresh = tmp_path / "fresh"
+    fresh.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=fresh, check=True)
+    (fresh / "a.txt").write_text("a\n")
+    subprocess.run(["git", "add", "."], cwd=fresh, check=True)
+    front_end = FakeFrontEnd(FakeSession(cwd=fresh))
+    await dispatch(front_end, "/diff")
+    assert "+a" in front_end.shown[0]
+
+    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
+    await dispatch(front_end, "/diff")
+    assert "not in a git repository" in front_end.said[0][1]
+
+
+async def test_diff_runs_nothing_that_the_repository_configures(repository):
+    ran = repository / "ran"
+    for key in ("core.fsmonitor", "diff.external", "diff.x.textconv"):
+        subprocess.run(["git", "config", key, f"touch {ran};"], cwd=repository, check=True)
+    (repository / ".gitattributes").write_text("*.py diff=x\n")
+    (repository / "api.py").write_text("changed\n")
+    front_end = FakeFrontEnd(FakeSession(cwd=repository))
+    await dispatch(front_end, "/diff")
+    assert "+changed" in front_end.shown[0]
+    assert not ran.exists()

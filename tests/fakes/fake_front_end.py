@@ -1,0 +1,53 @@
+"""A front end that keeps what a command asked of it."""
+
+from __future__ import annotations
+
+from fakes.fake_session import FakeSession
+
+
+class FakeFrontEnd:
+    """`picks` is what `choose` gives, in turn."""
+
+    keys = (("Enter", "send"),)
+
+    def __init__(self, session=None, picks=()):
+        self.session = session or FakeSession()
+        self.theme = "dark"
+        self.themes = ("dark", "light")
+        self.picks = list(picks)
+        self.shown = []
+        self.said = []
+        self.asked = []
+        self.opened = []
+        self.sent = []
+        self.copied = []
+        self.redrawn = 0
+        self.left = False
+
+    def set_theme(self, name):
+        self.theme = name
+
+    def show(self, markdown):
+        self.shown.append(markdown)
+
+    def say(self, text, level="info"):
+        self.said.append((level, text))
+
+    async def choose(self, title, choices, current=""):
+        self.asked.append((title, tuple(choices), current))
+        return self.picks.pop(0) if self.picks else None
+
+    async def open(self, request):
+        self.opened.append(request)
+
+    async def send(self, text):
+        self.sent.append(text)
+
+    def copy(self, text):
+        self.copied.append(text)
+
+    def redraw(self):
+        self.redrawn += 1
+
+    def leave(self):
+        self.left = True
