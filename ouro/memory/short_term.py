@@ -30,17 +30,25 @@ def with_answers(messages: Sequence[Message]) -> list[Message]:
 def sendable(messages: Sequence[Message]) -> list[Message]:
     """What a provider accepts: each call with one answer right behind it, in the order asked, and no other answer.
 
-    A message that was cut keeps its words and loses its calls. Ids that come again are told apart.
+    A message that was cut keeps its words and loses its calls; one that was asked again, and answered, is left out.
+    Ids that come again are told apart.
     """
     sent: list[Message] = []
     used: set[str] = set()
-    for message, following in _turns(messages):
+    for message, following in _turns(_without_void(messages)):
         if message.role == "assistant":
             sent.extend(_exchange(message, following, used))
         elif message.role != "tool":
             sent.append(message)
         sent.extend(later for later in following if later.role != "tool")
     return sent
+
+
+def _without_void(messages: Sequence[Message]) -> list[Message]:
+    """The transcript without attempts that another attempt has taken the place of."""
+    nexts = [*(message.role for message in messages[1:]), ""]
+    pairs = zip(messages, nexts, strict=True)
+    return [message for message, follows in pairs if not (message.cut and follows == "assistant")]
 
 
 def outputs_to_drop(messages: Sequence[Message], target: int) -> list[str]:
