@@ -16,7 +16,7 @@ from ouro.llm.known_models import KNOWN, OUTPUT_SHARE, known_spec, needs_litellm
 from ouro.llm.model import Effort, Model, ModelSpec, Prices
 from ouro.llm.models_file import ModelEntry, ModelsFile, close_to_others, read_models_file
 from ouro.llm.names import find_model, nearest
-from ouro.llm.providers import HOSTED, PROVIDERS, Provider, Wire, provider_of
+from ouro.llm.providers import HOSTED, LOCAL, PROVIDERS, Provider, Wire, provider_of
 from ouro.utils.runtime import get_models_path, tilde
 
 LOCAL_WINDOW = 32_768
@@ -92,7 +92,10 @@ class Catalog:
         names = [*self._written(), *self._known_with_key(), *(model.name for model in self._local())]
         with_key = self._with_key()
         without = [f"{each.name}/{each.flagship}" for each in HOSTED if each not in with_key]
-        listed = [self._candidate(name) for name in dict.fromkeys([*names, *without])]
+        listed = [
+            Candidate(name, not (reason := self.unusable(name)), reason, self._origin(name))
+            for name in dict.fromkeys([*names, *without])
+        ]
         return tuple(sorted(listed, key=lambda candidate: not candidate.usable))
 
     def servers(self) -> tuple[LocalServer, ...]:
@@ -100,6 +103,11 @@ class Catalog:
         if self._servers is None:
             self._servers = look_around(self._environ)
         return self._servers
+
+    def silent(self) -> tuple[tuple[str, str], ...]:
+        """The servers on this machine that were looked for in vain: what they are called, and where."""
+        found = [server.provider for server in self.servers()]
+        return tuple((each.title, base_url(each, self._environ)) for each in LOCAL if each not in found)
 
     def resolve(self, name: str) -> str:
         """The full name of what `name` means: `sonnet`, `gpt-5`, `anthropic/claude-sonnet-5`.
@@ -193,7 +201,7 @@ class Catalog:
             return OpenAIWire(spec, route.endpoint, effort=effort)
         from ouro.llm.litellm_model import LiteLLMModel
 
-        return LiteLLMModel(spec, route.endpoint, effort=effort)
+        return LiteLLMModel(spec, route.endpoint, model=_litellm_name(name), effort=effort)
 
     def key_values(self) -> tuple[str, ...]:
         """The value of every key known by now, for the mask of secrets; grows when `make` has run a key command."""
@@ -229,10 +237,6 @@ class Catalog:
     def _local(self) -> Sequence[LocalModel]:
         return [model for server in self.servers() for model in server.models]
 
-    def _candidate(self, name: str) -> Candidate:
-        reason = self.unusable(name)
-        return Candidate(name, not reason, reason, self._origin(name))
-
     def _origin(self, name: str) -> str:
         if name in self._file.models:
             return "models.yaml"
@@ -250,3 +254,8 @@ def _guess(name: str, provider: Provider | None, local: Iterable[LocalModel]) ->
         return ModelSpec(name)
     window = next((model.window for model in local if model.name == name), None) or LOCAL_WINDOW
     return ModelSpec(name, window, window // OUTPUT_SHARE, Prices(0, 0))
+
+
+def _litellm_name(name: str) -> str:
+    provider = provider_of(name)
+    return f"{provider.litellm_prefix}/{name.partition('/')[2]}" if provider and provider.litellm_prefix else name

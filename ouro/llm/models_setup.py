@@ -23,7 +23,7 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "", path: Pat
     """Put a model (or `provider/*`) into models.yaml: 0600, whole or not at all, comments and other entries kept.
 
     Args:
-        name: the litellm name, or `anthropic/*` for all models of a provider.
+        name: the litellm name, or `anthropic/*` for all models of a provider; empty: only the default is set.
         entry: its key, `api_base` and window; other fields of an entry that is there stay as they are.
         default: the model that new sessions start with; empty: as it is.
         path: the file; ~/.ouro/models.yaml where it is not given.
@@ -36,7 +36,8 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "", path: Pat
     shown = tilde(path)
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        new = _with_default(_with_entry(text or HEADER, name, entry, shown), default, shown)
+        text = text or HEADER
+        new = _with_default(_with_entry(text, name, entry, shown) if name else text, default, shown)
         _check(new, _wanted(old, name, entry, default), shown)
         write_private(path, new)
     except OSError as error:
@@ -46,7 +47,9 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "", path: Pat
 
 def _wanted(old: ModelsFile, name: str, entry: ModelEntry, default: str) -> ModelsFile:
     changed = {key: getattr(entry, key) for key in WRITTEN}
-    models = {**old.models, name: replace(old.models.get(name, ModelEntry()), **changed)}
+    models = dict(old.models)
+    if name:
+        models[name] = replace(old.models.get(name, ModelEntry()), **changed)
     return replace(old, models=models, default=default or old.default)
 
 
@@ -101,7 +104,7 @@ def _with_default(text: str, default: str, shown: str) -> str:
     if "default" in table.entries:
         lines[table.key_lines["default"] - 1] = line
     else:
-        lines.insert(min(table.key_lines.values()) - 1, line)
+        lines.insert(min(table.key_lines.values(), default=len(lines) + 1) - 1, line)
     return "".join(lines)
 
 

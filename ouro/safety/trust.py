@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ouro.errors import ConfigError
@@ -30,8 +30,6 @@ class TrustEntry:
 
     files: Mapping[str, str] = field(default_factory=dict)
     """Acting files, by their names below the folder, and the hash of what was in them when they were trusted."""
-    allow: tuple[str, ...] = ()
-    """Permission rules that the user gave for good in this folder."""
 
 
 def find_root(folder: Path) -> Path:
@@ -99,27 +97,8 @@ class TrustStore:
             ConfigError: it could not be written, and holds for this process only.
         """
         seen = {_name(root, path): _content_hash(path) for path in files}
-        self._change(root, lambda old: replace(old, files={**old.files, **seen}))
-
-    def allowed(self, root: Path) -> tuple[str, ...]:
-        """The permission rules that the user gave for good in this folder."""
-        return self._entry(root).allow
-
-    def allow(self, root: Path, rule: str) -> None:
-        """Remember a permission rule for this folder.
-
-        Raises:
-            ConfigError: it could not be written, and holds for this process only.
-        """
-        if rule not in self.allowed(root):
-            self._change(root, lambda old: replace(old, allow=(*old.allow, rule)))
-
-    def _entry(self, root: Path) -> TrustEntry:
-        return self._entries.get(_key(root), TrustEntry())
-
-    def _change(self, root: Path, change: Callable[[TrustEntry], TrustEntry]) -> None:
         self._entries = {**self._entries, **self._read()}  # another ouro may have written meanwhile
-        self._entries[_key(root)] = change(self._entry(root))
+        self._entries[_key(root)] = TrustEntry({**self._entry(root).files, **seen})
         try:
             if self._broken:
                 self._path.replace(self._path.with_name(f"{self._path.name}.broken"))
@@ -127,6 +106,9 @@ class TrustStore:
             self._broken = False
         except OSError as error:
             raise ConfigError(f"{tilde(self._path)} cannot be written: {error.strerror}.") from error
+
+    def _entry(self, root: Path) -> TrustEntry:
+        return self._entries.get(_key(root), TrustEntry())
 
     def _read(self) -> dict[str, TrustEntry]:
         name = tilde(self._path)
@@ -163,10 +145,5 @@ def _content_hash(path: Path) -> str:
 
 def _lines(entries: Mapping[str, TrustEntry]) -> Iterator[str]:
     for key, entry in sorted(entries.items()):
-        yield f"{json.dumps(key)}:{'' if entry.files or entry.allow else ' {}'}\n"
-        if entry.files:
-            yield "  files:\n" + "".join(
-                f"    {json.dumps(name)}: {each}\n" for name, each in sorted(entry.files.items())
-            )
-        if entry.allow:
-            yield "  allow:\n" + "".join(f"  - {json.dumps(rule)}\n" for rule in entry.allow)
+        yield f"{json.dumps(key)}:\n  files:{'' if entry.files else ' {}'}\n"
+        yield from (f"    {json.dumps(name)}: {each}\n" for name, each in sorted(entry.files.items()))

@@ -93,7 +93,7 @@ def parse_yaml(text: str, name: str) -> Node:
         return _Builder(_events(text, yaml), name).document()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
+        line = f":{min(mark.line + 1, len(text.splitlines()))}" if mark else ""
         problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
         raise ConfigError(f"{name}{line}: not YAML: {problem}.") from error
 

@@ -33,7 +33,7 @@ def test_a_byte_order_mark_is_no_content(tmp_path):
         ("[" * 100_000, "f:1: nested more than 32 deep."),
         ("a: " + "{b: " * 100_000, "f:1: nested more than 32 deep."),
         ("? [a]\n: 1\n", "f:1: a key must be a word."),
-        ("a: [1\n", "f:2: not YAML: "),
+        ("a: [1\n", "f:1: not YAML: "),
         ("a: \x00\n", "f: not YAML: "),
         ("a: @b\n", "f:1: not YAML: "),
         ("\x00" * 4096, "f"),
