@@ -164,6 +164,7 @@ def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager, mask: Sec
         list_sessions=lambda everywhere: _sessions(store, options.cwd, everywhere),
         list_files=lambda: list_project_files(options.cwd),
         notices=tuple(ground.notices),
+        is_kept=not options.ephemeral,
     )
 
 

@@ -86,6 +86,8 @@ class SessionParts:
     list_sessions: Callable[[bool], list[SessionInfo]]
     list_files: Callable[[], list[str]]
     notices: tuple[str, ...] = ()
+    is_kept: bool = True
+    """Can be taken up again later."""
 
 
 class Plan:
@@ -190,6 +192,11 @@ class Session:
     def notices(self) -> tuple[str, ...]:
         """What opening it had to tell."""
         return (*self._parts.notices, *self._memory.notices)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it can be taken up again later."""
+        return self._parts.is_kept
 
     @property
     def running(self) -> bool:

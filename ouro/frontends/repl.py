@@ -23,8 +23,6 @@ from ouro.session import OpenRequest
 if TYPE_CHECKING:
     from ouro.frontends.repl_prompt import PromptReader
 
-PICK = "?"
-"""What `--resume` without a value asks for: pick one of the sessions."""
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -88,17 +86,14 @@ class Repl:
         return self._exit_code or 0
 
     async def _begin(self, request: OpenRequest, first_message: str) -> None:
-        picks = request.resume == PICK
         try:
-            opened = await self._front_end.begin(OpenRequest() if picks else request)
+            opened = await self._front_end.begin(request)
         except OuroError as error:
             self._failure, opened = error, False
         if not opened:
             self._leave()
             return
-        if picks:
-            await dispatch(self._front_end, "/resume")
-        if first_message:
+        if first_message and not await dispatch(self._front_end, first_message):
             await self._front_end.send(first_message)
 
     async def _read_lines(self) -> None:
@@ -180,7 +175,8 @@ class Repl:
         if self._turns.has_session:
             session = self._front_end.session
             await session.close()
-            self._printer.say(f"To go on: ouro --resume {session.id}")
+            if session.is_kept:
+                self._printer.say(f"To go on: ouro --resume {session.id}")
 
 
 def _write(text: str) -> None:

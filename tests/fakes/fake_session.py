@@ -55,6 +55,7 @@ class FakeSession:
         self.cwd = cwd
         self.title = ""
         self.running = False
+        self.is_kept = True
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()
         self.past: list[Event] = []
