@@ -13,8 +13,7 @@ from ouro.llm.anthropic_format import AnthropicFormat
 from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for
 from ouro.llm.http_stream import HttpStream
 from ouro.llm.model import Chunk, Effort, EndChunk, ModelSpec, ToolSpec
-from ouro.llm.provider_errors import error_from_stream
-from ouro.llm.wire_events import DONE, decoded, until_done
+from ouro.llm.wire_events import objects_of
 from ouro.messages import Message, Thinking
 
 VERSION = "2023-06-01"
@@ -82,15 +81,10 @@ class AnthropicWire:
         path = "/messages" if self._endpoint.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
         body = self._body(messages, tools)
         async with (
-            aclosing(self._http.post(path, self._headers(body), body)) as sent,
-            aclosing(until_done(sent, lambda: reader.reason is not None)) as events,
+            aclosing(self._http.post(path, self._headers(body), body)) as events,
+            aclosing(objects_of(events, lambda: reader.reason is not None, self._endpoint)) as objects,
         ):
-            async for event in events:
-                if event.data.strip() == DONE:
-                    break
-                data = decoded(event.data)
-                if event.event == "error" or data.get("type") == "error":
-                    raise error_from_stream(data.get("error") or data, self._endpoint)
+            async for data in objects:
                 for chunk in reader.read(data):
                     yield chunk
                 if data.get("type") == "message_stop":

@@ -14,7 +14,7 @@ from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.endpoint import Endpoint, Timeouts
 from ouro.llm.provider_errors import error_from_status, error_from_stream, redact
 from ouro.llm.sse import EventDecoder, ServerEvent
-from ouro.llm.surrogates import healed
+from ouro.llm.wire_json import encoded
 
 if TYPE_CHECKING:
     import httpx
@@ -152,22 +152,6 @@ class HttpStream:
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             reason = redact(_reason(error), self._endpoint.api_key)
             raise RequestRefused(f"The request to {host} cannot be made: {reason}.", "See models.yaml.") from error
-
-
-def encoded(body: Any) -> bytes:
-    """JSON: the same value always gives the same bytes, so that the provider's cache knows them again."""
-    try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_cleaned(body))
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        return healed(value)
-    if isinstance(value, Mapping):
-        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
-    return [_cleaned(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _reason(error: Exception) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from ouro.errors import ModelUnavailable, StreamCut
 from ouro.llm.endpoint import Timeouts
+from ouro.llm.wire_json import encoded
 
 STARTING = 120.0
 """Seconds for the import of litellm, which takes 4 on an idle machine."""
@@ -95,7 +96,7 @@ class LiteLLMProcess:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError), self._process.stdin as pipe:
             while (line := self._outbox.get()) is not None:
-                pipe.write(json.dumps(line).encode() + b"\n")
+                pipe.write(encoded(line) + b"\n")
                 pipe.flush()
 
     def _read_answers(self) -> None:

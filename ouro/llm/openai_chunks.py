@@ -35,7 +35,9 @@ class OpenAIChunks:
         """The chunks of one event."""
         for choice in event.get("choices") or ():
             yield from self._delta(choice.get("delta") or choice.get("message") or {})
-            if finish := choice.get("finish_reason"):
+            finish = choice.get("finish_reason")
+            # Some relays say "error" where the provider behind them broke off.
+            if finish and finish != "error":
                 self.reason = REASONS.get(str(finish), "stop")
         if usage := event.get("usage"):
             yield UsageChunk(usage_from_openai(usage, self._spec))

@@ -7,14 +7,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from ouro.errors import ModelError, RequestRefused
+from ouro.errors import RequestRefused
 from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for
 from ouro.llm.http_stream import HttpStream
 from ouro.llm.model import Chunk, Effort, EndChunk, ModelSpec, ToolSpec
 from ouro.llm.openai_chunks import OpenAIChunks
 from ouro.llm.openai_format import OpenAIFormat, tools_as_openai
-from ouro.llm.provider_errors import error_from_stream
-from ouro.llm.wire_events import DONE, decoded, until_done
+from ouro.llm.wire_events import objects_of
 from ouro.messages import Message
 
 WANT_THINKING_BACK = ("moonshot", "deepseek")
@@ -82,24 +81,16 @@ class OpenAIWire:
         key = self._endpoint.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         async with (
-            aclosing(self._http.post("/chat/completions", headers, body)) as sent,
-            aclosing(until_done(sent, lambda: reader.reason is not None)) as events,
+            aclosing(self._http.post("/chat/completions", headers, body)) as events,
+            aclosing(objects_of(events, lambda: reader.reason is not None, self._endpoint)) as objects,
         ):
-            async for event in events:
-                if event.data.strip() == DONE:
-                    break
-                data = decoded(event.data)
-                if data.get("error"):
-                    raise self._broken(data["error"])
+            async for data in objects:
                 for chunk in reader.read(data):
                     yield chunk
         for chunk in reader.rest():
             yield chunk
         if reader.reason is not None:
             yield EndChunk(reader.reason)
-
-    def _broken(self, error: Any) -> ModelError:
-        return error_from_stream(error, self._endpoint)
 
     def _body(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self._model, "messages": self._format.messages(messages)}

@@ -25,7 +25,8 @@ class EventDecoder:
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")()
-        self._rest = ""
+        self._rest: list[str] = []
+        self._rest_size = 0
         self._event = ""
         self._data: list[str] = []
 
@@ -52,16 +53,28 @@ class EventDecoder:
 
     def _lines(self, data: bytes) -> list[str]:
         try:
-            text = self._rest + self._decode.decode(data)
+            text = self._decode.decode(data)
         except UnicodeDecodeError as error:
             raise StreamCut("The answer broke off: the server sent bytes that are not text.") from error
+        if self._rest and self._rest[-1].endswith("\r"):
+            text = self._rest.pop() + text
         # A lone CR at the very end may be the first half of CRLF.
         held = "\r" if text.endswith("\r") else ""
-        *lines, rest = text.removesuffix(held).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        self._rest = rest + held
-        if len(self._rest) > MAX_LINE:
+        first, *others = text.removesuffix(held).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        if not others:
+            self._keep(first + held)
+            return []
+        whole = "".join(self._rest) + first
+        self._rest, self._rest_size = [], 0
+        self._keep(others.pop() + held)
+        return [whole, *others]
+
+    def _keep(self, rest: str) -> None:
+        if rest:
+            self._rest.append(rest)
+            self._rest_size += len(rest)
+        if self._rest_size > MAX_LINE:
             raise StreamCut("The answer broke off: the server sent a line without an end.")
-        return lines
 
     def _complete(self) -> Iterator[ServerEvent]:
         event, data = self._event, self._data

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut
 from ouro.llm.model import CallChunk, Chunk, EndChunk, TextChunk, ThinkingChunk, UsageChunk
 from ouro.llm.surrogates import healed
+from ouro.llm.wire_json import parse_object
 from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
 
 MAX_CHARACTERS = 4_000_000
@@ -164,25 +164,3 @@ class ReplyBuilder:
         arguments = parse_object(text)
         malformed = text if arguments is None else ""
         return ToolCall(call_id, healed(block.name), arguments or {}, malformed)
-
-
-def parse_object(text: str) -> dict[str, Any] | None:
-    """The JSON object in `text`, with line ends in strings allowed; {} for nothing, None where it is no object."""
-    if not text.strip():
-        return {}
-    try:
-        value = json.loads(text, strict=False)
-        # What cannot be written again (NaN, infinity) could not be sent again either.
-        json.dumps(value, allow_nan=False)
-        value = _healed_all(value)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _healed_all(value: Any) -> Any:
-    if isinstance(value, str):
-        return healed(value)
-    if isinstance(value, dict):
-        return {healed(key): _healed_all(item) for key, item in value.items()}
-    return [_healed_all(item) for item in value] if isinstance(value, list) else value

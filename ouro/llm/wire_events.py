@@ -1,47 +1,41 @@
-"""What both wires do with the events of an answer."""
+"""From server-sent events to the objects in them, for both wires."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from ouro.errors import ModelError, StreamCut
+from ouro.errors import ModelError
+from ouro.llm.endpoint import Endpoint
+from ouro.llm.provider_errors import error_from_stream
 from ouro.llm.sse import ServerEvent
+from ouro.llm.wire_json import decoded
 
 DONE = "[DONE]"
 AFTERWORD = 2.0
 """Seconds that a complete answer waits for its usage: some servers never close."""
 
 
-async def until_done(
-    events: AsyncGenerator[ServerEvent, None], is_complete: Callable[[], bool]
-) -> AsyncGenerator[ServerEvent, None]:
-    """The events; once the answer is complete neither silence nor a broken connection is an error."""
+async def objects_of(
+    events: AsyncGenerator[ServerEvent, None], is_complete: Callable[[], bool], endpoint: Endpoint
+) -> AsyncGenerator[dict[str, Any], None]:
+    """The objects, up to the end; once the answer is complete, whatever breaks after it is of no matter.
+
+    Raises:
+        ModelError: an event cannot be read, is an error, or does not come.
+    """
     while True:
         try:
             async with asyncio.timeout(AFTERWORD if is_complete() else None):
                 event = await anext(events, None)
+            if event is None or event.data.strip() == DONE:
+                return
+            data = decoded(event.data)
+            if event.event == "error" or data.get("type") == "error" or data.get("error"):
+                raise error_from_stream(data.get("error") or data, endpoint)
         except (TimeoutError, ModelError):
             if is_complete():
                 return
             raise
-        if event is None:
-            return
-        yield event
-
-
-def decoded(data: str) -> dict[str, Any]:
-    """The object in an event.
-
-    Raises:
-        StreamCut: there is none.
-    """
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise StreamCut("The answer broke off: the server sent a line that cannot be read.") from error
-    if not isinstance(value, dict):
-        raise StreamCut("The answer broke off: the server sent something that is no event.")
-    return value
+        yield data

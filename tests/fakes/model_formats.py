@@ -42,6 +42,16 @@ def error_part(request: Request) -> Part:
     return Part(json.dumps({"error": error}))
 
 
+def said(request: Request, text: str) -> bytes:
+    """One event with a piece of text, as bytes, to be broken."""
+    if request.wire == "anthropic":
+        delta = {"type": "text_delta", "text": text}
+        event = {"type": "content_block_delta", "index": 0, "delta": delta}
+        return b"event: content_block_delta\ndata: " + json.dumps(event).encode() + b"\n\n"
+    event = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+    return b"data: " + json.dumps(event).encode() + b"\n\n"
+
+
 def pieces_of(text: str | Iterable[str]) -> Iterable[str]:
     """Text as the tokens it is streamed in; pieces given by the script stay as they are."""
     if not isinstance(text, str):

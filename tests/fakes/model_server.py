@@ -305,10 +305,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._event(model_formats.error_part(request), reply)
                 self._chunk(b"")
             case "bad_json":
-                self._chunk(b'data: {"choices": [{"delta": {"content": "hal\n\n')
+                self._chunk(model_formats.said(request, "half").partition(b"alf")[0] + b"\n\n")
                 return False
             case "bad_utf8":
-                self._chunk(b'data: {"choices": [{"index": 0, "delta": {"content": "\xff\xfe\xc3"}}]}\n\n')
+                self._chunk(model_formats.said(request, "half").replace(b"half", b"\xff\xfe\xc3"))
                 return False
             case _:
                 return False

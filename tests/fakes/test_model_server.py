@@ -97,7 +97,7 @@ def test_a_broken_stream_breaks(model_server, fault, after):
 
 @pytest.mark.parametrize(
     ("fault", "broken"),
-    [("end", None), ("error", b'"error"'), ("bad_json", b'"hal\n'), ("bad_utf8", b"\xff\xfe")],
+    [("end", None), ("error", b'"error"'), ("bad_json", b'"h\n'), ("bad_utf8", b"\xff\xfe")],
 )
 def test_a_fault_comes_where_it_was_asked_for(model_server, fault, broken):
     model_server.script([Reply("Hello there", fault=fault, after=1)])
