@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ouro.errors import ConfigError
+from ouro.utils.private_files import write_private
 from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.typed_yaml import convert, field_types, unknown_key
-from ouro.utils.yaml_tree import Node, Scalar, Table, parse_yaml, read_yaml
+from ouro.utils.yaml_tree import Node, Scalar, Table, parse_table, parse_yaml, read_yaml
 
 StatusItem = Literal["model", "mode", "branch", "context", "tokens", "cost"]
 STATUS_ITEMS: tuple[StatusItem, ...] = ("model", "mode", "branch", "context", "tokens", "cost")
@@ -137,6 +138,46 @@ def unknown_variables() -> list[str]:
     """OURO_* variables that nothing reads: misspelt, or of another version."""
     known = OTHER_VARIABLES | set(_variables())
     return sorted(name for name in os.environ if name.startswith("OURO_") and name not in known)
+
+
+def save_setting(path: str, value: str) -> None:
+    """Write one word into the user's file, for good; comments and everything else in it stay.
+
+    Args:
+        path: the dotted name of a setting in a section: `tui.theme`.
+        value: a plain word.
+
+    Raises:
+        ConfigError: the file is broken, cannot be written, or is laid out so that it has to be edited by hand.
+    """
+    file = get_config_path()
+    name = tilde(file)
+    wanted = {key: given.value for key, given in _from_file(file).items()} | {path: value}
+    try:
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        new = _with_line(text, path, value, name)
+        if {key: given.value for key, given in _leaves(parse_table(new, name), Settings, name, "")} != wanted:
+            raise ConfigError(
+                f"{name} is laid out so that it cannot be changed by itself.", f"Say `{path}: {value}` there."
+            )
+        write_private(file, new)
+    except OSError as error:
+        raise ConfigError(f"{name} cannot be written: {error.strerror}.") from error
+
+
+def _with_line(text: str, path: str, value: str, name: str) -> str:
+    section, _, key = path.rpartition(".")
+    table = parse_table(text, name)
+    lines = (text if not text or text.endswith("\n") else text + "\n").splitlines(keepends=True)
+    if section not in table.entries:
+        return "".join([*lines, f"{section}:\n  {key}: {value}\n"])
+    heading, inner = table.key_lines[section], table.entries[section]
+    own = inner.key_lines if isinstance(inner, Table) else {}
+    first = lines[min(own.values()) - 1] if own else "  x"
+    line = f"{first[: len(first) - len(first.lstrip())]}{key}: {value}\n"
+    if key in own:
+        return "".join([*lines[: own[key] - 1], line, *lines[own[key] :]])
+    return "".join([*lines[:heading], line, *lines[heading:]])
 
 
 def _take(given: dict[str, Given], more: Mapping[str, Given]) -> None:

@@ -10,6 +10,7 @@ from ouro.config import (
     TuiSettings,
     explain_settings,
     load_settings,
+    save_setting,
     unknown_variables,
 )
 from ouro.errors import ConfigError
@@ -182,3 +183,32 @@ def test_variables_that_nothing_reads_are_known(monkeypatch):
     monkeypatch.setenv("OURO_PERMISSION_MODE", "ask")
     monkeypatch.setenv("OURO_MODEL", "x")
     assert unknown_variables() == ["OURO_PERMISSION_MODE"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "tui:\n  theme: dark\n"),
+        ("model: a", "model: a\ntui:\n  theme: dark\n"),
+        ("# look\ntui:\n", "# look\ntui:\n  theme: dark\n"),
+        ("tui:\n    # mine\n    theme: light # no\n\nmodel: a\n", "tui:\n    # mine\n    theme: dark\n\nmodel: a\n"),
+        ("tui:\n    notify_seconds: 3\n", "tui:\n    theme: dark\n    notify_seconds: 3\n"),
+    ],
+)
+def test_a_setting_is_saved_in_place_and_everything_else_stays(user_file, before, after):
+    user_file.write_text(before)
+    save_setting("tui.theme", "dark")
+    assert user_file.read_text() == after
+
+
+def test_a_setting_is_saved_where_there_is_no_file_yet(home):
+    save_setting("tui.theme", "dark")
+    assert load_settings().tui.theme == "dark"
+
+
+@pytest.mark.parametrize("text", ["tui: {theme: light}\n", "tui: {notify_seconds: 3}\n", "thme: dark\n"])
+def test_a_file_that_cannot_be_changed_in_place_is_left_alone(user_file, text):
+    user_file.write_text(text)
+    with pytest.raises(ConfigError):
+        save_setting("tui.theme", "dark")
+    assert user_file.read_text() == text

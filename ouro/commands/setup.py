@@ -66,7 +66,7 @@ def places(servers: Sequence[LocalServer]) -> tuple[Choice, ...]:
 async def _hosted_model(asker: Asker, provider: Provider) -> str:
     entry = ModelEntry()
     if not _held_variable(provider):
-        key = await asker.ask(f"Your {provider.title} key (it is not shown)", secret=True)
+        key = await _ask_key(asker, f"Your {provider.title} key (it is not shown)")
         if not key:
             return ""
         entry = ModelEntry(api_key=key)
@@ -89,17 +89,21 @@ async def _local_model(asker: Asker, server: LocalServer) -> str:
 
 
 async def _other_server(asker: Asker) -> str:
-    url = await asker.ask("Its address, such as https://models.example.com/v1")
+    url = (await asker.ask("Its address, such as https://models.example.com/v1")).strip()
     if not url.startswith(("http://", "https://")):
         if url:
             asker.say("That is no address: it begins with http:// or https://.")
         return ""
-    model = await asker.ask("The name of the model there")
+    model = (await asker.ask("The name of the model there")).strip()
     if not model:
         return ""
-    key = await asker.ask("Its key, or nothing where it needs none (it is not shown)", secret=True)
+    key = await _ask_key(asker, "Its key, or nothing where it needs none (it is not shown)")
     name = f"openai/{model}"
     return _written(asker, name, ModelEntry(api_base=url.rstrip("/"), api_key=key), name)
+
+
+async def _ask_key(asker: Asker, title: str) -> str:
+    return "".join((await asker.ask(title, secret=True)).split())  # a pasted key may bring line ends along
 
 
 def _written(asker: Asker, entry_name: str, entry: ModelEntry, default: str) -> str:

@@ -36,13 +36,13 @@ def no_servers(monkeypatch) -> None:
 
 
 async def test_a_key_is_asked_for_unseen_and_holds_for_all_models_of_the_provider():
-    person = Person("anthropic", "sk-secret", "anthropic/claude-sonnet-5")
+    person = Person("anthropic", " sk-\nsecret ", "anthropic/claude-sonnet-5")
     assert await set_up(person) == "anthropic/claude-sonnet-5"
     assert read_models_file(get_models_path()) == ModelsFile(
         "anthropic/claude-sonnet-5", (), {"anthropic/*": ModelEntry(api_key="sk-secret")}
     )
     assert person.secrets == ["Your Anthropic key (it is not shown)"]
-    assert "sk-secret" not in "".join(person.said)
+    assert "secret" not in "".join(person.said)
     assert person.offered[1][1][0].value == "anthropic/claude-sonnet-5-5"
 
 
