@@ -13,6 +13,7 @@ from ouro.utils.yaml_tree import Node, Scalar, Sequence, Table
 T = TypeVar("T")
 TRUE = {"true", "yes", "on"}
 FALSE = {"false", "no", "off"}
+LONGEST_SHOWN = 20
 
 
 def read_section(table: Table, section: type[T], name: str, path: str = "") -> T:
@@ -97,10 +98,15 @@ def _expect(node: Node, kind: type[T], what: str, name: str, path: str) -> T:
 
 def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
     where = f"{name}:{node.line}" if node.line else name
-    got = (
-        f"`{node.text}`" if isinstance(node, Scalar) else "a list" if isinstance(node, Sequence) else "keys and values"
-    )
-    return ConfigError(f"{where}: `{path}` must be {what}, not {got if got != '``' else 'empty'}.")
+    return ConfigError(f"{where}: `{path}` must be {what}, not {_shown(node)}.")
+
+
+def _shown(node: Node) -> str:
+    if not isinstance(node, Scalar):
+        return "a list" if isinstance(node, Sequence) else "keys and values"
+    if len(node.text) > LONGEST_SHOWN:
+        return "what is there"  # it may be a key that stands in the wrong place
+    return f"`{node.text}`" if node.text else "empty"
 
 
 def _expected(to: Any) -> str:

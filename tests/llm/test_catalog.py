@@ -304,6 +304,10 @@ class TestTheFile:
                 ":3: `openai/a` has `api_key` and `api_key_env`: keep one.",
             ),
             (
+                "models:\n  openai/*: sk-SECRET-0123456789abc\n",
+                ":2: `models.openai/*` must be keys and values, not what is there.",
+            ),
+            (
                 "models:\n  openai/a: {api_base: h/v1}\n",
                 ":2: `openai/a`: `api_base` must be a URL that begins with http:// or https://, not `h/v1`.",
             ),
