@@ -96,12 +96,15 @@ class Frames:
     """How long the event loop did not answer, at most."""
 
     longest = 0.0
+    at = 0.0
 
     async def watch(self) -> None:
         while True:
             started = time.perf_counter()
             await asyncio.sleep(0.002)
-            self.longest = max(self.longest, time.perf_counter() - started - 0.002)
+            took = time.perf_counter() - started - 0.002
+            if took > self.longest:
+                self.longest, self.at = took, started
 
 
 async def tokens(text: str, seconds: float):
@@ -133,7 +136,7 @@ def ours(kind: str, seconds: float, report):
         async def play(self):
             writer = TranscriptWriter(self.query_one(Transcript))
             text = SAMPLES[kind]()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(1.5)
             frames = Frames()
             watch = asyncio.create_task(frames.watch())
             started = time.perf_counter()
@@ -142,7 +145,7 @@ def ours(kind: str, seconds: float, report):
             writer.show(Replied(assistant(text)))
             await asyncio.sleep(0.2)
             watch.cancel()
-            report(frame=frames.longest, wall=time.perf_counter() - started)
+            report(frame=frames.longest, at=frames.at - started, wall=time.perf_counter() - started)
             self.exit()
 
     Bench().run()
@@ -164,7 +167,7 @@ def textual_markdown(kind: str, seconds: float, report):
 
         async def play(self):
             text = SAMPLES[kind]()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(1.5)
             frames = Frames()
             watch = asyncio.create_task(frames.watch())
             started = time.perf_counter()
@@ -174,7 +177,7 @@ def textual_markdown(kind: str, seconds: float, report):
             await stream.stop()
             await asyncio.sleep(0.2)
             watch.cancel()
-            report(frame=frames.longest, wall=time.perf_counter() - started)
+            report(frame=frames.longest, at=frames.at - started, wall=time.perf_counter() - started)
             self.exit()
 
     Bench().run()
@@ -217,7 +220,7 @@ def many(count: int, report):
 
             def add():
                 writer.show(Prompted("One more"))
-                transcript._frame()
+                transcript._frames.draw()
 
             def key():
                 app.query_one(Input).value += "x"
@@ -225,7 +228,7 @@ def many(count: int, report):
             def resize():
                 transcript.styles.width = 60 if transcript.size.width != 60 else 100
 
-            await timed("mount", lambda: (writer.replay(events), transcript._frame()))
+            await timed("mount", lambda: (writer.replay(events), transcript._frames.draw()))
             await timed("key", key, 20)
             await timed("add", add, 20)
             await timed("page_up", transcript.action_page_up, 20)
@@ -282,6 +285,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=10)
     options.add_argument("--messages", type=int, default=5000)
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--show-all", action="store_true")
     options.add_argument("--only", default="")
     options.add_argument("--child", default="")
     options.add_argument("--what", default="ours")
@@ -297,6 +301,8 @@ def main() -> None:
             continue
         arguments = ["--what", what, "--kind", kind, "--seconds", str(flags.seconds)]
         runs = [measure(arguments) for _ in range(flags.rounds)]
+        if flags.show_all:
+            print(runs)
         middle = {key: statistics.median(run[key] for run in runs) for key in ("cpu", "wall", "frame", "memory")}
         name = {"ours": "ouro's transcript", "textual": "Textual's Markdown widget"}[what]
         print(

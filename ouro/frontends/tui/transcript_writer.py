@@ -30,7 +30,12 @@ from ouro.frontends.tui.widgets.transcript import Transcript
 from ouro.messages import Message, Text
 from ouro.messages import Thinking as ThinkingPart
 
-_ENDINGS = {"interrupted": "Interrupted", "failed": "The turn failed", "limit": "Stopped at a limit", "refused": "Refused"}
+_ENDINGS = {
+    "interrupted": "Interrupted",
+    "failed": "The turn failed",
+    "limit": "Stopped at a limit",
+    "refused": "Refused",
+}
 
 
 class TranscriptWriter:
@@ -89,7 +94,9 @@ class TranscriptWriter:
         block = self._reply[-1] if self._reply else None
         if not isinstance(block, kind):
             self._close_streams()
-            block = kind() if kind is Answer else Thinking(clock=self._transcript.clock, key=self._transcript.outputs_key)
+            block = (
+                kind() if kind is Answer else Thinking(clock=self._transcript.clock, key=self._transcript.outputs_key)
+            )
             self._reply.append(block)
             self._transcript.add(block)
         if isinstance(block, Answer | Thinking):
@@ -132,7 +139,9 @@ class TranscriptWriter:
     def _card(self, call_id: str, title: str = "") -> ToolCard:
         card = self._cards.get(call_id)
         if card is None:
-            card = self._cards[call_id] = ToolCard(title or "tool", self._transcript.clock, self._transcript.outputs_key)
+            card = self._cards[call_id] = ToolCard(
+                title or "tool", self._transcript.clock, self._transcript.outputs_key
+            )
             self._transcript.add(card)
         return card
 

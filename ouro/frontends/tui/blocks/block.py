@@ -31,9 +31,13 @@ class Block(ABC):
     def lines(self, width: int, palette: Palette) -> list[Line]:
         """The block's lines; drawn again only when something changed."""
         if not self._is_drawn or self._drawn_for != (width, palette):
-            self.last_lines = [*([Line([])] if self.gap else []), *self.draw(width, palette)]
+            self.last_lines = [*([Line([])] if self.gap else []), *self._draw(width, palette)]
             self._drawn_for, self._is_drawn = (width, palette), True
         return self.last_lines
+
+    def estimate(self, width: int) -> int:
+        """About how many lines it has, without drawing it."""
+        return self._estimate(width) + self.gap
 
     def changed(self) -> None:
         """Draw again when next looked at."""
@@ -51,16 +55,16 @@ class Block(ABC):
             self.changed()
 
     @abstractmethod
-    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def as_markdown(self) -> str:
+        """What copying the block gives, without decoration."""
+
+    @abstractmethod
+    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
         """The lines, at most `width` cells wide."""
 
     @abstractmethod
-    def estimate(self, width: int) -> int:
-        """About how many lines `draw` gives, without drawing."""
-
-    @abstractmethod
-    def as_markdown(self) -> str:
-        """What copying the block gives, without decoration."""
+    def _estimate(self, width: int) -> int:
+        """About how many lines `_draw` gives."""
 
 
 def estimate_text(text: str, width: int) -> int:

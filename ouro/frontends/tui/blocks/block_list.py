@@ -45,7 +45,7 @@ class BlockList:
         block.gap = last is not None and not (last.is_compact and block.is_compact)
         self._places[block] = len(self.blocks)
         self.blocks.append(block)
-        self._heights.append(self._estimate(block))
+        self._heights.append(block.estimate(self._width))
         self._measured.append(False)
 
     def remove(self, blocks: Iterable[Block]) -> None:
@@ -60,10 +60,14 @@ class BlockList:
         self._rebuild(kept)
 
     def update(self, block: Block) -> int | None:
-        """Draw a block that changed; gives the first line that is another one now."""
+        """A block changed: draw it if it was drawn before; gives the first line that is another one now."""
         place = self._places.get(block)
         if place is None:
             return None
+        if not self._measured[place]:
+            # Not looked at yet: drawing it can wait.
+            self._heights.set(place, block.estimate(self._width))
+            return self._heights.top(place)
         before = block.last_lines
         lines = self._draw(place)
         same = next((n for n, (old, new) in enumerate(zip(before, lines, strict=False)) if old is not new), None)
@@ -117,15 +121,16 @@ class BlockList:
         """The first line of a block."""
         return self._heights.top(self._places[block])
 
-    def refold(self, blocks: Sequence[Block]) -> None:
-        """Many blocks were folded or opened: their heights are estimated anew."""
+    def height(self, block: Block) -> int:
+        """How many lines a block has, as far as is known."""
+        return self._heights[self._places[block]]
+
+    def remeasure(self, blocks: Sequence[Block]) -> None:
+        """Blocks were folded or opened: their heights are not known any more."""
         for block in blocks:
             place = self._places[block]
             self._measured[place] = False
-            self._heights.set(place, self._estimate(block))
-
-    def _estimate(self, block: Block) -> int:
-        return block.estimate(self._width) + block.gap
+            self._heights.set(place, block.estimate(self._width))
 
     def _rebuild(self, blocks: Sequence[Block]) -> None:
         self.blocks = []

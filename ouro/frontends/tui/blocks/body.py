@@ -127,7 +127,9 @@ def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[Line
 
 def _todo(todo: Todo, width: int, palette: Palette) -> list[Line]:
     style = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}[todo.state]
-    return indent(wrap([(tidy(todo.text), style)], width - 2), (f"{_TODO_SIGNS[todo.state]} ", style), ("  ", style), False)
+    return indent(
+        wrap([(tidy(todo.text), style)], width - 2), (f"{_TODO_SIGNS[todo.state]} ", style), ("  ", style), False
+    )
 
 
 def _unified(body: Diff) -> Iterator[str]:

@@ -55,7 +55,9 @@ def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
     if matcher.ratio() < _ALIKE:
         return [], []
     codes = [code for code in matcher.get_opcodes() if code[0] != "equal"]
-    return _spans(old_words, [(code[1], code[2]) for code in codes]), _spans(new_words, [(code[3], code[4]) for code in codes])
+    return _spans(old_words, [(code[1], code[2]) for code in codes]), _spans(
+        new_words, [(code[3], code[4]) for code in codes]
+    )
 
 
 def count(parts: Sequence[Sequence[Pair]]) -> tuple[int, int]:

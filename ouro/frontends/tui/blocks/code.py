@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
-from pygments.token import Comment, Literal, Token
-from pygments.util import ClassNotFound
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.lines import Line, Run, fold, indent, pad
 from ouro.frontends.tui.blocks.palette import Palette
 
-CHUNK = 60
+CHUNK = 40
 """Lines that are coloured together: what has grown is coloured again from the start of the last chunk."""
 _LONGEST_LINE = 2_000
 _MOST_CHUNKS_IN_STRING = 10
@@ -23,7 +20,8 @@ _MOST_CHUNKS_IN_STRING = 10
 class Code:
     """A piece of code that may still grow; finished chunks are lexed and wrapped once."""
 
-    def __init__(self, language: str, width: int, palette: Palette) -> None:
+    def __init__(self, language: str, width: int, palette: Palette, margin: str = "") -> None:
+        self._margin = (margin, palette.text)
         self._language = language
         self._width = width
         self._palette = palette
@@ -33,7 +31,7 @@ class Code:
     def lines(self, code: str) -> list[Line]:
         """The lines of `code`, which begins with what was given before."""
         rest = code[self._start :]
-        while (size := _chunk_size(rest, self._language, self._palette)) > 0:
+        while (size := _chunk_size(rest, self._language)) > 0:
             self._done += self._draw(rest[: size - 1])
             self._start += size
             rest = rest[size:]
@@ -42,8 +40,13 @@ class Code:
     def _draw(self, text: str) -> list[Line]:
         inner = max(1, self._width - 2)
         space = (" ", self._palette.code)
-        lines = [line for row in highlight(text, self._language, self._palette, self._palette.code) for line in fold(row, inner)]
-        return pad(indent(lines, space, space), self._width, self._palette.code)
+        lines = [
+            line
+            for row in highlight(text, self._language, self._palette, self._palette.code)
+            for line in fold(row, inner)
+        ]
+        padded = pad(indent(lines, space, space), self._width, self._palette.code)
+        return indent(padded, self._margin, self._margin) if self._margin[0] else padded
 
 
 def highlight(code: str, language: str, palette: Palette, base: Style) -> list[list[Run]]:
@@ -71,6 +74,9 @@ def language_of(path: str) -> str:
 
 @lru_cache(maxsize=256)
 def _language_of(name: str) -> str:
+    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+
     try:
         return str(get_lexer_for_filename(name).aliases[0])
     except (ClassNotFound, IndexError):
@@ -81,6 +87,9 @@ def _language_of(name: str) -> str:
 def _lexer(language: str) -> Any:
     if not language or language in ("text", "txt", "plain"):
         return None
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
     try:
         return get_lexer_by_name(language)
     except ClassNotFound:
@@ -88,15 +97,13 @@ def _lexer(language: str) -> Any:
 
 
 def _style_of(kind: Any, syntax: Mapping[str, Style]) -> Style:
-    while kind is not Token:
-        name = str(kind).removeprefix("Token.")
-        if name in syntax:
-            return syntax[name]
-        kind = kind.parent
-    return Style.null()
+    name = str(kind).removeprefix("Token.")
+    while name and name not in syntax:
+        name = name.rpartition(".")[0]
+    return syntax.get(name, Style.null())
 
 
-def _chunk_size(code: str, language: str, palette: Palette) -> int:
+def _chunk_size(code: str, language: str) -> int:
     """The length of the first chunk, its last newline among it; 0 where it is not complete yet.
 
     A chunk ends where no string or comment is open, so that the next one can be lexed by itself. It is judged by
@@ -104,10 +111,10 @@ def _chunk_size(code: str, language: str, palette: Palette) -> int:
     """
     if code.count("\n") <= CHUNK:
         return 0
-    ends = [index + 1 for index, character in enumerate(code) if character == "\n"]
+    ends: list[int] = [index + 1 for index, character in enumerate(code) if character == "\n"]
     limits = [*range(CHUNK, len(ends), CHUNK)][:_MOST_CHUNKS_IN_STRING]
     for limit in limits:
-        end = ends[limit - 1]
+        end: int = ends[limit - 1]
         if len(limits) == _MOST_CHUNKS_IN_STRING and limit == limits[-1]:
             return end
         if not _is_inside_string(code[:end], language):
@@ -119,9 +126,7 @@ def _is_inside_string(code: str, language: str) -> bool:
     lexer = _lexer(language)
     if lexer is None:
         return False
-    last: Any = Token
+    last: Any = ""
     for _, kind, _value in lexer.get_tokens_unprocessed(code):
         last = kind
-    return last in Literal.String or last in Comment.Multiline
-
-
+    return str(last).startswith(("Token.Literal.String", "Token.Comment.Multiline"))

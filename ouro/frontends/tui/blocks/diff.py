@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from rich.segment import Segment
 from rich.style import Style
@@ -86,7 +86,9 @@ def _half(
     return list(_row(" " if is_same else sign, number, side[number], digits, width, style, palette))
 
 
-def _row(sign: str, number: int, runs: list[Run], digits: int, width: int, style: Style, palette: Palette) -> Iterator[Line]:
+def _row(
+    sign: str, number: int, runs: list[Run], digits: int, width: int, style: Style, palette: Palette
+) -> Iterator[Line]:
     dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
     first, rest = (f"{number:>{digits}} {sign} ", dim), (" " * (digits + 3), dim)
     return iter(pad(indent(fold(runs, width - digits - 3), first, rest), width, style))
@@ -120,7 +122,7 @@ def _marked(runs: list[Run], spans: Sequence[Span], style: Style, word: Style) -
     offset = 0
     for text, front in runs:
         cuts = sorted({0, len(text), *(cut - offset for span in spans for cut in span if 0 < cut - offset < len(text))})
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in pairwise(cuts):
             inside = any(first <= offset + start < last for first, last in spans)
             marked.append((text[start:end], front + (strong if inside else back)))
         offset += len(text)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.cells import cell_len, split_graphemes
 from rich.segment import Segment
 from rich.style import Style
-from textual.strip import Strip
 
 from ouro.utils.terminal_text import clean
 
@@ -27,14 +26,12 @@ class Line:
     before the line in the text: a newline, or, where only the width broke it, a space or nothing.
     """
 
-    __slots__ = ("_strip", "_strip_key", "gutter", "joint", "segments")
+    __slots__ = ("gutter", "joint", "segments")
 
     def __init__(self, segments: Sequence[Segment], gutter: int = 0, joint: str = "\n") -> None:
         self.segments = segments
         self.gutter = gutter
         self.joint = joint
-        self._strip: Strip | None = None
-        self._strip_key: tuple[int, int] = (-1, -1)
 
     def __repr__(self) -> str:
         return f"Line({self.text!r}, gutter={self.gutter}, joint={self.joint!r})"
@@ -48,14 +45,6 @@ class Line:
     def cells(self) -> int:
         """How wide the line is on the screen."""
         return sum(cell_len(segment.text) for segment in self.segments)
-
-    def strip(self, width: int, y: int, base: Style) -> Strip:
-        """The line as Textual draws it, `width` cells wide, as line `y` of the widget's content."""
-        if self._strip is None or self._strip_key != (width, y):
-            strip = Strip(self.segments).crop_extend(0, width, base)
-            self._strip = strip.apply_offsets(0, y)
-            self._strip_key = (width, y)
-        return self._strip
 
 
 def tidy(text: str) -> str:

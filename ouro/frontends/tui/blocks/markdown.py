@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 from rich.segment import Segment
 from rich.style import Style
 
@@ -15,6 +14,10 @@ from ouro.frontends.tui.blocks.lines import Line, Run, indent, wrap
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.table import table_lines
 from ouro.utils.terminal_text import clean
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 WIDEST_PROSE = 120
 """Columns that prose fills at most: longer lines are hard to read."""
@@ -27,8 +30,15 @@ def parser() -> MarkdownIt:
 
     References would let a line change what was shown long before it.
     """
+    from markdown_it import MarkdownIt
+
     rules = MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
     return rules.enable(["table", "strikethrough"]).disable(["reference"])
+
+
+def warm_up(palette: Palette) -> None:
+    """Open what the first answer needs, so that it does not wait for it."""
+    markdown_lines("- `a` **b**\n\n```python\nx = 1\n```\n\n| a |\n|---|\n", 80, palette)
 
 
 def markdown_lines(source: str, width: int, palette: Palette, number: int | None = None) -> list[Line]:
@@ -93,7 +103,7 @@ class _Drawing:
         bar = ("▌ ", self._palette.muted)
         return indent(self.blocks(tokens[1:-1], width - 2), bar, bar)
 
-    def _rule(self, tokens: Sequence[Token], width: int) -> list[Line]:
+    def _rule(self, _: Sequence[Token], width: int) -> list[Line]:
         return [Line([Segment("─" * min(width, WIDEST_PROSE), self._palette.muted)])]
 
     def _list(self, tokens: Sequence[Token], width: int) -> list[Line]:
@@ -115,7 +125,11 @@ class _Drawing:
 
     def _item(self, tokens: Sequence[Token], width: int, marker: str) -> list[Line]:
         palette = self._palette
-        tight = all(token.hidden for token in tokens[1:-1] if token.type == "paragraph_open" and token.level == tokens[0].level + 1)
+        tight = all(
+            token.hidden
+            for token in tokens[1:-1]
+            if token.type == "paragraph_open" and token.level == tokens[0].level + 1
+        )
         lines = self.blocks(tokens[1:-1], width - len(marker), tight) or [Line([])]
         return indent(lines, (marker, palette.accent), (" " * len(marker), palette.text), decoration=False)
 
@@ -127,7 +141,9 @@ class _Drawing:
                 rows.append([])
             elif token.type in ("th_open", "td_open"):
                 heading = token.type == "th_open"
-                rows[-1].append(self._inline(tokens[place + 1], self._palette.strong if heading else self._palette.text))
+                rows[-1].append(
+                    self._inline(tokens[place + 1], self._palette.strong if heading else self._palette.text)
+                )
                 if heading:
                     aligned.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
         return table_lines(rows, aligned, width, self._palette)

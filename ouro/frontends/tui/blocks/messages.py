@@ -18,6 +18,7 @@ from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.pieces import Piece, Pieces
 
 MARGIN = "  "
+_SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
 
 
 class UserMessage(Block):
@@ -28,15 +29,16 @@ class UserMessage(Block):
         self.text = tidy(text)
         self._images = tuple(tidy(name) for name in images)
 
-    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
         named = [f"[image: {name}]" for name in self._images]
         lines = fold_or_wrap("\n".join([self.text, *named]), width - 3, palette.user)
         return pad(indent(lines, ("❯ ", palette.user_bar), (MARGIN, palette.user)), width, palette.user)
 
-    def estimate(self, width: int) -> int:
+    def _estimate(self, width: int) -> int:
         return estimate_text(self.text, width - 3) + len(self._images)
 
     def as_markdown(self) -> str:
+        """Its text."""
         return "\n".join(f"> {line}" for line in self.text.split("\n"))
 
 
@@ -70,26 +72,28 @@ class Answer(Block):
         self._take(self._incoming.finish())
 
     def forget(self) -> None:
+        """Let go of everything that was drawn."""
         super().forget()
         self._for = None
 
-    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
         if self._for != (width, palette):
             self._for, self._finished, self._drawn, self._code = (width, palette), [], 0, None
         tail = self._pieces.settle()
         inner = width - 2 * len(MARGIN)
         for piece in self._pieces.finished[self._drawn :]:
-            self._finished += _piece_lines(piece, inner, palette)
+            self._finished += self._piece_lines(piece, inner, palette)
             self._code = None
         self._drawn = len(self._pieces.finished)
         if (code := self._pieces.open_code()) is not None:
             return [*self._finished, *self._code_lines(*code, inner, palette)]
-        return [*self._finished, *(line for piece in tail for line in _piece_lines(piece, inner, palette))]
+        return [*self._finished, *(line for piece in tail for line in self._piece_lines(piece, inner, palette))]
 
-    def estimate(self, width: int) -> int:
-        return estimate_text("".join(self._source), width - 4)
+    def _estimate(self, width: int) -> int:
+        return estimate_text(self.text, width - 4)
 
     def as_markdown(self) -> str:
+        """What the model wrote."""
         return self.text.strip("\n")
 
     def _take(self, text: str) -> None:
@@ -98,11 +102,20 @@ class Answer(Block):
             self._pieces.add(text)
             self.changed()
 
+    def _piece_lines(self, piece: Piece, width: int, palette: Palette) -> list[Line]:
+        if self._code is not None and piece.kind == "fence":
+            # It was drawn line by line while it was open: only its end is new.
+            return self._code_lines(
+                "", piece.source.partition("\n")[2].rstrip("\n").rpartition("\n")[0], width, palette
+            )
+        drawn = _with_margin(markdown_lines(piece.source, width, palette, piece.number), palette)
+        return [Line([]), *drawn] if piece.gap and drawn else drawn
+
     def _code_lines(self, language: str, code: str, width: int, palette: Palette) -> list[Line]:
         if self._code is None:
-            self._code = Code(language, width, palette)
-        gap = [Line([])] if self._pieces.finished else []
-        return [*gap, *_with_margin(self._code.lines(code), palette)]
+            self._code = Code(language, width, palette, MARGIN)
+        gap = [Line([])] if self._finished else []
+        return [*gap, *self._code.lines(code)]
 
 
 class Thinking(Block):
@@ -143,7 +156,7 @@ class Thinking(Block):
         self.is_moving = False
         self.changed()
 
-    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
         head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - 2)
         lines = [Line([Segment(MARGIN, palette.text), Segment(head, palette.muted)], gutter=len(MARGIN))]
         if self.is_open:
@@ -151,10 +164,11 @@ class Thinking(Block):
             lines += indent(wrap([(self.text.strip("\n"), palette.muted)], width - 6), bar, bar)
         return lines
 
-    def estimate(self, width: int) -> int:
+    def _estimate(self, width: int) -> int:
         return estimate_text("".join(self._parts), width - 6) + 1 if self.is_open else 1
 
     def as_markdown(self) -> str:
+        """Its text."""
         return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n")) if self.is_open else ""
 
     def _summary(self) -> str:
@@ -169,24 +183,33 @@ class Thinking(Block):
 class Notice(Block):
     """Something that ouro itself has to tell; its level is told by a sign and a word, not by colour alone."""
 
-    _SIGNS = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
-
     def __init__(self, text: str, level: Level = "info") -> None:
         super().__init__()
         self.text = tidy(text)
         self._level = level
 
-    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
         style = {"info": palette.muted, "warning": palette.warning, "error": palette.error}[self._level]
-        sign, word = self._SIGNS[self._level]
+        sign, word = _SIGNS[self._level]
         lines = fold_or_wrap(word + self.text, width - 4, style)
         return indent(lines, (f"{sign} ", style), (MARGIN, palette.text))
 
-    def estimate(self, width: int) -> int:
+    def _estimate(self, width: int) -> int:
         return estimate_text(self.text, width - 4)
 
     def as_markdown(self) -> str:
-        return self._SIGNS[self._level][1] + self.text
+        """Its text."""
+        return _SIGNS[self._level][1] + self.text
+
+
+def queued_lines(texts: Sequence[str], width: int, palette: Palette) -> list[Line]:
+    """The messages that wait to be delivered, one line each."""
+    mark = f"{MARGIN}⋯ queued: "
+    lines: list[Line] = [Line([])] if texts else []
+    for text in texts:
+        words = crop(tidy(text), max(1, width - len(mark)))
+        lines.append(Line([Segment(mark, palette.warning), Segment(words, palette.muted)], gutter=len(mark)))
+    return lines
 
 
 def fold_or_wrap(text: str, width: int, base: Style) -> list[Line]:
@@ -203,11 +226,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f}s"
     whole = round(seconds)
     return f"{whole}s" if whole < 60 else f"{whole // 60}m {whole % 60}s"
-
-
-def _piece_lines(piece: Piece, width: int, palette: Palette) -> list[Line]:
-    drawn = _with_margin(markdown_lines(piece.source, width, palette, piece.number), palette)
-    return [Line([]), *drawn] if piece.gap and drawn else drawn
 
 
 def _with_margin(lines: list[Line], palette: Palette) -> list[Line]:

@@ -43,8 +43,8 @@ def make_palette(variables: Mapping[str, str]) -> Palette:
     raised = _blend(base, text, 0.07)
     added, removed = (_color(variables, name, text.hex) for name in ("success", "error"))
 
-    def on(back: Color, front: Color, **attributes: bool) -> Style:
-        return Style(color=front.rich_color, bgcolor=back.rich_color, **attributes)
+    def on(back: Color, front: Color, bold: bool | None = None, underline: bool | None = None) -> Style:
+        return Style(color=front.rich_color, bgcolor=back.rich_color, bold=bold, underline=underline)
 
     return Palette(
         text=on(base, text),
@@ -59,7 +59,7 @@ def make_palette(variables: Mapping[str, str]) -> Palette:
         user=on(raised, text),
         user_bar=on(raised, colors["accent"], bold=True),
         code=on(raised, text),
-        inline_code=on(raised, colors["secondary"]),
+        inline_code=on(raised, text),
         added=on(_blend(base, added, 0.16), text),
         added_word=on(_blend(base, added, 0.42), text, bold=True),
         removed=on(_blend(base, removed, 0.16), text),
@@ -72,8 +72,8 @@ _TONES = ("primary", "secondary", "accent", "success", "warning", "error")
 
 
 def _syntax(colors: Mapping[str, Color], muted: Color) -> dict[str, Style]:
-    def tone(color: Color, **attributes: bool) -> Style:
-        return Style(color=color.rich_color, **attributes)
+    def tone(color: Color, bold: bool | None = None, italic: bool | None = None) -> Style:
+        return Style(color=color.rich_color, bold=bold, italic=italic)
 
     return {
         "Comment": tone(muted, italic=True),
@@ -82,7 +82,7 @@ def _syntax(colors: Mapping[str, Color], muted: Color) -> dict[str, Style]:
         "Name.Function": tone(colors["primary"]),
         "Name.Class": tone(colors["primary"], bold=True),
         "Name.Decorator": tone(colors["warning"]),
-        "Name.Builtin": tone(colors["secondary"]),
+        "Name.Builtin": tone(colors["primary"]),
         "Name.Tag": tone(colors["accent"]),
         "Name.Attribute": tone(colors["primary"]),
         "Name.Exception": tone(colors["error"]),

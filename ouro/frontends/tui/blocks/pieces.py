@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from markdown_it.token import Token
+from typing import TYPE_CHECKING
 
 from ouro.frontends.tui.blocks.markdown import parser
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SPACED = ("heading_open", "fence", "code_block", "table_open", "blockquote_open", "hr")
@@ -83,10 +85,9 @@ class Pieces:
         starts = _starts(parser().parse(text))
         if not starts:
             return
-        lines = text.split("\n")
         offsets = [0]
-        for line in lines:
-            offsets.append(offsets[-1] + len(line) + 1)
+        for row in text.split("\n"):
+            offsets.append(offsets[-1] + len(row) + 1)
         before = self.finished[-1] if self.finished else None
         for place, (line, token, item) in enumerate(starts):
             begin = offsets[line] if place else 0
@@ -107,7 +108,9 @@ def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
             top = token
             if not token.type.endswith("_list_open"):
                 starts.append((token.map[0], token, None))
-        elif token.level == 1 and token.type == "list_item_open" and top is not None and top.type.endswith("_list_open"):
+        elif (
+            token.level == 1 and token.type == "list_item_open" and top is not None and top.type.endswith("_list_open")
+        ):
             starts.append((token.map[0], top, token))
     return starts
 

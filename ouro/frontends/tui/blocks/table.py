@@ -47,7 +47,10 @@ def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | Non
 
 
 def _row_lines(row: Sequence[Cell], widths: Sequence[int], aligned: Sequence[str], palette: Palette) -> list[Line]:
-    cells = [wrap(row[column] if column < len(row) else [("", palette.text)], widths[column]) for column in range(len(widths))]
+    cells = [
+        wrap(row[column] if column < len(row) else [("", palette.text)], widths[column])
+        for column in range(len(widths))
+    ]
     lines = []
     for number in range(max(len(cell) for cell in cells)):
         segments: list[Segment] = []
@@ -55,7 +58,9 @@ def _row_lines(row: Sequence[Cell], widths: Sequence[int], aligned: Sequence[str
             if column:
                 segments.append(Segment(_BETWEEN, palette.muted))
             content = cell[number].segments if number < len(cell) else []
-            segments += _aligned(content, widths[column], aligned[column] if column < len(aligned) else "", palette.text)
+            segments += _aligned(
+                content, widths[column], aligned[column] if column < len(aligned) else "", palette.text
+            )
         lines.append(Line(segments))
     return lines
 
@@ -77,4 +82,6 @@ def _as_records(rows: Sequence[Sequence[Cell]], width: int, palette: Palette) ->
 
 
 def _cells(cell: Cell) -> int:
-    return max((sum(cell_len(part) for part in line.split("\n")) for line in ["".join(text for text, _ in cell)]), default=0)
+    return max(
+        (sum(cell_len(part) for part in line.split("\n")) for line in ["".join(text for text, _ in cell)]), default=0
+    )

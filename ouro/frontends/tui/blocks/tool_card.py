@@ -65,12 +65,12 @@ class ToolCard(Block):
             self._seconds = self._clock() - self._since
             self._end("stopped")
 
-    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
         inside = width - len(_INSIDE) - 1
         space = (_INSIDE, palette.text)
         return [self._head(width, palette), *indent(self._below(inside, palette), space, space)]
 
-    def estimate(self, width: int) -> int:
+    def _estimate(self, _: int) -> int:
         body = self._body
         if body is None:
             return 1
@@ -78,6 +78,7 @@ class ToolCard(Block):
         return 1 + min(text_size(body), shown + 1)
 
     def as_markdown(self) -> str:
+        """Its text."""
         body = self._body
         head = f"`{self._title}`" + (f": {tidy(self._display.summary)}" if self._display else "")
         return head if body is None else f"{head}\n\n```\n{body_text(body)}\n```"
@@ -151,17 +152,18 @@ class Shown(Block):
         super().__init__()
         self._display = display
 
-    def draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
         body = self._display.body
         if body is None:
             return []
         space = (MARGIN, palette.text)
         return indent(islice(body_lines(body, width - len(MARGIN) - 1, palette), MOST_LINES), space, space)
 
-    def estimate(self, width: int) -> int:
+    def _estimate(self, _: int) -> int:
         return text_size(self._display.body) if self._display.body is not None else 0
 
     def as_markdown(self) -> str:
+        """Its text."""
         return f"```\n{body_text(self._display.body)}\n```" if self._display.body is not None else ""
 
 
