@@ -46,9 +46,14 @@ def sendable(messages: Sequence[Message]) -> list[Message]:
 
 def _without_void(messages: Sequence[Message]) -> list[Message]:
     """The transcript without attempts that another attempt has taken the place of."""
-    nexts = [*(message.role for message in messages[1:]), ""]
-    pairs = zip(messages, nexts, strict=True)
-    return [message for message, follows in pairs if not (message.cut and follows == "assistant")]
+    kept: list[Message] = []
+    follows = ""
+    for message in reversed(messages):
+        if not (message.cut and follows == "assistant"):
+            kept.append(message)
+        if message.role != "tool":
+            follows = message.role
+    return kept[::-1]
 
 
 def outputs_to_drop(messages: Sequence[Message], target: int) -> list[str]:

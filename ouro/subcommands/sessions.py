@@ -226,7 +226,7 @@ def _when(at: str) -> str:
 
 
 def _cost(cost: float | None) -> str:
-    return " " * 8 if cost is None else f"${cost:7.4f}"
+    return ("" if cost is None else f"${cost:.4f}").rjust(8)
 
 
 def _excerpt(text: str) -> str:

@@ -1,0 +1,220 @@
+import asyncio
+import threading
+
+import pytest
+
+from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
+from ouro.memory.backend import MessageRecord
+from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.manager import MemoryManager, title_of
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
+
+
+class FullDisk(DictMemoryStore):
+    """Refuses every save while `is_full`."""
+
+    is_full = True
+
+    def save_message(self, session_id: str, record: MessageRecord) -> None:
+        if self.is_full:
+            raise SaveFailed("no space left")
+        super().save_message(session_id, record)
+
+
+class SlowDisk(DictMemoryStore):
+    """Saves when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def save_message(self, session_id: str, record: MessageRecord) -> None:
+        self.begun.set()
+        self.go_on.wait(10)
+        super().save_message(session_id, record)
+
+
+def saved_texts(store, session_id: str) -> list[str]:
+    records = store.load_session(session_id, read_only=True).records
+    return [record.message.text for record in records if isinstance(record, MessageRecord)]
+
+
+def started(store=None) -> MemoryManager:
+    return MemoryManager.start(store or DictMemoryStore(), project="/p", model="a/b")
+
+
+async def test_nothing_is_written_before_the_first_message(home):
+    store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+    memory = started(store)
+    memory.set_model("c/d")
+    memory.set_title("early")
+    await memory.close()
+
+    assert not (home / ".ouro").exists()
+
+
+async def test_a_message_is_saved_when_add_returns():
+    store = DictMemoryStore()
+    memory = started(store)
+
+    await memory.add(user("one"))
+
+    assert saved_texts(store, memory.session_id) == ["one"]
+    assert memory.messages() == (user("one"),) == tuple(memory.context())
+
+
+async def test_the_first_words_become_the_title_and_a_person_may_change_it():
+    store = DictMemoryStore()
+    memory = started(store)
+    await memory.add(user("fix the\n broken import in api.py, which nobody has looked at since spring"))
+    first = memory.title
+    memory.set_title("imports")
+    await memory.close()
+
+    assert first == "fix the broken import in api.py, which nobody has looked at…"
+    assert [each.title for each in store.list_sessions()] == ["imports"]
+    assert (await MemoryManager.resume(store, "imports", project="/p")).title == "imports"
+
+
+def test_a_title_is_one_clean_line():
+    assert title_of("\x1b[31m a\tb\n\nc\u202e ") == "a b c"
+    assert title_of("x" * 99) == "x" * 60 + "…"
+
+
+async def test_what_could_not_be_saved_is_kept_and_saved_with_the_next():
+    store = FullDisk()
+    memory = started(store)
+    for text in ("one", "two"):
+        with pytest.raises(SaveFailed):
+            await memory.add(user(text))
+    kept = memory.messages()
+    store.is_full = False
+    await memory.add(user("three"))
+
+    assert kept == (user("one"), user("two"))
+    assert saved_texts(store, memory.session_id) == ["one", "two", "three"]
+
+
+async def test_closing_saves_what_is_left():
+    store = FullDisk()
+    memory = started(store)
+    with pytest.raises(SaveFailed):
+        await memory.add(user("one"))
+    store.is_full = False
+    await memory.close()
+
+    assert saved_texts(store, memory.session_id) == ["one"]
+
+
+async def test_a_save_that_was_begun_is_carried_through_when_its_caller_is_cancelled():
+    store = SlowDisk()
+    memory = started(store)
+    adding = asyncio.create_task(memory.add(user("one")))
+    await asyncio.to_thread(store.begun.wait, 10)
+    adding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await adding
+    store.go_on.set()
+    await memory.add(user("two"))
+
+    assert saved_texts(store, memory.session_id) == ["one", "two"]
+
+
+async def test_messages_added_side_by_side_are_saved_in_their_order():
+    store = DictMemoryStore()
+    memory = started(store)
+    await asyncio.gather(*(memory.add(user(str(number))) for number in range(50)))
+
+    assert saved_texts(store, memory.session_id) == [each.text for each in memory.messages()]
+
+
+async def test_resume_brings_everything_back_and_goes_on_counting():
+    store = DictMemoryStore()
+    memory = started(store)
+    await memory.add(user("one"))
+    await memory.add(Message("assistant", (Text("two"),), Usage(100, 0, 0, 10, 0.5), "a/b"))
+    memory.set_model("c/d")
+    await memory.close()
+
+    again = await MemoryManager.resume(store, "latest", project="/p")
+    await again.add(user("three"))
+    await again.close()
+
+    assert (again.session_id, again.model, again.title) == (memory.session_id, "c/d", "one")
+    assert (again.usage, again.tokens) == (Usage(100, 0, 0, 10, 0.5), 111)
+    numbers = [record.number for record in store.load_session(again.session_id).records if isinstance(record, MessageRecord)]
+    assert numbers == [1, 2, 3]
+
+
+async def test_resume_finds_by_id_prefix_latest_and_words_and_refuses_the_rest():
+    store = DictMemoryStore()
+    memories = {}
+    for project, text in (("/p", "fix the import"), ("/p", "fix the tests"), ("/other", "write docs")):
+        memory = MemoryManager.start(store, project=project, model="a/b")
+        await memory.add(user(text))
+        await memory.close()
+        memories[text] = memory.session_id
+
+    async def found(query: str) -> str:
+        memory = await MemoryManager.resume(store, query, project="/p")
+        await memory.close()
+        return memory.session_id
+
+    assert await found(memories["write docs"]) == memories["write docs"]
+    assert await found(memories["fix the import"][:10].upper()) == memories["fix the import"]
+    assert await found("import FIX") == memories["fix the import"]
+    assert await found("docs") == memories["write docs"]
+    assert await found("latest") in (memories["fix the import"], memories["fix the tests"])
+    for nobody in ("", "nothing of the kind", "../../x", "x" * 300):
+        with pytest.raises(SessionNotFound):
+            await found(nobody)
+    with pytest.raises(SessionNotFound, match="Several sessions"):
+        await found("fix")
+    with pytest.raises(SessionNotFound, match="No session of this folder"):
+        await MemoryManager.resume(store, "latest", project="/empty")
+
+
+async def test_a_session_that_is_open_is_refused(home):
+    store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+    memory = started(store)
+    await memory.add(user("one"))
+
+    with pytest.raises(SessionInUse):
+        await MemoryManager.resume(YamlFileMemoryStore(home / ".ouro" / "sessions"), memory.session_id, project="/p")
+
+
+async def test_shrinking_drops_old_outputs_from_what_is_sent_and_from_nothing_else():
+    memory = started()
+    await memory.add(user("go"))
+    for number in range(4):
+        await memory.add(assistant("", ToolCall(str(number), "shell", {})))
+        await memory.add(tool(ToolReply(str(number), "shell", "x" * 7000)))
+    whole, tokens = memory.messages(), memory.tokens
+
+    assert memory.shrink(4200)
+    assert memory.messages() == whole
+    assert memory.tokens < tokens * 0.6
+    dropped = [part.text.startswith("[output dropped") for each in memory.context() for part in each.parts_of(ToolReply)]
+    assert dropped == [True, True, False, False]
+    assert memory.shrink(1)
+    assert not memory.shrink(1)
+
+
+async def test_after_shrinking_the_provider_s_next_figure_is_believed_again():
+    memory = started()
+    await memory.add(Message("assistant", (ToolCall("1", "shell", {}),), Usage(input=500, output=10)))
+    await memory.add(tool(ToolReply("1", "shell", "x" * 7000)))
+    memory.shrink()
+    shrunk = memory.tokens
+    await memory.add(Message("assistant", (Text("done"),), Usage(input=600, output=10)))
+
+    assert (shrunk < 600, memory.tokens) == (True, 610)
+
+
+async def test_where_nothing_can_be_saved_it_is_said_at_the_start(home):
+    (home / ".ouro").write_text("a file in the way")
+
+    memory = started(YamlFileMemoryStore(home / ".ouro" / "sessions"))
+
+    assert memory.notices == (f"This session cannot be saved: {home / '.ouro'} is not a folder.",)

@@ -1,0 +1,111 @@
+import random
+
+from ouro.memory.short_term import INTERRUPTED, outputs_to_drop, sendable, with_answers, without_outputs
+from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
+
+
+def call(call_id: str, name: str = "read") -> ToolCall:
+    return ToolCall(call_id, name, {})
+
+
+def reply(call_id: str, text: str = "done", name: str = "read") -> ToolReply:
+    return ToolReply(call_id, name, text)
+
+
+def interrupted(call_id: str) -> ToolReply:
+    return ToolReply(call_id, "read", INTERRUPTED, failed=True)
+
+
+def test_a_sound_transcript_is_sent_as_it_is():
+    messages = [user("a"), assistant("b", call("1"), call("2")), tool(reply("1"), reply("2")), assistant("c")]
+
+    assert sendable(messages) == messages == with_answers(messages)
+
+
+def test_a_call_without_its_answer_is_answered_interrupted():
+    messages = [user("a"), assistant("b", call("1"), call("2")), tool(reply("2")), user("c")]
+
+    assert sendable(messages) == [*messages[:2], tool(interrupted("1"), reply("2")), user("c")]
+
+
+def test_answers_come_in_the_order_asked_and_right_behind_their_calls():
+    messages = [assistant("", call("1"), call("2")), user("steer"), tool(reply("2")), tool(reply("1"))]
+
+    assert sendable(messages) == [messages[0], tool(reply("1"), reply("2")), user("steer")]
+
+
+def test_an_answer_without_a_call_and_a_second_answer_are_dropped():
+    messages = [tool(reply("0")), assistant("", call("1")), tool(reply("1", "first"), reply("9")), tool(reply("1", "second"))]
+
+    assert sendable(messages) == [messages[1], tool(reply("1", "first"))]
+
+
+def test_a_message_that_was_cut_keeps_its_words_and_loses_its_calls_and_unsealed_thinking():
+    cut = Message("assistant", (Thinking("hm"), Thinking("sure", "seal"), Text("half"), call("1")), cut=True)
+
+    assert sendable([cut]) == [Message("assistant", (Thinking("sure", "seal"), Text("half")), cut=True)]
+    assert sendable([Message("assistant", (Thinking("hm"), call("1")), cut=True)]) == []
+
+
+def test_ids_that_come_again_are_told_apart():
+    messages = [assistant("", call("1")), tool(reply("1", "a")), assistant("", call("1"), call("1")), tool(reply("1", "b"))]
+
+    assert sendable(messages) == [
+        *messages[:2],
+        assistant("", call("1_2")),
+        tool(reply("1_2", "b")),
+    ]
+
+
+def test_after_a_crash_the_missing_answers_are_in_the_transcript():
+    messages = [user("a"), assistant("", call("1"), call("2")), tool(reply("1")), user("b"), assistant("", call("3"))]
+
+    assert with_answers(messages) == [
+        *messages[:3],
+        tool(interrupted("2")),
+        *messages[3:],
+        tool(interrupted("3")),
+    ]
+
+
+def test_law_1_any_transcript_is_sendable():
+    drawn = random.Random(7)
+    for _ in range(300):
+        sent = sendable([_drawn_message(drawn) for _ in range(drawn.randint(0, 12))])
+        assert sent == sendable(sent)
+        seen: set[str] = set()
+        for index, message in enumerate(sent):
+            asked = [each.id for each in message.tool_calls]
+            following = sent[index + 1] if index + 1 < len(sent) else user("")
+            answered = [each.call_id for each in following.parts_of(ToolReply)]
+            assert answered == asked if message.role == "assistant" else message.role == "tool" or not answered
+            assert not seen & set(asked)
+            seen |= set(asked)
+            assert message.parts
+
+
+def _drawn_message(drawn: random.Random) -> Message:
+    ids = [drawn.choice("abc") for _ in range(drawn.randint(0, 3))]
+    match drawn.randint(0, 3):
+        case 0:
+            return user("u")
+        case 1:
+            return Message("assistant", (Text("t"), *map(call, ids)), cut=drawn.random() < 0.2)
+        case 2:
+            return Message("assistant", tuple(map(call, ids)))
+        case _:
+            return tool(*map(reply, ids or ["a"]))
+
+
+def test_the_oldest_outputs_are_dropped_first_and_small_ones_stay():
+    messages = [
+        assistant("", call("1")), tool(reply("1", "x" * 7000)),
+        assistant("", call("2")), tool(reply("2", "small")),
+        assistant("", call("3")), tool(reply("3", "y" * 7000)),
+        assistant("", call("4")), tool(reply("4", "z" * 7000)),
+    ]  # fmt: skip
+
+    assert outputs_to_drop(messages, 4200) == ["1"]
+    assert outputs_to_drop(messages, 0) == ["1", "3", "4"]
+    shown = [each.text for message in without_outputs(messages, {"1"}) for each in message.parts_of(ToolReply)]
+    assert shown == ["[output dropped to save room: read, 7,000 characters]", "small", "y" * 7000, "z" * 7000]

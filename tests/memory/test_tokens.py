@@ -1,0 +1,22 @@
+from ouro.memory.tokens import count, estimate, estimate_messages
+from ouro.messages import Image, Message, Text, ToolCall, Usage, assistant, user
+
+
+def test_a_text_is_counted_by_its_characters():
+    assert estimate("x" * 35) == 10
+
+
+def test_pictures_and_arguments_count_too():
+    messages = [user("", [Image("image/png", b"")]), assistant("", ToolCall("1", "read", {"path": "x" * 335}))]
+
+    assert estimate_messages(messages) == 1500 + 100
+
+
+def test_the_provider_s_figure_is_believed_and_only_what_is_newer_is_estimated():
+    answer = Message("assistant", (Text("x" * 9999),), Usage(input=1000, output=50))
+
+    assert count([user("x" * 700), answer, user("x" * 350)]) == 1150
+
+
+def test_without_a_figure_all_is_estimated():
+    assert count([user("x" * 700), assistant("x" * 350)]) == 300

@@ -1,0 +1,147 @@
+import os
+import stat
+
+import pytest
+import yaml
+
+from memory.store_contract import EVERY_PART, HEADER, StoreContract, message_record
+from ouro.display import Diff, Display, FileChange, Plain
+from ouro.memory.backend import MessageRecord, SessionHeader
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message, Text, ToolReply, Usage, tool, user
+
+
+@pytest.fixture
+def root(home):
+    return home / ".ouro" / "sessions"
+
+
+class TestYamlFileMemoryStore(StoreContract):
+    @pytest.fixture
+    def store(self, root):
+        return YamlFileMemoryStore(root)
+
+    @pytest.fixture
+    def again(self, root):
+        return lambda: YamlFileMemoryStore(root)
+
+    def test_the_file_reads_as_the_specification_shows_it(self, store, root):
+        call = Message("assistant", EVERY_PART[2].parts[2:3], Usage(5210, 4800, 0, 41, 0.0031), "anthropic/claude")
+        store.create_session(HEADER)
+        store.save_message(HEADER.id, message_record(1, user("fix the broken import\n  in api.py")))
+        store.save_message(HEADER.id, message_record(2, call))
+
+        folder = root / "2026-11-21_0d9f3c52"
+        assert (folder / "session.yaml").read_text() == (
+            "---\n"
+            "session: {format: 1, id: 0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f, created_at: 2026-11-21T20:14:03.120Z}\n"
+            "project: /home/me/app\n"
+            "model: test/model\n"
+            "...\n"
+            "---\n"
+            "message: 1\n"
+            "at: 2026-11-21T20:15:01.000Z\n"
+            "role: user\n"
+            "text: |-\n"
+            "  fix the broken import\n"
+            "    in api.py\n"
+            "...\n"
+            "---\n"
+            "message: 2\n"
+            "at: 2026-11-21T20:15:02.000Z\n"
+            "role: assistant\n"
+            "model: anthropic/claude\n"
+            "text: Let me look.\n"
+            "usage: {input: 5210, cached: 4800, output: 41, cost: 0.0031}\n"
+            "...\n"
+        )
+
+    def test_any_yaml_reader_reads_the_file(self, store, root):
+        self._saved(store, HEADER, *EVERY_PART)
+
+        text = (root / "2026-11-21_0d9f3c52" / "session.yaml").read_text()
+
+        assert [each.get("message") for each in yaml.safe_load_all(text)] == [None, *range(1, len(EVERY_PART) + 1)]
+
+    def test_a_save_costs_the_same_for_the_first_and_the_thousandth_message(self, store, root, monkeypatch):
+        store.create_session(HEADER)
+        written = []
+        write = os.write
+        monkeypatch.setattr(os, "write", lambda descriptor, data: written.append(len(data)) or write(descriptor, data))
+        for number in range(1000, 1200):
+            store.save_message(HEADER.id, message_record(number, user("the same words")))
+
+        assert len(set(written)) == 1
+        assert len(written) == 200
+
+    def test_secrets_are_masked_before_a_record_is_written(self, root):
+        store = YamlFileMemoryStore(root, lambda text: text.replace("hunter2", "[secret]"))
+        self._saved(store, HEADER, *EVERY_PART, user("my hunter2\nis hunter2"))
+
+        assert "hunter2" not in (root / "2026-11-21_0d9f3c52" / "session.yaml").read_text()
+
+    def test_a_diff_comes_back_as_its_text(self, store, again):
+        change = FileChange("api.py", "import os\n", "import sys\n", first_line=40)
+        made = FileChange("new.py", None, "x = 1")
+        shown = Display("2 files", Diff((change, made)))
+        self._saved(store, HEADER, tool(ToolReply("a", "edit", "done", display=shown)))
+
+        record = again().load_session(HEADER.id).records[0]
+
+        assert isinstance(record, MessageRecord)
+        assert record.message.parts_of(ToolReply)[0].display == Display(
+            "2 files",
+            Plain(
+                "--- api.py\n+++ api.py\n@@ -40 +40 @@\n-import os\n+import sys\n"
+                "--- /dev/null\n+++ new.py\n@@ -0,0 +1 @@\n+x = 1\n\\ No newline at end of file\n",
+                "diff",
+            ),
+        )
+
+    def test_a_picture_is_kept_once_beside_the_file(self, store, root):
+        self._saved(store, HEADER, EVERY_PART[0], EVERY_PART[0])
+
+        outputs = root / "2026-11-21_0d9f3c52" / "outputs"
+        assert [path.read_bytes() for path in outputs.iterdir()] == [b"\x89PNG\r\n"]
+        assert stat.S_IMODE(next(outputs.iterdir()).stat().st_mode) == 0o600
+
+    def test_a_picture_that_is_gone_is_named(self, store, root, again):
+        self._saved(store, HEADER, EVERY_PART[0])
+        next((root / "2026-11-21_0d9f3c52" / "outputs").iterdir()).unlink()
+
+        record = again().load_session(HEADER.id).records[0]
+
+        assert isinstance(record, MessageRecord)
+        assert record.message.parts[1:] == (Text("[the picture shot.png is no longer there]"),)
+
+    def test_a_record_edited_by_hand_is_believed(self, store, root, again):
+        self._saved(store, HEADER, user("helo"), user("two"))
+        path = root / "2026-11-21_0d9f3c52" / "session.yaml"
+        by_hand = path.read_text().replace("text: helo", "text: >\n    hello\n    there # not a comment\n# a remark")
+        path.write_text(by_hand.rstrip("\n").replace("\n", "\r\n"), newline="")
+
+        loaded = again().load_session(HEADER.id)
+
+        assert [each.message.text for each in loaded.records] == ["hello there # not a comment\n", "two"]
+        assert loaded.notices == ()
+
+    def test_a_file_that_an_editor_left_without_its_last_newline_is_gone_on_with(self, store, root, again):
+        self._saved(store, HEADER, user("one"))
+        path = root / "2026-11-21_0d9f3c52" / "session.yaml"
+        path.write_bytes(path.read_bytes().rstrip(b"\n"))
+
+        second = again()
+        second.load_session(HEADER.id)
+        second.save_message(HEADER.id, message_record(2, user("two")))
+        second.close_session(HEADER.id)
+
+        loaded = again().load_session(HEADER.id)
+        assert ([each.message.text for each in loaded.records], loaded.notices) == (["one", "two"], ())
+
+    def test_two_sessions_whose_ids_begin_alike_get_folders_of_their_own(self, store, root):
+        twin = SessionHeader("0d9f3c52-0000-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
+        self._saved(store, HEADER, user("one"))
+        self._saved(store, twin, user("two"))
+
+        assert store.load_session(twin.id).header == twin
+        assert store.load_session(HEADER.id).header == HEADER
