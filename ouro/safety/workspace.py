@@ -121,6 +121,21 @@ class Workspace:
         finally:
             os.close(folder)
 
+    @contextmanager
+    def folder(self, text: str) -> Iterator[tuple[Path, int]]:
+        """The folder that `text` names, held open for reading, and where it really is.
+
+        Raises:
+            ToolError: it may not be opened, or is no folder.
+        """
+        descriptor = self._open_folder(self.resolve(text), create=False)
+        try:
+            path = _path_of(descriptor)
+            self.check(path, "read")
+            yield path, descriptor
+        finally:
+            os.close(descriptor)
+
     def open(self, text: str, access: Access = "read") -> BinaryIO:
         """The regular file that `text` names, open for reading, or for writing without having been emptied.
 

@@ -1,0 +1,173 @@
+"""Grep: find text in files."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+
+from ouro.display import Display, Plain
+from ouro.errors import ToolError
+from ouro.safety.access import Effect
+from ouro.safety.workspace import Workspace
+from ouro.tools.name_pattern import name_pattern
+from ouro.tools.ripgrep import search_by_ripgrep
+from ouro.tools.search_plan import Hit, Line, Plan, search_by_python
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+
+_LONGEST_LINE = 400
+_MOST_CHARACTERS = 40_000
+_TYPES = {
+    "c": "*.{c,h}", "cpp": "*.{cpp,cc,cxx,hpp,hh,hxx,h}", "css": "*.{css,scss,sass,less}", "go": "*.go",
+    "html": "*.{html,htm}", "java": "*.java", "js": "*.{js,jsx,mjs,cjs}", "json": "*.{json,jsonl}",
+    "kotlin": "*.{kt,kts}", "make": "{Makefile,makefile,GNUmakefile,*.mk}", "md": "*.{md,markdown,mdx}",
+    "php": "*.php", "py": "*.{py,pyi}", "python": "*.{py,pyi}", "ruby": "*.{rb,rake,gemspec}", "rust": "*.rs",
+    "sh": "*.{sh,bash,zsh,fish}", "sql": "*.sql", "swift": "*.swift", "toml": "*.toml", "ts": "*.{ts,tsx,mts,cts}",
+    "txt": "*.txt", "xml": "*.{xml,xsd,xsl,svg}", "yaml": "*.{yaml,yml}",
+}  # fmt: skip
+
+
+class GrepArgs(msgspec.Struct, frozen=True):
+    """The arguments of grep."""
+
+    pattern: Annotated[str, msgspec.Meta(min_length=1, description="A regular expression; \\( means a bracket.")]
+    path: Annotated[str, msgspec.Meta(description="A folder or file, by default the working folder.")] = "."
+    mode: Annotated[
+        Literal["content", "files", "count"],
+        msgspec.Meta(description="content: the lines; files: only their files; count: how many lines in each file."),
+    ] = "content"
+    glob: Annotated[str, msgspec.Meta(description="Only files that fit: *.py, src/**/*.{js,ts}, !*.min.js.")] = ""
+    type: Annotated[str, msgspec.Meta(description="Only files of a kind: py, js, ts, go, rust, java, md, yaml, …")] = ""
+    context: Annotated[int, msgspec.Meta(ge=0, le=50, description="Lines to show before and after each.")] = 0
+    ignore_case: bool = False
+    multiline: Annotated[bool, msgspec.Meta(description="Matches may span lines, and . is also a line break.")] = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=2000, description="Most lines (content) or files to show.")] = 100
+
+
+class Grep(Tool[GrepArgs]):
+    """Find text in files by a regular expression.
+
+    - Lines are shown below the name of their file, as `12:text`; with context, the lines around as `11-text`.
+    - Use mode files to learn where something is, then read those files. Narrow with path, glob or type before you raise
+      limit.
+    - Files that .gitignore leaves out and binary files are not searched; name an ignored folder in path to search it.
+    """
+
+    name: ClassVar[str] = "grep"
+    effect: ClassVar[Effect] = Effect.READ
+    Args = GrepArgs
+
+    def __init__(self, workspace: Workspace, *, ripgrep: str | None = None) -> None:
+        """`ripgrep` is its program; empty to search by Python, None to look for it."""
+        self._workspace = workspace
+        self._ripgrep = (shutil.which("rg") or "") if ripgrep is None else ripgrep
+
+    def title(self, args: GrepArgs) -> str:
+        """`grep "def main" in src`."""
+        shown = self._workspace.shown(self._workspace.resolve(args.path))
+        where = [shown] * (shown != ".") + [each for each in (args.glob, args.type) if each]
+        return f'grep "{args.pattern}"' + (f" in {', '.join(where)}" if where else "")
+
+    def targets(self, args: GrepArgs) -> tuple[str, ...]:
+        """The folder or file."""
+        return (args.path,)
+
+    async def run(self, args: GrepArgs, ctx: ToolContext) -> ToolResult:
+        """Find it."""
+        return await asyncio.to_thread(self._search, args)
+
+    def _search(self, args: GrepArgs) -> ToolResult:
+        place = self._workspace.resolve(args.path)
+        self._workspace.check(place, "read")
+        if not place.exists():
+            raise ToolError(f"{self._workspace.shown(place)} does not exist.")
+        folder = place if place.is_dir() else place.parent
+        plan = Plan(
+            args.pattern, place, _filter(args), args.ignore_case, args.multiline,
+            args.context if args.mode == "content" else 0, tuple(self._workspace.closed_below(folder)),
+        )  # fmt: skip
+        if self._ripgrep:
+            hits = search_by_ripgrep(self._ripgrep, plan, self._workspace)
+        else:
+            hits = search_by_python(plan, self._workspace)
+        named = (Hit(self._workspace.shown(folder / hit.path), hit.lines) for hit in hits)
+        return _content(named, args) if args.mode == "content" else _files(named, args)
+
+
+def _filter(args: GrepArgs) -> Callable[[str], bool]:
+    patterns = [args.glob] * bool(args.glob)
+    if args.type:
+        patterns.append(_TYPES.get(args.type.lower(), f"*.{args.type.lower().removeprefix('.')}"))
+    tests = [name_pattern(pattern) for pattern in patterns]
+    return lambda path: all(fits(path) for fits in tests)
+
+
+def _files(hits: Iterator[Hit], args: GrepArgs) -> ToolResult:
+    taken = list(islice(hits, args.limit + 1))
+    more = len(taken) > args.limit
+    taken = taken[: args.limit]
+    counts = [sum(line.found for line in hit.lines) for hit in taken]
+    if args.mode == "count":
+        lines = [f"{hit.path}: {count}" for hit, count in zip(taken, counts, strict=True)]
+    else:
+        lines = [hit.path for hit in taken]
+    return _result(lines, sum(counts), len(taken), args, more=more)
+
+
+def _content(hits: Iterator[Hit], args: GrepArgs) -> ToolResult:
+    lines: list[str] = []
+    found = files = 0
+    room = _MOST_CHARACTERS
+    more = False
+    for hit in hits:
+        shown, count, cut = _lines_of(hit, args.limit - found, room)
+        if not count:
+            more = True
+            break
+        lines += ["", hit.path, *shown] if lines else [hit.path, *shown]
+        room -= sum(len(line) + 1 for line in shown)
+        found, files = found + count, files + 1
+        if more := cut:
+            break
+    return _result(lines, found, files, args, more=more)
+
+
+def _lines_of(hit: Hit, most: int, room: int) -> tuple[list[str], int, bool]:
+    """The lines to show, how many of them were found, and whether some were left out."""
+    shown: list[str] = []
+    found = 0
+    before: Line | None = None
+    for line in hit.lines:
+        if (line.found and found == most) or room < 0:
+            return shown, found, True
+        if before is not None and line.number > before.number + 1 and _has_context(hit):
+            shown.append("--")
+        shown.append(f"{line.number}{':' if line.found else '-'}{_cut(line.text)}")
+        room -= len(shown[-1])
+        found += line.found
+        before = line
+    return shown, found, False
+
+
+def _has_context(hit: Hit) -> bool:
+    return not all(line.found for line in hit.lines)
+
+
+def _result(lines: list[str], found: int, files: int, args: GrepArgs, *, more: bool) -> ToolResult:
+    if not files:
+        advice = " Check path, glob and type." if args.glob or args.type or args.path != "." else ""
+        return ToolResult(f"Nothing is found for {args.pattern}.{advice}", Display("no matches"))
+    text = "\n".join(lines)
+    if more:
+        text += "\n[There is more. Narrow the pattern, path or glob, or raise limit.]"
+    at_least = "+" if more else ""
+    summary = f"{found}{at_least} match{'es' * (found != 1)} in {files}{at_least} file{'s' * (files != 1)}"
+    return ToolResult(text, Display(summary, Plain(text)))
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} [cut]"

@@ -1,0 +1,70 @@
+"""Patterns for names of files, as a shell or .gitignore writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ouro.errors import ToolError
+
+_PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|[^*?\[]+|\[")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_MOST_FORMS = 256
+
+
+def name_pattern(pattern: str) -> Callable[[str], bool]:
+    """Says of a path whether it fits: `*` stays in a folder, `**` crosses them, `{a,b}` is either, `!` first: not.
+
+    A pattern without a slash is looked for in the file's name alone.
+
+    Raises:
+        ToolError: it is no pattern.
+    """
+    if pattern.startswith("!"):
+        fits = name_pattern(pattern[1:])
+        return lambda path: not fits(path)
+    forms = [_in_every_folder(form) for form in expand_braces(pattern)]
+    try:
+        expression = re.compile("|".join(f"(?:{_expression(form)})" for form in forms), re.DOTALL)
+    except re.error as error:
+        raise ToolError(f"{pattern} is not a pattern for names: {error}.") from error
+    return lambda path: expression.fullmatch(path) is not None
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """The patterns that `pattern` with its braces stands for.
+
+    Raises:
+        ToolError: there are too many.
+    """
+    found = _BRACES.search(pattern)
+    if found is None:
+        return [pattern]
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    forms: list[str] = []
+    for choice in found[1].split(","):
+        forms += expand_braces(f"{before}{choice}{after}")
+        if len(forms) > _MOST_FORMS:
+            raise ToolError("The pattern has too many {…}: give fewer.")
+    return forms
+
+
+def _in_every_folder(pattern: str) -> str:
+    if pattern.endswith("/"):
+        pattern += "**"
+    return pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}"
+
+
+def _expression(pattern: str) -> str:
+    return "".join(_piece(piece) for piece in _PIECE.findall(pattern))
+
+
+def _piece(piece: str) -> str:
+    if piece == "**/":
+        return "(?:.*/)?"
+    if piece in ("**", "*", "?"):
+        return {"**": ".*", "*": "[^/]*", "?": "[^/]"}[piece]
+    if piece.startswith("[") and piece.endswith("]") and len(piece) > 2:
+        inside = piece[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+        return f"[^/{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
+    return re.escape(piece)

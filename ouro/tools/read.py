@@ -1,0 +1,249 @@
+"""Read: show a file to the model."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, BinaryIO, ClassVar
+
+import msgspec
+
+from ouro.display import Display, Picture, Plain
+from ouro.errors import ToolError
+from ouro.messages import Image
+from ouro.safety.access import Effect
+from ouro.safety.workspace import Workspace
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.read_formats import kind_of, notebook, pdf_pages, picture, picture_type
+from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.project_files import list_project_files
+from ouro.utils.text_files import NotTextError, decode, guess_encoding
+
+MOST_CHARACTERS = 60_000
+_MOST_LINES = 2000
+_MOST_PAGES = 20
+_LONGEST_LINE = 2000
+_WHOLE = 10_000_000
+"""Bytes up to which a file is read whole; of a larger one only the lines that are asked for."""
+_FARTHEST = 1_000_000_000
+_MOST_OF_A_DOCUMENT = 100_000_000
+_MOST_NAMES = 50
+
+
+class ReadArgs(msgspec.Struct, frozen=True):
+    """The arguments of read."""
+
+    path: Annotated[str, msgspec.Meta(description="The file, relative to the working folder or absolute.")]
+    offset: Annotated[int, msgspec.Meta(ge=1, description="The first line to show (of a PDF: the first page).")] = 1
+    limit: Annotated[
+        int | None, msgspec.Meta(description="How many lines (of a PDF: pages); by default 2000, or 20 pages.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """Lines of a text; `total` is None where the end was not reached."""
+
+    lines: Sequence[str]
+    first: int
+    total: int | None
+
+
+class Read(Tool[ReadArgs]):
+    """Show a file: each line as its number, a tab, and the text.
+
+    - Read a file before you change it. Read several files at once with several calls in one answer.
+    - Up to 2000 lines are shown; for more, or for a part of a large file, give offset and limit. Lines of over 2000
+      characters are cut.
+    - Pictures (png, jpeg, gif, webp) are shown to you as pictures, PDFs as the text of their pages, notebooks as cells
+      with their output.
+    - It reads files only: to see what is in a folder use glob, to find text in files use grep.
+    """
+
+    name: ClassVar[str] = "read"
+    effect: ClassVar[Effect] = Effect.READ
+    Args = ReadArgs
+
+    def __init__(self, workspace: Workspace, seen: FilesSeen) -> None:
+        self._workspace = workspace
+        self._seen = seen
+
+    def title(self, args: ReadArgs) -> str:
+        """`read api.py`, `read api.py:40-80`."""
+        shown = self._workspace.shown(self._workspace.resolve(args.path))
+        if args.limit is None:
+            return f"read {shown}" if args.offset == 1 else f"read {shown}:{args.offset}-"
+        return f"read {shown}:{args.offset}-{args.offset + args.limit - 1}"
+
+    def targets(self, args: ReadArgs) -> tuple[str, ...]:
+        """The file."""
+        return (args.path,)
+
+    async def run(self, args: ReadArgs, ctx: ToolContext) -> ToolResult:
+        """Read it."""
+        return await asyncio.to_thread(self._read, args)
+
+    def _read(self, args: ReadArgs) -> ToolResult:
+        path = self._workspace.resolve(args.path)
+        self._workspace.check(path, "read")
+        try:
+            if path.is_dir():
+                raise ToolError(self._folder(path))
+            if not os.path.lexists(path):
+                raise ToolError(f"{self._workspace.shown(path)} does not exist.{self._nearest(path)}")
+            with self._workspace.open(args.path) as file:
+                return self._shown(args, path, file)
+        except OSError as error:
+            raise ToolError(f"{self._workspace.shown(path)} cannot be read: {error.strerror}.") from error
+
+    def _shown(self, args: ReadArgs, path: Path, file: BinaryIO) -> ToolResult:
+        start = file.read(65536)
+        file.seek(0)
+        size = os.fstat(file.fileno()).st_size
+        shown = self._workspace.shown(path)
+        if picture_type(start) or start.startswith(b"%PDF-"):
+            if size > _MOST_OF_A_DOCUMENT:
+                raise ToolError(f"{shown} is too large to be shown: {_size(size)}.")
+            return _picture(shown, file.read()) if picture_type(start) else _pdf(shown, file.read(), args)
+        try:
+            return self._text(args, path, file, start)
+        except NotTextError:
+            hint = "Use the shell to look into it (file, strings, unzip -l, …)."
+            raise ToolError(f"{shown} is {kind_of(start)} ({_size(size)}), not text. {hint}") from None
+
+    def _text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
+        found = os.fstat(file.fileno())
+        if found.st_size > _WHOLE:
+            window = _part(file, guess_encoding(start), args.offset, _limit(args))
+            self._seen.note_part(path, found)
+            return _numbered(window, path, f" of a file of {_size(found.st_size)}")
+        data = file.read()
+        text = decode(data).text
+        self._seen.note(path, data)
+        if path.suffix == ".ipynb":
+            try:
+                lines, pictures = notebook(text)
+            except ValueError:
+                pass  # shown as the text that it is
+            else:
+                note = " of the notebook as it is rendered here; to edit it, match the JSON of the file"
+                return _numbered(_window(lines, args), path, note, pictures)
+        return _numbered(_window(text.removesuffix("\n").split("\n") if text else [], args), path)
+
+    def _folder(self, path: Path) -> str:
+        names = sorted(entry.name + "/" * entry.is_dir() for entry in os.scandir(path))
+        more = f"\n… {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        listing = "\n".join(names[:_MOST_NAMES]) + more
+        return f"{self._workspace.shown(path)} is a folder. Read one of its files, or use glob. It holds:\n{listing}"
+
+    def _nearest(self, path: Path) -> str:
+        root = self._workspace.root
+        same = [root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name][:3]
+        close = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
+        names = dict.fromkeys(self._workspace.shown(each) for each in (*same, *(path.parent / name for name in close)))
+        return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return [entry.name for entry in os.scandir(folder)]
+    except OSError:
+        return []
+
+
+def _limit(args: ReadArgs) -> int:
+    return max(1, args.limit or _MOST_LINES)
+
+
+def _window(lines: Sequence[str], args: ReadArgs) -> _Window:
+    return _Window(lines[args.offset - 1 : args.offset - 1 + _limit(args)], args.offset, len(lines))
+
+
+def _picture(shown: str, data: bytes) -> ToolResult:
+    image, size = picture(shown, data)
+    display = Display(size, Picture(shown, image.media_type, len(data)))
+    return ToolResult(f"{shown} is a picture ({size}).", display, images=(image,))
+
+
+def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
+    pages, total = pdf_pages(shown, data, args.offset, max(1, args.limit or _MOST_PAGES))
+    if args.offset > total:
+        raise ToolError(f"{shown} has {total} page{'s' * (total != 1)}.")
+    taken = _fitting(
+        [f"--- page {number} of {total}\n{page.strip()}" for number, page in enumerate(pages, args.offset)]
+    )
+    text = "\n".join(taken)
+    if not any(page.strip() for page in pages):
+        text += "\n[There is no text on these pages: they may be scanned pictures.]"
+    if (following := args.offset + len(taken)) <= total:
+        text += f"\n[Go on with offset={following}.]"
+    return ToolResult(text, Display(f"{len(taken)} page{'s' * (len(taken) != 1)}", Plain(text)))
+
+
+def _part(file: BinaryIO, encoding: str, first: int, count: int) -> _Window:
+    """Lines of a file of any size, without holding more of it than is shown."""
+    reader = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
+    lines: list[str] = []
+    number, passed, fresh = 1, 0, True
+    while len(lines) <= count and passed < _FARTHEST:
+        piece = reader.readline(_LONGEST_LINE + 1)
+        if not piece:
+            return _Window(lines[:count], first, number - 1 if fresh else number)
+        passed += len(piece)
+        if fresh and number >= first:
+            lines.append(piece.rstrip("\r\n"))
+        fresh = piece.endswith("\n")
+        number += fresh
+    if number < first:
+        raise ToolError(f"Line {first} is too far into the file: use the shell (tail, sed -n) to get there.")
+    return _Window(lines[:count], first, None)
+
+
+def _numbered(window: _Window, path: Path, what: str = "", pictures: Sequence[Image] = ()) -> ToolResult:
+    if window.total == 0:
+        return ToolResult("[The file is empty.]", Display("empty"))
+    if not window.lines:
+        lines_in_it = "1 line" if window.total == 1 else f"{window.total} lines"
+        raise ToolError(f"The file has {lines_in_it}: there is no line {window.first}.")
+    lines = _fitting([_cut(line) for line in window.lines])
+    last = window.first + len(lines) - 1
+    text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, window.first))
+    if what or window.total is None or window.first > 1 or last < window.total:
+        total = "" if window.total is None else f" of {window.total}"
+        go_on = "" if last == window.total else f" Go on with offset={last + 1}."
+        text += f"\n[Lines {window.first}-{last}{total}{what}.{go_on}]"
+    display = Display(f"{len(lines)} line{'s' * (len(lines) != 1)}", Plain("\n".join(lines), _language(path)))
+    return ToolResult(text, display, images=tuple(pictures))
+
+
+def _language(path: Path) -> str:
+    return path.suffix.removeprefix(".").lower()
+
+
+def _cut(line: str) -> str:
+    line = line.removesuffix("\r")
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} [cut: the line goes on]"
+
+
+def _fitting(pieces: Sequence[str]) -> list[str]:
+    """As many from the start as fit into an answer; the first is cut where it alone is too long."""
+    taken: list[str] = []
+    room = MOST_CHARACTERS
+    for piece in pieces:
+        room -= len(piece) + 8
+        if room < 0:
+            break
+        taken.append(piece)
+    return taken or [pieces[0][:MOST_CHARACTERS]]
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

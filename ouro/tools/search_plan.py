@@ -1,0 +1,116 @@
+"""What to search for, what is found in a file, and the way to search by Python alone: for machines without ripgrep."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ouro.errors import ToolError
+from ouro.safety.workspace import Workspace
+from ouro.utils.project_files import walk
+
+LARGEST = 50_000_000
+"""Bytes; larger files of a folder are passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to search for, and where."""
+
+    pattern: str
+    place: Path
+    """A file or a folder, real."""
+    fits: Callable[[str], bool]
+    """Whether a file, by its path below the folder, is searched."""
+    ignore_case: bool = False
+    multiline: bool = False
+    context: int = 0
+    closed: tuple[Path, ...] = ()
+    """Folders that are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that was found, or stands beside one."""
+
+    number: int
+    text: str
+    found: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A file in which something was found; its path is relative to the folder that was searched."""
+
+    path: str
+    lines: tuple[Line, ...]
+
+
+def search_by_python(plan: Plan, workspace: Workspace) -> Iterator[Hit]:
+    """The files in which something is found, in the order of their paths.
+
+    Raises:
+        ToolError: the pattern is not a regular expression.
+    """
+    flags = re.MULTILINE | (re.IGNORECASE if plan.ignore_case else 0) | (re.DOTALL if plan.multiline else 0)
+    try:
+        expression = re.compile(plan.pattern, flags)
+    except re.error as error:
+        raise ToolError(f"{plan.pattern} is not a regular expression: {error}.") from error
+    for name, path in _files(plan):
+        text = _text(workspace, path, whatever_size=path == plan.place)
+        if text is not None and (found := _found(expression, text, multiline=plan.multiline)):
+            yield Hit(name, _with_context(text.split("\n"), found, plan.context))
+
+
+def in_path_order(path: str) -> list[bytes]:
+    """The key by which both ways sort: folder by folder, by bytes."""
+    return path.encode("utf-8", "surrogateescape").split(b"/")
+
+
+def _files(plan: Plan) -> list[tuple[str, Path]]:
+    if plan.place.is_file():
+        return [(plan.place.name, plan.place)]
+    names = (name for name in walk(plan.place) if plan.fits(name))
+    paths = ((name, plan.place / name) for name in sorted(names, key=in_path_order))
+    return [(name, path) for name, path in paths if not any(path.is_relative_to(each) for each in plan.closed)]
+
+
+def _text(workspace: Workspace, path: Path, *, whatever_size: bool) -> str | None:
+    """The text of a file, with `\\n` line endings; None where it is binary, too large, or cannot be read."""
+    try:
+        if path.is_symlink():
+            return None
+        with workspace.open(str(path)) as file:
+            data = file.read() if whatever_size else file.read(LARGEST + 1)
+    except (OSError, ToolError):
+        return None
+    if not whatever_size and len(data) > LARGEST:
+        return None
+    for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8")):
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace").replace("\r\n", "\n")
+    return None if b"\0" in data else data.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def _found(expression: re.Pattern[str], text: str, *, multiline: bool) -> set[int]:
+    """The lines, counted from 0, on which something is found."""
+    if not multiline:
+        lines = text.removesuffix("\n").split("\n") if text else []
+        return {at for at, line in enumerate(lines) if expression.search(line)}
+    found: set[int] = set()
+    for match in expression.finditer(text):
+        if match.start() == len(text) and text.endswith("\n"):
+            continue
+        first = text.count("\n", 0, match.start())
+        last = first + match[0].removesuffix("\n").count("\n")
+        found.update(range(first, last + 1))
+    return found
+
+
+def _with_context(lines: list[str], found: set[int], context: int) -> tuple[Line, ...]:
+    count = len(lines) - (lines[-1] == "")
+    near = {at for middle in found for at in range(middle - context, middle + context + 1) if 0 <= at < count}
+    return tuple(Line(at + 1, lines[at], at in found) for at in sorted(near))

@@ -1,0 +1,151 @@
+"""The files of a project, without what .gitignore leaves out; and finding one of them while its name is typed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
+"""The .gitignore files that hold in a folder, each with where it lies; the nearest first."""
+
+_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "ls-files", "-z")
+"""A repository can name programs that git would run while listing: none of them is."""
+_GIT_SECONDS = 20
+_NEAR_SPELLING = 70.0
+_REPOSITORIES = {".git", ".hg", ".svn", ".jj"}
+_HEAPS = {"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+
+
+def list_project_files(root: Path) -> list[str]:
+    """Paths relative to `root`, sorted: what git tracks or would track; outside of git, what is not ignored."""
+    listed = _listed_by_git(root)
+    if listed is None:
+        return sorted(walk(root, skip=_HEAPS))
+    return listed
+
+
+def walk(root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] = frozenset()) -> Iterator[str]:
+    """Paths relative to `root` of the files below it, in no order; links to folders are not followed.
+
+    Args:
+        ignored: also those that a .gitignore leaves out.
+        skip: names of folders to leave out.
+    """
+    root = Path(os.path.abspath(root))  # noqa: PTH100 - links stay as they were named
+    waiting: list[tuple[str, Rules]] = [("", () if ignored else _rules_above(root))]
+    while waiting:
+        folder, rules = waiting.pop()
+        try:
+            entries = list(os.scandir(root / folder))
+        except OSError:
+            continue
+        if not ignored and any(entry.name == ".gitignore" for entry in entries):
+            rules = _with_rules(root / folder, str(root / folder).rstrip("/"), rules)
+        for entry in entries:
+            path = f"{folder}{entry.name}"
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and (entry.name in _REPOSITORIES or entry.name in skip):
+                continue
+            if rules and _is_ignored(f"{root}/{path}", rules, is_folder=is_folder):
+                continue
+            if is_folder:
+                waiting.append((f"{path}/", rules))
+            else:
+                yield path
+
+
+def fuzzy_files(query: str, files: Sequence[str], limit: int = 20) -> list[str]:
+    """The files that `query` most likely means, best first.
+
+    A name that begins with it, then one that holds it, then a path that does, then one with its letters in order; where
+    there is none of these, the nearest spellings.
+    """
+    wanted = "".join(query.lower().split())
+    if not wanted:
+        return nsmallest(limit, files, key=lambda path: (path.count("/"), path))
+    ranked = [(_rank(wanted, path.lower()), len(path), path) for path in files if _has_letters(wanted, path.lower())]
+    if not ranked:
+        return _nearest_spellings(wanted, files, limit)
+    return [path for _, _, path in nsmallest(limit, ranked)]
+
+
+def _rank(wanted: str, path: str) -> int:
+    name = path[path.rfind("/") + 1 :]
+    if wanted in name:
+        return 0 if name.startswith(wanted) else 1
+    return 2 if wanted in path else 3 if _has_letters(wanted, name) else 4
+
+
+def _has_letters(wanted: str, path: str) -> bool:
+    at = 0
+    for letter in wanted:
+        at = path.find(letter, at) + 1
+        if not at:
+            return False
+    return True
+
+
+def _nearest_spellings(wanted: str, files: Sequence[str], limit: int) -> list[str]:
+    from rapidfuzz import fuzz, process
+
+    found = process.extract(
+        wanted, files, scorer=fuzz.partial_ratio, processor=str.lower, score_cutoff=_NEAR_SPELLING, limit=limit
+    )
+    return [path for path, _, _ in found]
+
+
+def _listed_by_git(root: Path) -> list[str] | None:
+    """None where git does not answer: no repository, one of somebody else, no git."""
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        done = subprocess.run(
+            [*_GIT, "--cached", "--others", "--exclude-standard"],
+            cwd=root, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_SECONDS, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
+    # A repository inside the repository is a single entry: its own files are what one looks for.
+    submodules = (root / ".gitmodules").exists()
+    inner = [name for name in names if name.endswith("/") or (submodules and (root / name / ".git").exists())]
+    for name in inner:
+        names.discard(name)
+        folder = name.rstrip("/")
+        names.update(f"{folder}/{path}" for path in list_project_files(root / folder))
+    return sorted(names)
+
+
+def _rules_above(root: Path) -> Rules:
+    """The rules of the folders above `root`, up to the repository's; none where they leave out `root` itself."""
+    root = Path(os.path.abspath(root))  # noqa: PTH100 - a link shall not lead to another project's rules
+    folders = [root, *root.parents]
+    top = next((at for at, folder in enumerate(folders) if (folder / ".git").exists()), len(folders) - 1)
+    rules: Rules = ()
+    for folder in reversed(folders[1 : top + 1]):
+        rules = _with_rules(folder, str(folder).rstrip("/"), rules)
+    return () if rules and _is_ignored(str(root), rules, is_folder=True) else rules
+
+
+def _with_rules(folder: Path, name: str, rules: Rules) -> Rules:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        lines = (folder / ".gitignore").read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return rules
+    return ((name, GitIgnoreSpec.from_lines(lines)), *rules)
+
+
+def _is_ignored(path: str, rules: Rules, *, is_folder: bool) -> bool:
+    for folder, spec in rules:
+        verdict = spec.check_file(path[len(folder) + 1 :] + "/" * is_folder).include
+        if verdict is not None:
+            return verdict
+    return False

@@ -1,0 +1,94 @@
+"""Finding files by name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from fakes.tool_context import call
+
+from ouro.errors import ToolError
+from ouro.safety.workspace import Workspace
+from ouro.tools.glob import Glob
+from ouro.tools.name_pattern import expand_braces, name_pattern
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    names = ["a.py", "src/b.py", "src/deep/c.py", "src/d.ts", "node/x.js", "README.md", "src/.hidden"]
+    for age, name in enumerate(names):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+        os.utime(path, (1000 - age, 1000 - age))
+    (tmp_path / ".gitignore").write_text("node/\n")
+    os.utime(tmp_path / ".gitignore", (1, 1))
+    return tmp_path
+
+
+async def found(root: Path, pattern: str, **arguments) -> str:
+    return (await call(Glob(Workspace(root)), pattern=pattern, **arguments)).text
+
+
+@pytest.mark.parametrize("is_repository", [True, False])
+async def test_finds_the_newest_first_without_what_is_ignored(root, is_repository):
+    if is_repository:
+        subprocess.run(["git", "init", "-q", root], check=True)
+    assert await found(root, "*.py") == "a.py\nsrc/b.py\nsrc/deep/c.py"
+    assert await found(root, "**") == "a.py\nsrc/b.py\nsrc/deep/c.py\nsrc/d.ts\nREADME.md\nsrc/.hidden\n.gitignore"
+    assert await found(root, "*.{ts,md}") == "src/d.ts\nREADME.md"
+    assert await found(root, "*.py", path="src") == "src/b.py\nsrc/deep/c.py"
+    assert await found(root, "src/*.py") == "src/b.py"
+    assert await found(root, f"{root}/src/*.py") == "src/b.py"
+    assert await found(root, "*.js") == "No file fits *.js. Files that .gitignore leaves out were not looked at."
+    assert await found(root, "*.js", ignored=True) == "node/x.js"
+
+
+async def test_a_deleted_file_that_git_still_lists_is_not_found(repository):
+    (repository / "api.py").unlink()
+    assert (await found(repository, "*.py")).startswith("No file fits")
+
+
+async def test_many_files_are_counted(tmp_path):
+    for number in range(150):
+        (tmp_path / f"{number}.txt").touch()
+    result = await call(Glob(Workspace(tmp_path)), pattern="*.txt")
+    assert len(result.text.split("\n")) == 101
+    assert result.text.endswith("\n[100 of 150, the newest. Narrow the pattern or the path to see others.]")
+    assert result.display.summary == "150 files"
+
+
+async def test_a_file_or_nothing_in_place_of_a_folder_is_refused(root):
+    with pytest.raises(ToolError, match=r"^a\.py is a file, not a folder\.$"):
+        await found(root, "*", path="a.py")
+    with pytest.raises(ToolError, match=r"^none does not exist\.$"):
+        await found(root, "*", path="none")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        ("*.py", ["a.py", "x/a.py", ".py"], ["a.pyc", "a.py/x"]),
+        ("src/*", ["src/a"], ["src/a/b", "a/src/a"]),
+        ("src/**", ["src/a", "src/a/b"], ["src", "lib/a"]),
+        ("**/test_*.py", ["test_a.py", "x/y/test_a.py"], ["x/a_test.py"]),
+        ("a/**/b", ["a/b", "a/x/y/b"], ["ab"]),
+        ("[ab]?.txt", ["ax.txt"], ["cx.txt", "a.txt"]),
+        ("[!a].c", ["b.c"], ["a.c"]),
+        ("{a,b{c,d}}.x", ["a.x", "bc.x", "bd.x"], ["b.x"]),
+        ("!*.py", ["a.c"], ["a.py"]),
+        ("src/", ["src/a"], ["lib/a"]),
+        ("a[.txt", ["a[.txt"], ["a.txt"]),
+        ("a+(b).c", ["a+(b).c"], ["aab.c"]),
+    ],
+)
+def test_patterns_mean_what_a_shell_means(pattern, fits, does_not):
+    test = name_pattern(pattern)
+    assert ([name for name in fits if not test(name)], [name for name in does_not if test(name)]) == ([], [])
+
+
+def test_too_many_braces_are_refused():
+    with pytest.raises(ToolError, match="too many"):
+        expand_braces("{a,b}" * 20)

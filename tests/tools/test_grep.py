@@ -1,0 +1,208 @@
+"""Finding text in files: by ripgrep and by Python, with the same results."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from fakes.tool_context import call
+
+from ouro.errors import ToolError
+from ouro.safety.workspace import Workspace
+from ouro.tools.grep import Grep
+from ouro.tools.tool import parse_arguments
+
+RIPGREP = shutil.which("rg")
+needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="ripgrep is not installed")
+
+TREE: dict[str, str | bytes] = {
+    "api.py": "import os\n\n\ndef hello(name):\n    return 'hello ' + name\n\n\ndef bye(name):\n    return 'bye'\n",
+    "src/deep/util.py": "def helper():\n    hello('you')\n",
+    "src/app.ts": "export const hello = 1;\r\nhello;\r\n",
+    "src/app.min.js": "hello();",
+    "docs/notes.md": "Say Hello.\nhello\n",
+    "docs/utf16.txt": "\ufeffhello there\n".encode("utf-16-le"),
+    "docs/latin.txt": "hello caf\u00e9\n".encode("latin-1"),
+    "data.bin": b"hello\n\x00\x01hello\n",
+    "late.bin": b"hello\n" + b"x" * 100_000 + b"\n\x00\n",
+    "empty.txt": "",
+    "blank.txt": "\n\nhello",
+    ".hidden/x.txt": "hello\n",
+    ".gitignore": "build/\n*.log\n!keep.log\n/only_here.txt\n",
+    "build/out.py": "hello\n",
+    "a.log": "hello\n",
+    "keep.log": "hello\n",
+    "only_here.txt": "hello\n",
+    "src/only_here.txt": "hello\n",
+    "src/.gitignore": "*.tmp\n!important.tmp\n",
+    "src/x.tmp": "hello\n",
+    "src/important.tmp": "hello\n",
+    "a-b/z.txt": "hello\n",
+    "a/z.txt": "hello\n",
+    "long.txt": "hello " + "x" * 1000 + "\n",
+    ".git/config": "hello\n",
+}
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    folder = tmp_path / "project"
+    for name, content in TREE.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    (folder / "link.txt").symlink_to("docs/notes.md")
+    (folder / "link").symlink_to("src")
+    return folder
+
+
+@pytest.fixture(params=[pytest.param("rg", marks=needs_ripgrep), "python"])
+def grep(request, root) -> Grep:
+    return Grep(Workspace(root), ripgrep=RIPGREP if request.param == "rg" else "")
+
+
+async def found(grep: Grep, pattern: str, **arguments) -> str:
+    return (await call(grep, pattern=pattern, **arguments)).text
+
+
+async def test_names_the_files_that_are_not_ignored_in_their_order(grep):
+    assert (await found(grep, "hello", mode="files")).split("\n") == [
+        ".hidden/x.txt",
+        "a/z.txt",
+        "a-b/z.txt",
+        "api.py",
+        "blank.txt",
+        "docs/latin.txt",
+        "docs/notes.md",
+        "docs/utf16.txt",
+        "keep.log",
+        "long.txt",
+        "src/app.min.js",
+        "src/app.ts",
+        "src/deep/util.py",
+        "src/important.tmp",
+        "src/only_here.txt",
+    ]
+
+
+async def test_shows_lines_below_their_file(grep):
+    result = await call(grep, pattern="hello", path="src")
+    assert result.text == (
+        "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;\n2:hello;\n\nsrc/deep/util.py\n2:    hello('you')\n\n"
+        "src/important.tmp\n1:hello\n\nsrc/only_here.txt\n1:hello"
+    )
+    assert result.display.summary == "6 matches in 5 files"
+
+
+async def test_shows_lines_around_with_gaps_marked(grep):
+    assert (
+        await found(grep, "^def", path="api.py", context=1)
+        == "api.py\n3-\n4:def hello(name):\n5-    return 'hello ' + name\n--\n7-\n8:def bye(name):\n9-    return 'bye'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "files"),
+    [
+        ({"glob": "*.py"}, "api.py\nsrc/deep/util.py"),
+        ({"glob": "src/**/*.{py,ts}"}, "src/app.ts\nsrc/deep/util.py"),
+        ({"glob": "!*.{txt,py,md,js,tmp,log}"}, "src/app.ts"),
+        ({"glob": "*.log"}, "keep.log"),
+        ({"type": "ts"}, "src/app.ts"),
+        ({"type": "md", "ignore_case": True}, "docs/notes.md"),
+        ({"path": "build"}, "build/out.py"),
+        ({"path": "a.log"}, "a.log"),
+        ({"path": "src/deep"}, "src/deep/util.py"),
+    ],
+)
+async def test_is_narrowed_by_path_glob_and_type(grep, arguments, files):
+    assert await found(grep, "hello", mode="files", **arguments) == files
+
+
+@pytest.mark.parametrize(
+    ("pattern", "arguments", "text"),
+    [
+        ("HELLO", {"ignore_case": True, "path": "docs/notes.md"}, "docs/notes.md\n1:Say Hello.\n2:hello"),
+        ("hello;$", {"path": "src/app.ts"}, "src/app.ts\n2:hello;"),
+        (r"hello\b.*name\)", {"path": "api.py"}, "api.py\n4:def hello(name):"),
+        ("^$", {"path": "blank.txt"}, "blank.txt\n1:\n2:"),
+        ("name.*return 'b", {"multiline": True, "path": "api.py", "mode": "count"}, "api.py: 6"),
+        (r"hello\(name\):\n +return", {"multiline": True, "path": "api.py"},
+         "api.py\n4:def hello(name):\n5:    return 'hello ' + name"),
+        ("there", {"path": "docs"}, "docs/utf16.txt\n1:hello there"),
+        ("-x", {}, "Nothing is found for -x."),
+        ("hello", {"path": "data.bin"}, "Nothing is found for hello. Check path, glob and type."),
+        ("hello", {"path": "docs", "mode": "count"}, "docs/latin.txt: 1\ndocs/notes.md: 1\ndocs/utf16.txt: 1"),
+        ("(?<!def )hello", {"path": "api.py"}, "api.py\n5:    return 'hello ' + name"),
+    ],
+)  # fmt: skip
+async def test_both_ways_give_the_same(grep, pattern, arguments, text):
+    assert await found(grep, pattern, **arguments) == text
+
+
+async def test_a_limit_says_that_there_is_more(grep):
+    more = "\n[There is more. Narrow the pattern, path or glob, or raise limit.]"
+    assert await found(grep, "hello", path="src", limit=2) == (
+        "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;" + more
+    )
+    assert await found(grep, "hello", path="src", limit=2, mode="files") == "src/app.min.js\nsrc/app.ts" + more
+    assert not (await found(grep, "hello", path="src", limit=6)).endswith("]")
+
+
+async def test_long_lines_are_cut(grep):
+    assert await found(grep, "hello", path="long.txt") == "long.txt\n1:hello " + "x" * 394 + " [cut]"
+
+
+async def test_a_broken_expression_is_said_so(grep):
+    with pytest.raises(ToolError, match=r"^a\( is not a regular expression: "):
+        await found(grep, "a(")
+
+
+async def test_a_missing_path_is_said_so(grep):
+    with pytest.raises(ToolError, match=r"^none does not exist\.$"):
+        await found(grep, "x", path="none")
+
+
+async def test_names_that_are_not_text_are_found(grep, root):
+    try:
+        (root / os.fsdecode(b"src/\xff.txt")).write_text("umlaut\n")
+    except OSError:
+        pytest.skip("this disk takes no such name")
+    assert (await call(grep, pattern="umlaut")).display.summary == "1 match in 1 file"
+
+
+@needs_ripgrep
+async def test_what_the_user_set_up_for_ripgrep_runs_nothing(root, monkeypatch, tmp_path):
+    (tmp_path / "rc").write_text(f"--pre=touch\n--hostname-bin={tmp_path}/x\n")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(tmp_path / "rc"))
+    assert await found(Grep(Workspace(root)), "helper", mode="files") == "src/deep/util.py"
+
+
+async def test_keys_in_the_home_are_left_out_of_a_search_of_it(home):
+    (home / ".ssh").mkdir()
+    (home / ".ssh/id").write_text("secret\n")
+    (home / "x.txt").write_text("secret\n")
+    for program in [""] + [RIPGREP] * bool(RIPGREP):
+        assert await found(Grep(Workspace(home), ripgrep=program), "secret", mode="files") == "x.txt"
+
+
+async def test_rules_of_the_repository_hold_in_its_folders_and_no_others(tmp_path):
+    outer = tmp_path / "outer"
+    (outer / "repo/sub").mkdir(parents=True)
+    (outer / ".gitignore").write_text("*.txt\n")
+    (outer / "repo/.gitignore").write_text("*.log\n")
+    subprocess.run(["git", "init", "-q", outer / "repo"], check=True)
+    for name in ("a.txt", "a.log"):
+        (outer / "repo/sub" / name).write_text("hello\n")
+    for program in [""] + [RIPGREP] * bool(RIPGREP):
+        tool = Grep(Workspace(outer / "repo"), ripgrep=program)
+        assert await found(tool, "hello", path="sub", mode="files") == "sub/a.txt"
+
+
+def test_the_title_says_where(root):
+    grep = Grep(Workspace(root))
+    assert grep.title(parse_arguments(grep, {"pattern": "x"})) == 'grep "x"'
+    assert grep.title(parse_arguments(grep, {"pattern": "x", "path": "src", "type": "py"})) == 'grep "x" in src, py'
