@@ -119,7 +119,7 @@ class KeyActions:
         entries = [Choice(entry, entry) for entry in reversed(self._parts.history.entries())]
         if not entries:
             raise UsageError("Nothing was typed before.")
-        picked = await self._front_end.pick(Picker("Search history", entries, search=prompt.text.split("\n")[0]))
+        picked = await self._front_end.result_of(Picker("Search history", entries, search=prompt.text.split("\n")[0]))
         if picked is not None:
             prompt.fill(picked)
 

@@ -13,10 +13,11 @@ from textual.screen import Screen
 from ouro.errors import OuroError
 from ouro.frontends.tui.actions import KeyActions
 from ouro.frontends.tui.drafts import Draft
+from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import PALETTES, Look
-from ouro.frontends.tui.opening import Opening, OpenSession, SetUp
+from ouro.frontends.tui.opening import Opening, OpenSession
 from ouro.frontends.tui.parts import make_parts
 from ouro.frontends.tui.project_files import ProjectFiles
 from ouro.frontends.tui.screens.conversation import ConversationScreen
@@ -49,7 +50,6 @@ class OuroApp(App[int], inherit_bindings=False):
         first_message: str,
         look: Look,
         *,
-        set_up: SetUp | None = None,
         keep_theme: Callable[[str], None] | None = None,
         driver_class: Any = None,
     ) -> None:
@@ -65,7 +65,7 @@ class OuroApp(App[int], inherit_bindings=False):
         view = ScreenView(self.parts, self._run_command, self._ring, look.bell_after)
         self.turns = Turns(view)
         self.front_end = ScreenFrontEnd(self, self.parts, self.turns, view, keymap, keep_theme)
-        self._opening = Opening(open_session, set_up, self.front_end, self.turns, view)
+        self._opening = Opening(open_session, self.front_end, self.turns, view)
         self.front_end.opening = self._opening
         self._actions = KeyActions(self, self.parts, self.turns, self.front_end)
         for key, name in keymap.of("app").items():
@@ -86,6 +86,11 @@ class OuroApp(App[int], inherit_bindings=False):
         if self._first_message:
             self.turns.queue(Draft(self._first_message))
         self.call_after_refresh(lambda: self.run_worker(self._open()))
+
+    def on_descendant_focus(self) -> None:
+        """Keys have a place to go from now on."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.listen()
 
     async def _open(self) -> None:
         self.failure = await self._opening.first(self._request)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import selectors
 from codecs import getincrementaldecoder
+from threading import Event
 from typing import Any, TextIO
 
 from textual._xterm_parser import XTermParser
@@ -18,10 +19,10 @@ _ALTERNATE_SCREEN = "\x1b[?1049h"
 
 
 class TerminalDriver(LinuxDriver):
-    """LinuxDriver with four differences.
+    """LinuxDriver with five differences.
 
-    It does not clear a first picture that is already there, gives on what was typed before it came up, drops what is
-    drawn while another program has the terminal (its queue would fill and block the loop), and ends the program when
+    It does not clear a first picture that is already there, gives on what was typed before it came up, reads no key
+    before there is a prompt to take it (Textual would lose it), drops what is drawn while another program has the terminal (its queue would fill and block the loop), and ends the program when
     the terminal is gone, where LinuxDriver would read the end of file for ever.
     """
 
@@ -33,6 +34,11 @@ class TerminalDriver(LinuxDriver):
         self._has_first_frame = frame is not None
         self._typed = frame.typed if frame else ""
         self._lent = False
+        self._listens = Event()
+
+    def listen(self) -> None:
+        """There is a prompt that has the focus: keys have a place to go."""
+        self._listens.set()
 
     def write(self, data: str) -> None:
         """Draw; nothing is drawn while the terminal is lent to another program."""
@@ -60,6 +66,8 @@ class TerminalDriver(LinuxDriver):
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")(errors="replace").decode
         typed, self._typed = self._typed, ""
+        while not self._listens.wait(0.1) and not self.exit_event.is_set():
+            pass
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
             self._give_on(parser.feed(typed) if typed else ())

@@ -16,7 +16,9 @@ from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
 from ouro.frontends.tui.look import PALETTES
 from ouro.frontends.tui.opening import Opening
 from ouro.frontends.tui.parts import Parts
+from ouro.frontends.tui.screens.line import LineSheet
 from ouro.frontends.tui.screens.picker import Picker
+from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
 
@@ -88,13 +90,17 @@ class ScreenFrontEnd:
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         """Let the person pick one."""
-        return await self.pick(Picker(title, choices, current))
+        return await self.result_of(Picker(title, choices, current))
 
-    async def pick(self, picker: Picker) -> str | None:
-        """Show a picker until it is closed."""
-        picked: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        self._app.push_screen(picker, lambda value: None if picked.done() else picked.set_result(value))
-        return await picked
+    async def ask(self, title: str, *, secret: bool = False) -> str:
+        """A line of text, empty when they gave none."""
+        return await self.result_of(LineSheet(title, secret)) or ""
+
+    async def result_of(self, sheet: Sheet[str | None]) -> str | None:
+        """Show a sheet until it is closed."""
+        result: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._app.push_screen(sheet, lambda value: None if result.done() else result.set_result(value))
+        return await result
 
     async def open(self, request: OpenRequest) -> None:
         """Close this session and open another in its place."""

@@ -14,6 +14,8 @@ PLACEHOLDERS = ("Ask for anything · / commands · @ files · ! shell · ? help"
 """What an empty prompt says; the first that fits its width."""
 HEADER_FROM_HEIGHT = 14
 """Lower terminals have no header line."""
+ROOMY_FROM_HEIGHT = 28
+"""Higher terminals have air between the parts of a question."""
 BOX_FROM_HEIGHT = 8
 """Lower terminals have no frame around the prompt."""
 

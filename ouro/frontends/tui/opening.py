@@ -13,21 +13,17 @@ from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
 
 if TYPE_CHECKING:
-    from ouro.commands.command import FrontEnd
+    from ouro.frontends.tui.front_end import ScreenFrontEnd
     from ouro.session import OpenRequest, Session
 
 OpenSession = Callable[["OpenRequest"], Awaitable["Session"]]
-SetUp = Callable[["FrontEnd"], Awaitable[bool]]
 
 
 class Opening:
     """Opens sessions: asks for trust, offers the set-up where there is no model."""
 
-    def __init__(
-        self, open_session: OpenSession, set_up: SetUp | None, front_end: FrontEnd, turns: Turns, view: ScreenView
-    ) -> None:
+    def __init__(self, open_session: OpenSession, front_end: ScreenFrontEnd, turns: Turns, view: ScreenView) -> None:
         self._open_session = open_session
-        self._set_up = set_up
         self._front_end = front_end
         self._turns = turns
         self._view = view
@@ -72,9 +68,19 @@ class Opening:
                     self._front_end.leave()
                     return None
                 request = replace(request, trust=answer)  # type: ignore[arg-type]
-            except NoModelError:
-                if self._set_up is None or not await self._set_up(self._front_end):
+            except NoModelError as error:
+                if not await self._set_up_a_model(error):
                     raise
+
+    async def _set_up_a_model(self, error: NoModelError) -> bool:
+        """Offer the set-up; True when there may be a model now."""
+        from ouro.commands.command import Choice  # heavier than the first picture may be
+        from ouro.commands.setup import set_up
+
+        choices = [Choice("set up", "set up a model", "a key, or a server of yours"), Choice("", "quit")]
+        if not await self._front_end.choose(error.message, choices):
+            return False
+        return bool(await set_up(self._front_end))
 
     async def _ask_trust(self, needed: TrustNeeded) -> str | None:
         from ouro.commands.command import Choice  # heavier than the first picture may be

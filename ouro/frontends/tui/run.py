@@ -16,7 +16,7 @@ from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.look import Look
-from ouro.frontends.tui.opening import OpenSession, SetUp
+from ouro.frontends.tui.opening import OpenSession
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ def run_tui(
     look: Look,
     frame: FirstFrame | None = None,
     *,
-    set_up: SetUp | None = None,
     keep_theme: Callable[[str], None] | None = None,
 ) -> int:
     """Hold a conversation on the full screen; gives the exit code.
@@ -46,7 +45,6 @@ def run_tui(
         first_message: sent as soon as there is a session; may be empty.
         look: how the screen is drawn.
         frame: the first picture, where it was drawn already.
-        set_up: asked when no model is usable; True where there may be one now.
         keep_theme: writes a theme into the settings.
 
     Raises:
@@ -55,8 +53,7 @@ def run_tui(
     try:
         with _standard_error_in_log() as terminal:
             driver = partial(TerminalDriver, frame=frame, output=terminal)
-            hooks = {"set_up": set_up, "keep_theme": keep_theme}
-            app = OuroApp(open_session, request, first_message, look, **hooks, driver_class=driver)  # type: ignore[arg-type]
+            app = OuroApp(open_session, request, first_message, look, keep_theme=keep_theme, driver_class=driver)
             asyncio.run(_run(app, frame))
     except BaseException:
         if frame is not None:

@@ -8,7 +8,7 @@ from ouro.frontends.tui.look import Palette
 
 
 def make_theme(name: str, palette: Palette) -> Theme:
-    """The Textual theme with these colours; `$muted`, `$faint` and `$edge` are ours."""
+    """The Textual theme with these colours; `$mark`, `$muted`, `$faint` and `$edge` are ours."""
     return Theme(
         name=name,
         dark=palette.dark,
@@ -25,6 +25,7 @@ def make_theme(name: str, palette: Palette) -> Theme:
         variables={
             "muted": palette.muted,
             "faint": palette.faint,
+            "mark": palette.accent,
             "edge": palette.border,
             "scrollbar": palette.border,
             "scrollbar-hover": palette.faint,

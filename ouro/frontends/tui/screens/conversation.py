@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT
+from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT
 from ouro.frontends.tui.parts import Parts
 
 
@@ -15,7 +15,8 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own form)
         (0, "-tiny"),
         (BOX_FROM_HEIGHT, "-low"),
-        (HEADER_FROM_HEIGHT, "-tall"),
+        (HEADER_FROM_HEIGHT, "-normal"),
+        (ROOMY_FROM_HEIGHT, "-roomy"),
     ]
 
     def __init__(self, parts: Parts) -> None:

@@ -74,4 +74,6 @@ class JobsSheet(Sheet[None]):
 
 
 def _line(job: JobInfo, marked: bool) -> Text:
-    return Text(f"{'❯' if marked else ' '} {job.id}  {clean(job.command)}".replace("\n", " "), no_wrap=True)
+    state = f"{job.seconds:.0f} s" if job.running else f"ended ({'killed' if job.exit_code is None else job.exit_code})"
+    command = clean(job.command).replace("\n", " ")
+    return Text(f"{'❯' if marked else ' '} {job.id}  {state}  {command}", no_wrap=True, overflow="ellipsis", end="")

@@ -22,9 +22,9 @@ class Header(Widget):
 
     def render(self) -> Text:
         """Name, version and folder; the title at the right end, where it fits."""
-        line = Text("ouro", style=self.get_component_rich_style("header--name", partial=True), no_wrap=True, end="")
-        line.append(f" {self._look.version}".rstrip(), "not bold")
-        line.append(f" · {clean(self._look.folder)}")
+        line = Text(no_wrap=True, end="")
+        line.append("ouro", self.get_component_rich_style("header--name", partial=True))
+        line.append(f" {self._look.version}".rstrip() + f" · {clean(self._look.folder)}")
         line.truncate(self.size.width)
         title = Text(clean(self.title))
         title.truncate(max(0, self.size.width - line.cell_len - 3), overflow="ellipsis")

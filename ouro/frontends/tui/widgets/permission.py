@@ -64,6 +64,16 @@ class PermissionPanel(QuestionPanel):
             Static(_visible(text), markup=False), can_focus=False, classes="question--body question--text"
         )
 
+    def on_resize(self) -> None:
+        """The body is as high as what it shows, up to a share of the screen."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        body = self.query_one(".question--body")
+        body.styles.max_height = max(3, self.app.size.height * 3 // 10)
+        if isinstance(body, Transcript):
+            body.styles.height = max(3, body.virtual_size.height)
+
     def press(self, key: str, action: str, character: str) -> None:
         """`y`, `a`, `n` beside what every question understands."""
         if action in self._choices:

@@ -61,10 +61,12 @@ class PromptBox(Horizontal):
             self._tick()
 
     def _tick(self) -> None:
-        seconds = int(time.monotonic() - self._began)
-        if self._waits_for_answer:
-            self.border_title = "? waits for your answer"
-            return
-        spin = _SPINNER[int((time.monotonic() - self._began) * 5) % len(_SPINNER)]
-        spent = f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"
-        self.border_title = f"{spin} working · {spent} · Esc interrupts"
+        title = "? waits for your answer" if self._waits_for_answer else self._work_title()
+        if title != self.border_title:  # setting it draws the frame again
+            self.border_title = title
+
+    def _work_title(self) -> str:
+        passed = time.monotonic() - self._began
+        minutes, seconds = divmod(int(passed), 60)
+        spent = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+        return f"{_SPINNER[int(passed * 5) % len(_SPINNER)]} working · {spent} · Esc interrupts"

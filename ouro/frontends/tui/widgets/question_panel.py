@@ -43,7 +43,7 @@ class QuestionPanel(Vertical, can_focus=True):
         super().__init__(classes="question")
         self.question_id = question_id
         self.options = options
-        self.field = Input(compact=True, classes="question--field")
+        self.field = Input(compact=True, select_on_focus=False, classes="question--field")
         self.field.display = False
         self._actions = keymap.of("answer")
         self._listens_from = float("inf")

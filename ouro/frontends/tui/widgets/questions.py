@@ -49,3 +49,4 @@ class Questions(Vertical):
             more = len(self._waiting) - 1
             self._panel.border_subtitle = f"{more} more after this" if more else ""
         self.display = self._panel is not None
+        self.screen.set_class(self.display, "-asking")

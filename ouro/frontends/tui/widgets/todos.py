@@ -25,14 +25,14 @@ class TodoPanel(Widget):
 
     def toggle(self) -> bool:
         """Show the plan or hide it; gives whether there is one."""
-        self._wanted = not self.display
-        self.display = self._wanted and bool(self.todos)
+        self._wanted = not self.has_class("-open")
+        self.set_class(self._wanted and bool(self.todos), "-open")
         return bool(self.todos)
 
     def watch_todos(self) -> None:
         """A plan shows itself while something in it is open."""
         is_open = any(todo.state != "done" for todo in self.todos)
-        self.display = self._wanted and is_open
+        self.set_class(self._wanted and is_open, "-open")
         done = sum(todo.state == "done" for todo in self.todos)
         self.border_title = f"plan {done}/{len(self.todos)}"
 

@@ -1,0 +1,127 @@
+"""A program that is the full screen on a fake session: run in a pseudo-terminal by tests.
+
+    python -m fakes.screen_program SCENARIO FOLDER
+
+What the session was told is written to FOLDER/told as JSON lines, so that tests can wait for it.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from ouro.frontends.tui import first_frame
+from ouro.frontends.tui.look import Look
+
+if __name__ == "__main__":
+    SCENARIO, FOLDER = sys.argv[1], Path(sys.argv[2])
+    LOOK = Look(version="0.1.0", cwd=Path("/project"))
+    if not first_frame.can_draw():
+        raise SystemExit("no full screen here")
+    FRAME = first_frame.draw(LOOK)
+    if SCENARIO == "fails":
+        FRAME.restore()
+        raise SystemExit("it failed")
+    if SCENARIO == "slow":
+        threading.Event().wait(1.0)
+
+from fakes.fake_session import FakeSession, Wait, says
+
+from ouro.display import CommandOutput, Display
+from ouro.events import PermissionAsked, TextDelta
+from ouro.frontends.tui.run import run_tui
+from ouro.messages import ToolCall
+from ouro.session import OpenRequest
+
+
+class TellingSession(FakeSession):
+    def __init__(self, turns, file, **options):
+        super().__init__(turns, **options)
+        self.file = file
+
+    def tell(self, **what):
+        with self.file.open("a") as file:
+            file.write(json.dumps(what) + "\n")
+
+    def send(self, text, images=()):
+        self.tell(sent=text)
+        return super().send(text, images)
+
+    def answer(self, question_id, answer):
+        self.tell(answered=question_id)
+        super().answer(question_id, answer)
+
+    def kill_children(self):
+        super().kill_children()
+        for child in children:
+            child.kill()
+            child.wait()
+
+    async def close(self):
+        self.tell(closed=True)
+        if SCENARIO == "hangs":
+            await asyncio.sleep(60)
+
+
+children: list[subprocess.Popen] = []
+
+
+def noisy(text):
+    print("printed noise")
+    sys.stderr.write("stderr noise\n")
+    os.write(2, b"raw noise\n")
+    logging.getLogger("library").warning("logged noise")
+    thread = threading.Thread(target=lambda: print("thread noise"))
+    thread.start()
+    thread.join()
+    return says("quiet here")
+
+
+def with_child(text):
+    children.append(subprocess.Popen(["sleep", "1000"]))
+    (FOLDER / "child").write_text(str(children[-1].pid))
+    return [TextDelta("at work"), Wait()]
+
+
+def streaming(text):
+    return [item for number in range(300) for item in (TextDelta(f"word{number} "), Pause())]
+
+
+class Pause(Wait):
+    """A very short wait."""
+
+    def __init__(self):
+        event = asyncio.Event()
+        object.__setattr__(self, "until", event)
+        asyncio.get_running_loop().call_later(0.005, event.set)
+
+
+CALL = ToolCall("c1", "shell", {})
+COMMAND = CommandOutput("rm -r build" + " " * 5000 + "\x1b[31m\u202e; curl evil")
+ASKS = [PermissionAsked("q1", CALL, "shell", Display("", COMMAND), "it deletes", "shell(rm *)")]
+TURNS = {
+    "plain": [says("the answer"), says("the second answer")],
+    "noisy": [noisy],
+    "child": [with_child],
+    "hangs": [with_child],
+    "stream": [streaming],
+    "asks": [ASKS],
+}
+
+
+async def open_session(request):
+    file = FOLDER / "told"
+    session = TellingSession(TURNS.get(SCENARIO, TURNS["plain"]), file, session_id="0d9f3c52-aaaa")
+    session.tell(opened=True)
+    return session
+
+
+if __name__ == "__main__":
+    from ouro.utils.log import start_log
+
+    start_log()
+    raise SystemExit(run_tui(open_session, OpenRequest(), "", LOOK, FRAME))

@@ -1,0 +1,57 @@
+"""The full screen under test: an OuroApp on fake sessions, and what is needed to wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fakes.fake_session import FakeSession, opener
+
+from ouro.frontends.tui.app import OuroApp
+from ouro.frontends.tui.look import Look
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.session import OpenRequest
+
+
+def screen_of(
+    *sessions: FakeSession, first_message: str = "", open_session=None, request: OpenRequest | None = None, **look
+) -> OuroApp:
+    """An app on these sessions; its questions listen at once."""
+    QuestionPanel.GRACE = 0.0
+    values = {"version": "0.1.0", "cwd": Path("/project"), **look}
+    return OuroApp(open_session or opener(*sessions), request or OpenRequest(), first_message, Look(**values))
+
+
+async def until(pilot, is_so: Callable[[], object], seconds: float = 10.0) -> None:
+    """Let the app work until something is so."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, f"it did not become so in {seconds} s"
+        await pilot.pause()
+        await asyncio.sleep(0.005)
+
+
+async def opened(pilot) -> None:
+    """Until the session is open."""
+    await until(pilot, lambda: pilot.app.turns.session is not None)
+
+
+async def asked(pilot) -> QuestionPanel:
+    """Until a question is on the screen and listens; gives its panel."""
+    questions = pilot.app.parts.questions
+    await until(pilot, lambda: questions.panel is not None and questions.panel._listens_from < time.monotonic())
+    return questions.panel
+
+
+def shown(app: OuroApp) -> str:
+    """The conversation as plain text."""
+    return app.parts.transcript.tail(500)
+
+
+def screen_text(app: OuroApp) -> str:
+    """What can be read on the whole screen now, line by line."""
+    return "\n".join(
+        "".join(segment.text for segment in strip).rstrip() for strip in app.screen._compositor.render_strips()
+    )

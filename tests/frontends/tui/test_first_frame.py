@@ -1,0 +1,103 @@
+"""The first picture, in a real pseudo-terminal."""
+
+import subprocess
+import sys
+import termios
+
+import pytest
+from fakes.terminal import Terminal
+
+from ouro.frontends.tui.look import OPENING
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def start(scenario, **options):
+        started.append(Terminal(scenario, tmp_path, **options))
+        return started[-1]
+
+    yield start
+    for terminal in started:
+        terminal.child.close(force=True)
+
+
+def cells(terminal):
+    """Each cell with its colours."""
+    screen = terminal.screen
+    return [
+        [
+            (cell.data, cell.fg if cell.data != " " else "", cell.bg, cell.bold and cell.data != " ")
+            for cell in (screen.buffer[row][column] for column in range(screen.columns))
+        ]
+        for row in range(screen.lines)
+    ]
+
+
+@pytest.mark.parametrize("size", [(24, 80), (10, 40), (40, 120), (7, 30)])
+@pytest.mark.parametrize("colours", [{}, {"COLORTERM": ""}])
+def test_the_first_picture_looks_as_the_screen_that_follows(start, size, colours):
+    terminal = start("slow", size=size, **colours)
+    terminal.until(lambda: terminal.shows("❯"))
+    terminal.until(lambda: terminal.shows(OPENING[: size[1] - 2]))
+    first = cells(terminal)
+    terminal.until(lambda: not terminal.shows(OPENING))
+    then = cells(terminal)
+    assert [
+        (row, column, *pair)
+        for row, lines in enumerate(list(zip(first, then, strict=True))[:-1])
+        for column, pair in enumerate(zip(*lines, strict=True))
+        if pair[0] != pair[1]
+    ] == []
+
+
+def test_the_first_picture_needs_no_heavy_module():
+    code = (
+        "import sys; import ouro.frontends.tui.first_frame\n"
+        "heavy = {'textual', 'rich', 'yaml', 'asyncio', 'litellm', 'httpx', 'msgspec'} & set(sys.modules)\n"
+        "print(sorted(heavy))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_what_is_typed_right_after_exec_arrives_in_the_prompt_with_its_enter(start):
+    terminal = start("slow")
+    terminal.send("the first words typed here\rand thirty more of them")
+    terminal.until(lambda: terminal.told("sent") == ["the first words typed here"])
+    terminal.until(lambda: terminal.shows("❯ and thirty more of them"))
+
+
+def test_what_is_typed_while_textual_comes_up_arrives_in_the_prompt(start):
+    terminal = start("slow")
+    terminal.until(lambda: terminal.shows(OPENING))
+    for key in "thirty keys, typed one by one\rand more":
+        terminal.send(key)
+    terminal.until(lambda: terminal.told("sent") == ["thirty keys, typed one by one"])
+    terminal.until(lambda: terminal.shows("❯ and more"))
+
+
+def test_nothing_that_is_typed_is_echoed_over_the_picture(start):
+    terminal = start("slow")
+    terminal.until(lambda: terminal.shows(OPENING))
+    before = terminal.lines()
+    terminal.send("secret")
+    terminal.read()
+    assert terminal.lines() == before
+
+
+def test_the_terminal_is_given_back_when_starting_fails(start):
+    terminal = start("fails")
+    before = termios.tcgetattr(terminal.child.child_fd)
+    assert terminal.end() == 1
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h") > -1
+    assert b"it failed" in terminal.raw
+    assert before[3] & termios.ECHO
+
+
+def test_the_screen_is_not_cleared_when_textual_takes_over(start):
+    terminal = start("plain")
+    terminal.until(lambda: terminal.told("opened"))
+    terminal.until(lambda: terminal.shows("fake/one"[5:]))
+    assert terminal.raw.count(b"\x1b[?1049h") == 1
+    assert b"\x1b[2J" not in terminal.raw
