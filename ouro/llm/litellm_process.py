@@ -20,6 +20,7 @@ from ouro.llm.wire_json import encoded
 
 STARTING = 120.0
 """Seconds for the import of litellm, which takes 4 on an idle machine."""
+WORKER = ("-m", "ouro.llm.litellm_worker")
 KEPT_NOISE = 40
 Line = dict[str, Any]
 
@@ -36,7 +37,7 @@ class LiteLLMProcess:
         self._noise: deque[str] = deque(maxlen=KEPT_NOISE)
         self._process = subprocess.Popen(
             # -P: the folder we are in may hold a file named like any module.
-            [sys.executable, "-P", "-m", "ouro.llm.litellm_worker"],
+            [sys.executable, "-P", *WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

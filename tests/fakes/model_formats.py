@@ -101,11 +101,7 @@ def _openai_parts(reply: Reply, request: Request, number: int) -> Iterator[Part]
         first, *rest = _split(call.json, call.pieces)
         function = {"name": call.name, "arguments": first}
         yield chunk(
-            {
-                "tool_calls": [
-                    {"index": index, "id": _id(call, number, index), "type": "function", "function": function}
-                ]
-            }
+            {"tool_calls": [{"index": index, "id": _id(call, number, index), "type": "function", "function": function}]}
         )
         for piece in rest:
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
@@ -136,9 +132,7 @@ def _openai_whole(reply: Reply, request: Request, number: int) -> dict[str, Any]
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": request.body.get("model", ""),
-        "choices": [
-            {"index": 0, "message": message, "finish_reason": None if reply.finish is None else finish}
-        ],
+        "choices": [{"index": 0, "message": message, "finish_reason": None if reply.finish is None else finish}],
         **({"usage": _openai_usage(reply.tokens)} if reply.tokens else {}),
     }
 
@@ -172,9 +166,7 @@ def _anthropic_blocks(reply: Reply, number: int) -> Iterator[tuple[dict[str, Any
             ({"type": "text_delta", "text": piece} for piece in pieces_of(reply.text)),
         )
     for index, call in enumerate(reply.calls):
-        deltas = [
-            {"type": "input_json_delta", "partial_json": piece} for piece in _split(call.json, call.pieces)
-        ]
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in _split(call.json, call.pieces)]
         yield {"type": "tool_use", "id": _id(call, number, index), "name": call.name, "input": {}}, deltas
 
 
@@ -185,9 +177,7 @@ def _anthropic_parts(reply: Reply, request: Request, number: int) -> Iterator[Pa
     message = {**_anthropic_whole(reply, request, number, empty=True)}
     yield part("message_start", message=message)
     for index, (block, deltas) in enumerate(_anthropic_blocks(reply, number)):
-        yield part(
-            "content_block_start", index=index, content_block=block, said=block["type"] == "redacted_thinking"
-        )
+        yield part("content_block_start", index=index, content_block=block, said=block["type"] == "redacted_thinking")
         if not index:
             yield part("ping")
         for delta in deltas:
@@ -195,9 +185,7 @@ def _anthropic_parts(reply: Reply, request: Request, number: int) -> Iterator[Pa
         yield part("content_block_stop", index=index)
     if reply.finish is not None:
         tokens = {"usage": {"output_tokens": reply.tokens.output}} if reply.tokens else {}
-        yield part(
-            "message_delta", delta={"stop_reason": _anthropic_finish(reply), "stop_sequence": None}, **tokens
-        )
+        yield part("message_delta", delta={"stop_reason": _anthropic_finish(reply), "stop_sequence": None}, **tokens)
     if reply.done and reply.finish is not None:
         yield part("message_stop")
 

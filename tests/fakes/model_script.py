@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-Fault = Literal["", "cut", "end", "reset", "stall", "bad_json", "bad_utf8", "error"]
+Fault = Literal["", "cut", "end", "reset", "stall", "bad_json", "bad_utf8", "error", "linger"]
 
 
 @dataclass(frozen=True)
 class Call:
-    """A tool call. `arguments` as text is sent as it is; `id` None is sent as null, "" stands for one of the server's own."""
+    """A tool call. `arguments` as text is sent as it is; `id` None is sent as null, "" gets one of the server's own."""
 
     name: str | None
     arguments: Mapping[str, Any] | str = field(default_factory=dict)
@@ -136,9 +136,7 @@ class Request:
     def prompt(self) -> str:
         """What the person said last."""
         said = [
-            words
-            for message in self.messages
-            if message["role"] == "user" and (words := _words(message["content"]))
+            words for message in self.messages if message["role"] == "user" and (words := _words(message["content"]))
         ]
         return said[-1] if said else ""
 
@@ -238,8 +236,9 @@ _ORDER = re.compile(
 def agent(request: Request) -> Step:
     """Does what the prompt's lines say, one model call a line, then answers.
 
-    `run: pytest -q` · `read: api.py` · `glob: *.py` · `grep: word` · `call: TOOL {json}` · `think: words` · `say: words`
-    · `markdown: 20000` (so many bytes) · `repeat: 20 true` (so many shell calls) · `fail: 500`. Other lines are ignored.
+    `run: pytest -q` · `read: api.py` · `glob: *.py` · `grep: word` · `call: TOOL {json}` · `think: words`
+    · `say: words` · `markdown: 20000` (so many bytes) · `repeat: 20 true` (so many shell calls) · `fail: 500`.
+    Other lines are ignored.
     Several `run`, `read` … on one line, divided by ` & `, are called side by side.
     """
     orders = [order for line in request.prompt.splitlines() for order in _orders(line)]
@@ -261,9 +260,7 @@ def agent(request: Request) -> Step:
 
 
 def _orders(line: str) -> list[list[tuple[str, str]]]:
-    found = [
-        (match[1].lower(), match[2].strip()) for part in line.split(" & ") if (match := _ORDER.match(part))
-    ]
+    found = [(match[1].lower(), match[2].strip()) for part in line.split(" & ") if (match := _ORDER.match(part))]
     if found and found[0][0] == "repeat":
         count, _, command = found[0][1].partition(" ")
         return [[("run", command or "true")]] * int(count)
@@ -288,9 +285,7 @@ def _order(name: str, rest: str) -> Call:
 
 def _since_prompt(request: Request) -> list[dict[str, Any]]:
     messages = request.messages
-    starts = [
-        n for n, message in enumerate(messages) if message["role"] == "user" and _words(message["content"])
-    ]
+    starts = [n for n, message in enumerate(messages) if message["role"] == "user" and _words(message["content"])]
     return messages[starts[-1] :] if starts else messages
 
 
@@ -299,7 +294,8 @@ def _closing(request: Request) -> str:
     if not results:
         return f"You said: {request.prompt}"
     last = results[-1].strip().splitlines() or ["nothing"]
-    return f"Done: {len(results)} tool call{'s' * (len(results) != 1)}. The last one said:\n\n```\n{chr(10).join(last[:8])}\n```\n"
+    count = f"{len(results)} tool call{'s' * (len(results) != 1)}"
+    return f"Done: {count}. The last one said:\n\n```\n{chr(10).join(last[:8])}\n```\n"
 
 
 def markdown(size: int) -> str:

@@ -18,17 +18,21 @@ a text, a Call, a Reply, a Raw (any HTTP answer), or a function of the Request t
         rate, delay      tokens a second; seconds before the first byte
         hold             a threading.Event that is waited for after `after` pieces (default: before the end)
         fault, after     what goes wrong after so many pieces (default: all of them, before the finish reason):
-                         cut (closed without an end) · end (body ends neatly, no finish) · reset (TCP RST) · stall (silence)
-                         · bad_json · bad_utf8 (a broken line, then it goes on) · error (an error object, then the end)
+                         cut (closed without an end) · end (body ends neatly, no finish) · reset (TCP RST)
+                         · stall (silence) · bad_json · bad_utf8 (a broken line, then it goes on)
+                         · error (an error object, then the end)
+                         · linger (all is said, but the connection stays open)
         done, comments, newline   without [DONE]; with keep-alive comments; "\\r\\n" lines
-    failure(429, "slow down", retry_after=1) · sse({...}, "[DONE]") · Raw(200, "<html>") · Raw(307, headers={"Location": …})
+    failure(429, "slow down", retry_after=1) · sse({...}, "[DONE]") · Raw(200, "<html>")
+    · Raw(307, headers={"Location": …})
 
-Also GET /v1/models (`models=`) and any other fixed answer (`routes={"/api/tags": {...}}`). Whether a reply is streamed is the
-request's choice.
+Also GET /v1/models (`models=`) and any other fixed answer (`routes={"/api/tags": {...}}`). Whether a reply is
+streamed is the request's choice.
 
-As a process: `python -m fakes.model_server --port 0 [--script FILE.py|json|yaml | --mode agent|echo] [--rate 500] [--delay 0.1]
-[--log FILE]`, prints its URL on the first line. `--mode agent` does what the lines of a prompt say (`run: ls`, `read: api.py`,
-`markdown: 20000`, `repeat: 20 true`, see model_script.agent); a file's list starts again when it is used up.
+As a process, from tests/: `python -m fakes.model_server --port 0 [--script FILE.py|json|yaml | --mode agent|echo]
+[--rate 500] [--delay 0.1] [--log FILE]`, prints its URL on the first line. `--mode agent` does what the lines of a
+prompt say (`run: ls`, `read: api.py`, `markdown: 20000`, `repeat: 20 true`, see model_script.agent); a file's list
+starts again when it is used up.
 """
 
 from __future__ import annotations
@@ -85,7 +89,7 @@ __all__ = [
 ]
 
 
-class Gone(Exception):
+class GoneError(Exception):
     """The client has closed the connection."""
 
 
@@ -158,9 +162,7 @@ class ModelServer:
             self._came.notify_all()
         if self._log:
             with self._log.open("a", encoding="utf-8") as file:
-                file.write(
-                    json.dumps({"time": time.time(), "path": request.path, "body": request.body}) + "\n"
-                )
+                file.write(json.dumps({"time": time.time(), "path": request.path, "body": request.body}) + "\n")
         return number, self._play.next(request)
 
 
@@ -178,7 +180,7 @@ class _Listener(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no news; anything else is."""
-        if not isinstance(sys.exception(), OSError | Gone):
+        if not isinstance(sys.exception(), OSError | GoneError):
             super().handle_error(request, client_address)
 
 
@@ -222,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream(reply, request, number)
             else:
                 self._whole(reply, request, number)
-        except (Gone, OSError):
+        except (GoneError, OSError):
             request.gone.set()
             self.close_connection = True
 
@@ -259,9 +261,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         started, said, waiting = time.monotonic(), 0, True
         for part in model_formats.parts(reply, request, number):
-            if waiting and (
-                part.closing if reply.after is None else said == reply.after and (said or part.said)
-            ):
+            if waiting and (part.closing if reply.after is None else said == reply.after and (said or part.said)):
                 waiting = False
                 if self._go_wrong(reply, request):
                     return
@@ -271,19 +271,19 @@ class _Handler(BaseHTTPRequestHandler):
             said += part.said
         if waiting and self._go_wrong(reply, request):
             return
+        if reply.fault == "linger":
+            self._wait_until(self.owner.stopping)
         self._chunk(b"")
 
     def _event(self, part: model_formats.Part, reply: Reply) -> None:
         lines = [f"event: {part.event}"] if part.event else []
         if reply.comments:
             lines = [": keep-alive", "", *lines]
-        self._chunk(
-            reply.newline.join([*lines, f"data: {part.data}", "", ""]).encode("utf-8", "surrogatepass")
-        )
+        self._chunk(reply.newline.join([*lines, f"data: {part.data}", "", ""]).encode("utf-8", "surrogatepass"))
 
     def _chunk(self, data: bytes) -> None:
         if self._client_gone():
-            raise Gone
+            raise GoneError
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     def _go_wrong(self, reply: Reply, request: Request) -> bool:
@@ -326,12 +326,12 @@ class _Handler(BaseHTTPRequestHandler):
         while (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.05))
             if self._client_gone() or self.owner.stopping.is_set():
-                raise Gone
+                raise GoneError
 
     def _wait_until(self, event: threading.Event) -> None:
         while not event.wait(0.02):
             if self._client_gone() or self.owner.stopping.is_set():
-                raise Gone
+                raise GoneError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from fakes.model_server import Call, ModelServer, Raw, Reply, Tokens, agent, failure, markdown
 
 
 def ask(server, *messages, wire="openai", stream=True, tools=(), **more):
-    messages = [
-        {"role": "user", "content": text} if isinstance(text, str) else text for text in messages
-    ] or [{"role": "user", "content": "hi"}]
+    messages = [{"role": "user", "content": text} if isinstance(text, str) else text for text in messages] or [
+        {"role": "user", "content": "hi"}
+    ]
     path = "/v1/chat/completions" if wire == "openai" else "/v1/messages"
     body = {"model": "m", "messages": messages, "stream": stream, **more}
     return httpx.post(server.url + path, json=body, timeout=5)
@@ -38,11 +39,7 @@ def test_a_text_is_streamed_in_pieces(model_server, text):
 
 def test_the_anthropic_stream_has_its_events_in_order(model_server):
     model_server.script(
-        [
-            Reply(
-                "Hi", calls=[Call("read", {"path": "a"}, pieces=1)], thinking="hm", tokens=Tokens(10, 5, 4, 3)
-            )
-        ]
+        [Reply("Hi", calls=[Call("read", {"path": "a"}, pieces=1)], thinking="hm", tokens=Tokens(10, 5, 4, 3))]
     )
     answer = ask(model_server, wire="anthropic")
     kinds = [line[7:] for line in answer.text.splitlines() if line.startswith("event: ")]

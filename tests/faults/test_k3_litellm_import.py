@@ -1,0 +1,66 @@
+"""K3: importing litellm looks nothing up, reads no .env, says nothing, and calls nobody back."""
+
+import json
+import subprocess
+import sys
+
+AUDITED = """
+import json, sys
+seen = []
+def hook(event, arguments):
+    if event in ("socket.getaddrinfo", "socket.connect", "socket.gethostbyname", "subprocess.Popen", "os.system"):
+        seen.append([event, str(arguments)])
+    if event == "open" and str(arguments[0]).endswith(".env"):
+        seen.append([event, str(arguments[0])])
+sys.addaudithook(hook)
+from ouro.llm.litellm_worker import load_litellm
+litellm = load_litellm()
+import os, time
+calls = [litellm.callbacks, litellm.success_callback, litellm.failure_callback, litellm._async_success_callback]
+print(json.dumps({"seen": seen, "callbacks": calls, "key": os.environ.get("OPENAI_API_KEY"), "base": litellm.api_base}))
+"""
+
+
+def test_k3_litellm_is_imported_in_silence(tmp_path):
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-from-a-file\nOPENAI_API_BASE=http://evil.invalid\n")
+    done = subprocess.run([sys.executable, "-c", AUDITED], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert json.loads(done.stdout) == {"seen": [], "callbacks": [[], [], [], []], "key": None, "base": None}
+
+
+LOADED = """
+import sys
+import ouro.llm.openai_wire, ouro.llm.anthropic_wire, ouro.llm.litellm_model, ouro.llm.retry, ouro.llm.streaming
+heavy = {"httpx", "litellm", "openai", "yaml", "rich", "textual", "sqlite3", "pydantic", "aiohttp"}
+print(sorted(heavy & sys.modules.keys()))
+"""
+
+
+def test_k3_no_way_to_a_model_loads_what_it_does_not_need_yet(tmp_path):
+    done = subprocess.run([sys.executable, "-c", LOADED], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr
+
+
+ASKED = """
+import asyncio, sys
+from contextlib import aclosing
+from ouro.llm.endpoint import Endpoint
+from ouro.llm.model import ModelSpec
+from ouro.llm.openai_wire import OpenAIWire
+from ouro.messages import user
+async def run():
+    model = OpenAIWire(ModelSpec("openai/x"), Endpoint(sys.argv[1]))
+    async with aclosing(model.stream([user("hi")])) as chunks:
+        async for _ in chunks:
+            pass
+    await model.close()
+asyncio.run(run())
+print(sorted({"rich", "click", "pygments", "litellm"} & sys.modules.keys()))
+"""
+
+
+def test_k3_a_request_loads_no_command_line_of_httpx(tmp_path, model_server):
+    model_server.script(["ok"])
+    command = [sys.executable, "-c", ASKED, model_server.openai_url]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n", done.stderr

@@ -1,0 +1,155 @@
+"""What only Anthropic has: cache marks, sealed thinking, two ways of asking for it."""
+
+from dataclasses import replace
+
+import pytest
+from fakes.model_server import Reply, failure
+from fakes.wires import READ, SHELL, Wire, chunks_of
+
+from ouro.llm.anthropic_wire import AnthropicWire
+from ouro.llm.endpoint import Endpoint
+from ouro.llm.model import ModelSpec
+from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, system, tool, user
+
+MARK = {"type": "ephemeral"}
+
+
+@pytest.fixture
+def anthropic(model_server):
+    return Wire("anthropic", model_server)
+
+
+def sent(anthropic, n=-1):
+    return anthropic.server.requests[n].body
+
+
+def thinking(name, effort, *messages):
+    wire = AnthropicWire(ModelSpec(name, max_output=64_000, thinking=True), Endpoint("http://x"), effort=effort)
+    body = wire._body(messages or [user("hi")], [])
+    return {key: body[key] for key in ("thinking", "output_config") if key in body}
+
+
+async def test_the_request_is_as_documented(anthropic):
+    anthropic.server.script(["ok"])
+    await anthropic.ask(system("Be brief."), user("hi", context="Today."), tools=[READ])
+    assert sent(anthropic) == {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 8192,
+        "tools": [
+            {"name": "read", "description": "Read a file.", "input_schema": READ.parameters, "cache_control": MARK}
+        ],
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": MARK}],
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "Today."}, {"type": "text", "text": "hi", "cache_control": MARK}],
+            }
+        ],
+        "stream": True,
+    }
+    request = anthropic.server.requests[0]
+    assert (request.path, request.headers["anthropic-version"]) == ("/v1/messages", "2023-06-01")
+
+
+@pytest.mark.parametrize("base", ["", "/", "/v1", "/v1/"])
+async def test_the_address_may_have_its_version_or_not(anthropic, base):
+    anthropic.server.script(["ok"])
+    await anthropic.ask(url=anthropic.server.url + base)
+    assert anthropic.server.requests[0].path == "/v1/messages"
+
+
+async def test_four_marks_at_most_end_the_prefix_that_is_kept(anthropic):
+    anthropic.server.script(["ok"])
+    turns = []
+    for n in range(4):
+        call = assistant("", ToolCall(f"a{n}", "read", {}))
+        turns += [user(f"question {n}"), call, tool(ToolReply(f"a{n}", "read", "x"))]
+    await anthropic.ask(system("Be brief."), *turns, tools=[READ, SHELL])
+    body = sent(anthropic)
+    marked = [n for n, m in enumerate(body["messages"]) if any("cache_control" in block for block in m["content"])]
+    assert marked == [9, 11]
+    assert anthropic.server.requests[0].raw.count(b"cache_control") == 4
+
+
+async def test_thinking_and_its_seals_are_sent_back_unchanged(anthropic):
+    anthropic.server.script([Reply("Well.", thinking="I think.", signature="seal==", redacted="opaque"), "ok"])
+    reply = await anthropic.ask(effort="medium")
+    assert reply.parts == (Thinking("", "opaque", redacted=True), Thinking("I think.", "seal=="), Text("Well."))
+    await anthropic.ask(user("hi"), reply, user("And?"), effort="medium")
+    assert sent(anthropic)["messages"][1]["content"] == [
+        {"type": "redacted_thinking", "data": "opaque"},
+        {"type": "thinking", "thinking": "I think.", "signature": "seal=="},
+        {"type": "text", "text": "Well."},
+    ]
+
+
+async def test_only_its_own_whole_thinking_is_sent_back(anthropic):
+    anthropic.server.script(["ok"])
+    thought = (Thinking("I think.", "seal"), Text("Well."))
+    own = anthropic.spec.name
+    other, cut = Message("assistant", thought, model="openai/x"), Message("assistant", thought, model=own, cut=True)
+    unsealed = Message("assistant", (Thinking("hm"), Text("Well.")), model=own)
+    alone = Message("assistant", (Thinking("hm", "seal"),), model=own)
+    await anthropic.ask(user("hi"), other, user("a"), cut, user("b"), unsealed, user("c"), alone, user("d"))
+    assert b"thinking" not in anthropic.server.requests[0].raw
+
+
+@pytest.mark.parametrize(
+    ("name", "effort", "asked"),
+    [
+        ("anthropic/claude-sonnet-4-5", "off", {}),
+        ("anthropic/claude-sonnet-4-5", "low", {"thinking": {"type": "enabled", "budget_tokens": 4000}}),
+        ("anthropic/claude-sonnet-4-20250514", "high", {"thinking": {"type": "enabled", "budget_tokens": 32000}}),
+        ("anthropic/claude-3-7-sonnet-latest", "medium", {"thinking": {"type": "enabled", "budget_tokens": 10000}}),
+        ("anthropic/claude-opus-5", "off", {}),
+        (
+            "anthropic/claude-opus-4-6",
+            "medium",
+            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "medium"}},
+        ),
+        (
+            "anthropic/claude-opus-5",
+            "high",
+            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}},
+        ),
+    ],
+)
+def test_each_model_is_asked_to_think_in_its_own_way(name, effort, asked):
+    assert thinking(name, effort) == asked
+
+
+def test_no_budget_is_given_amid_calls_that_were_made_without_thinking():
+    name = "anthropic/claude-sonnet-4-5"
+    replies = tool(ToolReply("a", "read", "x"))
+    call = ToolCall("a", "read", {})
+    unthought = Message("assistant", (call,), model=name)
+    thought = Message("assistant", (Thinking("hm", "seal"), call), model=name)
+    assert thinking(name, "low", user("hi"), unthought, replies) == {}
+    assert thinking(name, "low", user("hi"), thought, replies) != {}
+    assert thinking(name, "low", user("hi"), unthought, replies, user("Go on")) != {}
+
+
+async def test_a_server_that_thinks_in_another_way_is_asked_in_it(anthropic):
+    spec = replace(anthropic.spec, name="anthropic/claude-future")
+    anthropic.server.script([failure(400, '"thinking.type.enabled" is not supported for this model.'), "ok", "ok"])
+    model = anthropic.model(spec, effort="low")
+    for _ in range(2):
+        await chunks_of(model)
+    await model.close()
+    kinds = [request.body["thinking"]["type"] for request in anthropic.server.requests]
+    assert kinds == ["enabled", "adaptive", "adaptive"]
+
+
+async def test_seals_that_are_no_longer_good_are_left_out(anthropic):
+    anthropic.server.script([failure(400, "messages.1.content.0: Invalid `signature` in `thinking` block"), "ok"])
+    own = Message("assistant", (Thinking("hm", "old"), Text("Well.")), model=anthropic.spec.name)
+    await anthropic.ask(user("hi"), own, user("And?"))
+    assert [b"hm" in request.raw for request in anthropic.server.requests] == [True, False]
+
+
+async def test_a_failed_tool_is_marked_as_one(anthropic):
+    anthropic.server.script(["ok"])
+    call = assistant("", ToolCall("a", "read", {}))
+    await anthropic.ask(user("hi"), call, tool(ToolReply("a", "read", "no such file", failed=True)))
+    (block,) = sent(anthropic)["messages"][-1]["content"]
+    assert (block["is_error"], block["content"]) == (True, [{"type": "text", "text": "no such file"}])

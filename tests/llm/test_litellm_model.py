@@ -1,0 +1,137 @@
+"""The process of litellm: shared, replaced when it dies, told its keys by pipe, quick to let go."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fakes.model_server import Reply, Tokens
+from fakes.wires import KEY, Wire, chunks_of, first_text
+
+from ouro.errors import ModelUnavailable, StreamCut
+from ouro.llm import litellm_process
+from ouro.llm.endpoint import Timeouts
+from ouro.messages import system, user
+
+
+@pytest.fixture
+def litellm(model_server, litellm_kept):
+    return Wire("litellm-openai", model_server)
+
+
+@pytest.fixture
+def claude(model_server, litellm_kept):
+    return Wire("litellm-anthropic", model_server)
+
+
+async def test_all_models_share_one_process_that_outlives_each(litellm, claude):
+    before = litellm_process.shared_process().pid
+    litellm.server.script(["one", "two"])
+    await litellm.ask()
+    await claude.ask()
+    assert litellm_process.shared_process().pid == before
+
+
+async def test_the_key_is_neither_in_the_arguments_nor_in_the_environment_of_the_process(litellm):
+    litellm.server.script([Reply(["one", "two"], fault="stall", after=1)])
+    model = litellm.model()
+    async with aclosing(model.stream([user("hi")])) as chunks:
+        await first_text(chunks)
+        process = Path(f"/proc/{litellm_process.shared_process().pid}")
+        if not process.exists():
+            pytest.skip("no /proc here")
+        assert KEY.encode() not in (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+    await model.close()
+
+
+async def test_a_process_that_dies_is_told_and_replaced(litellm):
+    litellm.server.script([Reply(["one", "two"], fault="stall", after=1), "Back."])
+    model = litellm.model()
+    before = litellm_process.shared_process().pid
+    async with aclosing(model.stream([user("hi")])) as chunks:
+        await first_text(chunks)
+        os.kill(before, signal.SIGKILL)
+        with pytest.raises(StreamCut, match="litellm stopped working"):
+            await anext(chunks)
+    chunks = await chunks_of(model)
+    await model.close()
+    assert "".join(chunk.text for chunk in chunks if hasattr(chunk, "text")) == "Back."
+    assert litellm_process.shared_process().pid != before
+
+
+async def test_a_process_that_cannot_start_says_why(litellm, monkeypatch):
+    """The last line of its own complaint is what helps."""
+    monkeypatch.setattr(litellm_process, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
+    process = litellm_process.LiteLLMProcess()
+    lines = process.ask({}, Timeouts())
+    with pytest.raises(ModelUnavailable, match="no litellm here"):
+        await anext(lines)
+
+
+async def test_stopping_one_answer_leaves_the_others_alone(litellm):
+    litellm.server.script(
+        lambda request: Reply(["one", " two"], fault="stall" if request.prompt == "stop" else "", after=1)
+    )
+    model = litellm.model()
+    async with aclosing(model.stream([user("stop")])) as chunks:
+        await first_text(chunks)
+        running = asyncio.create_task(litellm.ask(user("go")))
+    assert await asyncio.to_thread(litellm.server.requests[0].gone.wait, 10)
+    assert (await running).text == "one two"
+    await model.close()
+
+
+async def test_litellm_knows_prices_that_we_do_not(litellm, claude):
+    used = Reply("x", tokens=Tokens(1_000_000, 0, 0, 0))
+    litellm.server.script([used, used])
+    assert (await claude.ask(spec=replace(claude.spec, prices=None))).usage.cost == pytest.approx(3, rel=1)
+    assert (await litellm.ask(spec=replace(litellm.spec, prices=None))).usage.cost is None
+
+
+async def test_claude_is_given_cache_marks_and_its_thinking_back(claude):
+    claude.server.script([Reply("Well.", thinking="I think.", signature="seal==", redacted="opaque"), "ok"])
+    reply = await claude.ask(system("Be brief."), user("hi"), effort="low")
+    await claude.ask(system("Be brief."), user("hi"), reply, user("And?"), effort="low")
+    body = claude.server.requests[1].body
+    kinds = [block["type"] for block in body["messages"][1]["content"]]
+    assert kinds == ["redacted_thinking", "thinking", "text"]
+    assert body["messages"][1]["content"][1]["signature"] == "seal=="
+    assert claude.server.requests[1].raw.count(b"cache_control") == 3
+    assert body["thinking"]["type"] == "enabled"
+
+
+def test_the_process_ends_with_the_one_that_started_it():
+    """Whatever way ouro dies: the pipe closes."""
+    worker = subprocess.Popen(
+        [sys.executable, "-P", "-m", "ouro.llm.litellm_worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with worker:
+        worker.stdin.close()
+        assert worker.wait(30) == 0
+
+
+def test_a_file_of_the_folder_is_never_imported(tmp_path, litellm_kept):
+    """A repository may hold a litellm.py: the process does not look there."""
+    (tmp_path / "litellm.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    script = (
+        "import asyncio; from ouro.llm.litellm_process import LiteLLMProcess; from ouro.llm.endpoint import Timeouts\n"
+        "async def run():\n"
+        "    process = LiteLLMProcess()\n"
+        "    lines = process.ask({'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}, Timeouts())\n"
+        "    print(await anext(lines))\n"
+        "    process.stop()\n"
+        "asyncio.run(run())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert "error" in done.stdout, done
+    assert not (tmp_path / "ran").exists()

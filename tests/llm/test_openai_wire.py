@@ -1,0 +1,179 @@
+"""What only OpenAI-compatible servers have: dialects, and fields that not all of them know."""
+
+import base64
+from dataclasses import replace
+
+import pytest
+from fakes.model_server import Call, Reply, Tokens, failure, sse
+from fakes.wires import READ, Wire
+
+from ouro.llm.endpoint import Endpoint
+from ouro.llm.model import ModelSpec
+from ouro.llm.openai_wire import OpenAIWire
+from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
+
+
+@pytest.fixture
+def openai(model_server):
+    return Wire("openai", model_server)
+
+
+def sent(openai, n=-1):
+    return openai.server.requests[n].body
+
+
+async def test_the_request_is_as_documented(openai):
+    openai.server.script(["ok"])
+    await openai.ask(user("hi"), tools=[READ])
+    assert sent(openai) == {
+        "model": "test-model",
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "read", "description": "Read a file.", "parameters": READ.parameters},
+            }
+        ],
+        "max_tokens": 8192,
+        "reasoning_effort": "none",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    assert openai.server.requests[0].path == "/v1/chat/completions"
+
+
+async def test_a_server_that_does_not_know_a_field_is_asked_without_it(openai):
+    refusals = [
+        failure(400, "Unknown field: stream_options"),
+        failure(
+            400,
+            "Unsupported parameter: 'max_tokens' is not supported here. Use 'max_completion_tokens' instead.",
+        ),
+        failure(400, "Unsupported value: 'reasoning_effort' does not support 'none'"),
+        failure(422, "reasoning_effort: extra fields not permitted"),
+    ]
+    openai.server.script([*refusals, failure(400, "reasoning_effort again"), "ok", "ok"])
+    model = openai.model()
+    from fakes.wires import chunks_of
+
+    for _ in range(2):
+        await chunks_of(model)
+    await model.close()
+    kept = {"max_completion_tokens": 8192, "stream": True}
+    assert len(openai.server.requests) == 7
+    for body in (sent(openai, 5), sent(openai, 6)):
+        assert {key: value for key, value in body.items() if key not in ("model", "messages")} == kept
+
+
+async def test_a_refusal_of_something_else_is_told(openai):
+    openai.server.script([failure(400, "I do not like your messages")])
+    error, _ = await openai.failure()
+    assert "I do not like your messages" in str(error)
+    assert len(openai.server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "name"), [("https://api.openai.com/v1", "max_completion_tokens"), ("http://127.0.0.1:1/v1", "max_tokens")]
+)
+def test_the_limit_has_the_name_that_the_server_knows(url, name):
+    body = OpenAIWire(ModelSpec("openai/gpt"), Endpoint(url))._body([user("hi")], [])
+    assert name in body
+
+
+@pytest.mark.parametrize(("effort", "value"), [("off", "none"), ("low", "low"), ("high", "high")])
+async def test_effort_is_asked_of_models_that_think(openai, effort, value):
+    openai.server.script(["ok", "ok"])
+    await openai.ask(effort=effort)
+    assert sent(openai)["reasoning_effort"] == value
+    await openai.ask(effort=effort, spec=replace(openai.spec, thinking=False))
+    assert "reasoning_effort" not in sent(openai)
+
+
+def test_the_name_on_the_wire_is_without_the_provider():
+    for name, wire_name in (("openai/gpt-x", "gpt-x"), ("openrouter/a/b", "a/b"), ("plain", "plain")):
+        assert OpenAIWire(ModelSpec(name), Endpoint("http://x"))._body([], [])["model"] == wire_name
+
+
+async def test_pictures_of_tools_follow_all_replies(openai):
+    openai.server.script(["ok"])
+    dot = Image("image/png", b"dot", "dot.png")
+    calls = assistant("", ToolCall("a", "read", {}), ToolCall("b", "read", {}))
+    await openai.ask(user("Look"), calls, tool(ToolReply("a", "read", "1", images=(dot,)), ToolReply("b", "read", "2")))
+    *_, first, second, pictures = sent(openai)["messages"]
+    assert [first["tool_call_id"], second["tool_call_id"], pictures["role"]] == ["a", "b", "user"]
+    url = f"data:image/png;base64,{base64.b64encode(b'dot').decode()}"
+    assert pictures["content"] == [
+        {"type": "text", "text": "Pictures from the tool results above: read (dot.png)"},
+        {"type": "image_url", "image_url": {"url": url}},
+    ]
+
+
+async def test_thinking_goes_back_only_where_it_is_wanted():
+    thought = Message("assistant", (Thinking("hm"), Text("Yes"), ToolCall("a", "read", {})))
+    spec = ModelSpec("x/y", thinking=True)
+    for url, wanted in (("https://api.deepseek.com/v1", True), ("https://api.example.invalid/v1", False)):
+        body = OpenAIWire(spec, Endpoint(url))._body([thought], [])
+        assert ("reasoning_content" in body["messages"][0]) == wanted
+
+
+async def test_the_seal_of_a_call_is_sent_back_with_it(openai):
+    extra = {"google": {"thought_signature": "abc+/=="}}
+    call = {
+        "index": 0,
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "read", "arguments": "{}"},
+        "extra_content": extra,
+    }
+    openai.server.script(
+        [sse({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "stop"}]}, "[DONE]"), "ok"]
+    )
+    reply = await openai.ask()
+    await openai.ask(user("hi"), reply, tool(ToolReply(reply.tool_calls[0].id, "read", "x")))
+    _, asked, answered = sent(openai)["messages"]
+    assert (asked["tool_calls"][0]["id"], asked["tool_calls"][0]["extra_content"]) == ("c1", extra)
+    assert answered["tool_call_id"] == "c1"
+
+
+async def test_sloppy_servers_are_understood(openai):
+    """No index, arguments as an object, thinking under another name, a whole message in place of a delta."""
+    events = [
+        {"choices": [{"delta": {"reasoning": "hm"}}]},
+        {"choices": [{"message": {"content": "Hello"}}]},
+        {
+            "choices": [
+                {"delta": {"tool_calls": [{"id": "a", "function": {"name": "read", "arguments": {"path": "x"}}}]}}
+            ]
+        },
+        {"choices": [{"delta": {"tool_calls": [{"id": "b", "function": {"name": "read", "arguments": "{}"}}]}}]},
+        {
+            "choices": [{"delta": {"content": None, "tool_calls": None}, "finish_reason": "eos"}],
+            "usage": {"prompt_tokens": 3, "cost": 0.5},
+        },
+    ]
+    openai.server.script([sse(*events)])
+    reply = await openai.ask(spec=replace(openai.spec, prices=None))
+    assert [part for part in reply.parts if not isinstance(part, ToolCall)] == [Thinking("hm"), Text("Hello")]
+    assert [call.arguments for call in reply.tool_calls] == [{"path": "x"}, {}]
+    assert (reply.usage.input, reply.usage.cost) == (3, 0.5)
+
+
+async def test_a_server_that_never_closes_does_not_hold_up_the_answer(openai, monkeypatch):
+    monkeypatch.setattr("ouro.llm.wire_events.AFTERWORD", 0.05)
+    openai.server.script([Reply("Yes.", fault="linger", done=False)])
+    reply = await openai.ask()
+    assert (reply.text, reply.usage.input) == ("Yes.", 100)
+
+
+async def test_the_price_is_not_known_where_nobody_says_it(openai):
+    openai.server.script([Reply("x", tokens=Tokens(5, 5)), Reply("x", tokens=None)])
+    unpriced = replace(openai.spec, prices=None)
+    assert (await openai.ask(spec=unpriced)).usage.cost is None
+    assert (await openai.ask(spec=unpriced)).usage is None
+
+
+async def test_calls_of_an_error_of_a_relay_do_not_run(openai):
+    event = {"choices": [{"delta": {"content": "x"}, "finish_reason": "error"}]}
+    openai.server.script([sse(event, "[DONE]"), Reply("", calls=[Call("read", {})])])
+    error, _ = await openai.failure()
+    assert "broke off" in str(error)

@@ -1,0 +1,129 @@
+"""Errors of providers: what is hidden, what is read from them, how long they ask to wait."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    ModelUnavailable,
+    RateLimited,
+    RequestRefused,
+)
+from ouro.llm.endpoint import Endpoint, timeouts_for
+from ouro.llm.provider_errors import error_from_status, error_from_stream, redact, retry_after
+
+HERE = Endpoint("https://api.example.invalid/v1", "my-own-key", key_source="MY_KEY")
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-abcDEF123456789012345",
+        "sk-ant-api03-abcDEF-12345_6789",
+        "AIzaSyA1234567890abcdefghijklmnopqrstu",
+        "gsk_abcdefghij1234567890",
+        "xai-abcdefghij1234567890",
+        "Bearer abc.def-ghi",
+        "sk-abc***************xyz9",
+        "0123456789abcdef0123456789abcdef",
+        "my-own-key",
+    ],
+)
+def test_what_looks_like_a_key_is_hidden(secret):
+    assert redact(f"wrong key: {secret}, sorry", "my-own-key") == "wrong key: [key], sorry"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The model `claude-sonnet-4-5-20250929` is overloaded", "maximum context length is 8192 tokens", "req_12345"],
+)
+def test_what_does_not_is_left_alone(text):
+    assert redact(text, "my-own-key", "") == text
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ('{"error": {"message": "no"}}', ": no"),
+        ('[{"error": {"message": "no"}}]', ": no"),
+        ('{"detail": "no"}', ": no"),
+        ('{"error": "no"}', ": no"),
+        ('{"error": {"message": "no", "metadata": {"raw": "really"}}}', ": no (really)"),
+        ("<html><head><title>Gone\nfishing</title>", ": Gone fishing"),
+        ("<p>", ": a web page"),
+        ("", ""),
+        ("x" * 2000, ": " + "x" * 600 + "…"),
+        ("[" * 100_000, ": " + "[" * 600 + "…"),
+    ],
+)
+def test_the_providers_words_are_found_in_any_body(body, shown):
+    error = error_from_status(418, body, {}, HERE)
+    assert (type(error), error.message) == (RequestRefused, f"api.example.invalid answers 418{shown}")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, AuthenticationFailed),
+        (403, AuthenticationFailed),
+        (402, RequestRefused),
+        (404, RequestRefused),
+        (408, ModelUnavailable),
+        (413, ContextTooLong),
+        (429, RateLimited),
+        (503, ModelUnavailable),
+        (301, RequestRefused),
+    ],
+)
+def test_each_status_has_its_error(status, kind):
+    assert type(error_from_status(status, "{}", {}, HERE)) is kind
+
+
+def test_a_missing_key_is_told_as_missing():
+    assert error_from_status(401, "{}", {}, Endpoint("http://x")).hint.startswith("No key was given")
+    assert "MY_KEY" in error_from_status(401, "{}", {}, HERE).hint
+
+
+def test_how_long_to_wait_is_read_in_every_form():
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
+    assert retry_after({"retry-after": "2.5"}) == 2.5
+    assert retry_after({"retry-after-ms": "1500", "retry-after": "2"}) == 1.5
+    assert 90 < retry_after({"retry-after": later}) <= 100
+    assert [retry_after(headers) for headers in ({}, {"retry-after": "soon"}, {"retry-after": "-1"})] == [None, None, 0]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ({"type": "overloaded_error", "message": "Overloaded"}, ModelUnavailable),
+        ({"code": 429, "message": "slow"}, RateLimited),
+        ({"type": "invalid_request_error", "message": "prompt is too long"}, ContextTooLong),
+        ({"type": "invalid_request_error", "message": "bad"}, RequestRefused),
+        ("something", ModelUnavailable),
+        (None, ModelUnavailable),
+    ],
+)
+def test_errors_in_a_stream_are_told_apart(error, kind):
+    assert type(error_from_stream(error, HERE)) is kind
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://localhost:1", True),
+        ("http://127.0.0.1:1/v1", True),
+        ("http://[::1]:1", True),
+        ("http://192.168.0.7", True),
+        ("https://api.openai.com", False),
+        ("", False),
+    ],
+)
+def test_a_server_nearby_gets_more_time_for_its_first_word(url, local):
+    assert (Endpoint(url).is_local, timeouts_for(Endpoint(url)).first > 600) == (local, local)
+
+
+def test_an_endpoint_does_not_show_its_key():
+    assert "my-own-key" not in repr(HERE)

@@ -1,0 +1,160 @@
+"""stream_with_retries: who is asked again, after how long, and who is told."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from ouro.errors import (
+    AuthenticationFailed,
+    ContextTooLong,
+    EmptyAnswer,
+    ModelUnavailable,
+    RateLimited,
+    RequestRefused,
+    StreamCut,
+)
+from ouro.llm.model import EndChunk, ModelSpec, TextChunk
+from ouro.llm.retry import Attempt, stream_with_retries
+from ouro.messages import user
+
+YES = (TextChunk("Yes."), EndChunk("stop"))
+
+
+class Answers:
+    """A model that gives, call by call, chunks and errors as listed."""
+
+    def __init__(self, *answers, name="m"):
+        self.spec = ModelSpec(name)
+        self.answers = list(answers)
+        self.asked = 0
+        self.closed = 0
+
+    async def stream(self, messages, tools=()):
+        self.asked += 1
+        answer = self.answers.pop(0)
+        try:
+            for chunk in answer if isinstance(answer, tuple) else (answer,):
+                if isinstance(chunk, Exception):
+                    raise chunk
+                yield chunk
+        finally:
+            self.closed += 1
+
+    async def close(self):
+        pass
+
+
+class Clock:
+    def __init__(self):
+        self.waits = []
+
+    async def sleep(self, seconds):
+        self.waits.append(seconds)
+
+
+async def ask(*models, clock=None, **more):
+    clock = clock or Clock()
+    async with aclosing(stream_with_retries(models, [user("hi")], sleep=clock.sleep, **more)) as chunks:
+        return [chunk async for chunk in chunks]
+
+
+async def test_an_answer_is_passed_on():
+    assert await ask(Answers(YES)) == list(YES)
+
+
+@pytest.mark.parametrize(
+    "failed", [(TextChunk("Y"),), (EndChunk("stop"),), ModelUnavailable("down"), (TextChunk("Y"), StreamCut("cut"))]
+)
+async def test_what_is_no_answer_is_asked_again(failed):
+    model, clock = Answers(failed, YES), Clock()
+    chunks = await ask(model, clock=clock)
+    (attempt,) = [chunk for chunk in chunks if isinstance(chunk, Attempt)]
+    assert chunks[-3:] == [attempt, *YES]
+    assert (attempt.model, attempt.number, [attempt.wait]) == ("m", 2, clock.waits)
+    assert model.closed == 2
+
+
+async def test_waits_grow_and_differ():
+    clock = Clock()
+    with pytest.raises(ModelUnavailable, match="asked 5 times"):
+        await ask(Answers(*[ModelUnavailable("down")] * 9), clock=clock)
+    assert [longest / 2 <= wait <= longest for wait, longest in zip(clock.waits, (1, 2, 4, 8), strict=True)] == [
+        True
+    ] * 4
+
+
+async def test_the_provider_says_how_long():
+    clock = Clock()
+    await ask(Answers(RateLimited("slow", retry_after=7), YES), clock=clock)
+    assert clock.waits == [7]
+
+
+async def test_a_wait_that_is_too_long_is_told_in_place_of_kept():
+    clock, model = Clock(), Answers(RateLimited("Too many requests.", retry_after=3600))
+    with pytest.raises(RateLimited, match=r"m asks to wait 3600 s, longer than ouro does \(60 s\)") as failure:
+        await ask(model, clock=clock)
+    assert (clock.waits, failure.value.retry_after, "/model" in failure.value.hint) == ([], 3600, True)
+
+
+@pytest.mark.parametrize("error", [AuthenticationFailed("no"), RequestRefused("no"), ContextTooLong("no")])
+async def test_what_will_not_change_is_not_asked_again(error):
+    model, other = Answers(error, YES), Answers(YES, name="n")
+    with pytest.raises(type(error)):
+        await ask(model, other)
+    assert (model.asked, other.asked) == (1, 0)
+
+
+async def test_the_next_model_is_asked_once_the_first_is_spent():
+    first, second = Answers(*[ModelUnavailable("down")] * 2), Answers(EmptyAnswer("nothing"), YES, name="n")
+    chunks = await ask(first, second, attempts=2)
+    told = [(chunk.model, chunk.number) for chunk in chunks if isinstance(chunk, Attempt)]
+    assert told == [("m", 2), ("n", 1), ("n", 2)]
+    assert chunks[-2:] == list(YES)
+
+
+async def test_a_long_wait_goes_to_the_next_model_at_once():
+    clock = Clock()
+    chunks = await ask(Answers(RateLimited("slow", retry_after=600)), Answers(YES, name="n"), clock=clock)
+    assert chunks == [Attempt("n", 1, "slow", 0.0), *YES]
+    assert clock.waits == []
+
+
+async def test_a_wait_can_be_cancelled():
+    model, waiting = Answers(ModelUnavailable("down"), YES), asyncio.Event()
+
+    async def sleep(_):
+        waiting.set()
+        await asyncio.Event().wait()
+
+    async def run():
+        async with aclosing(stream_with_retries([model], [user("hi")], sleep=sleep)) as chunks:
+            return [chunk async for chunk in chunks]
+
+    task = asyncio.create_task(run())
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert model.asked == model.closed == 1
+
+
+async def test_closing_in_the_middle_closes_the_model():
+    model = Answers(YES)
+    async with aclosing(stream_with_retries([model], [user("hi")])) as chunks:
+        assert await anext(chunks) == YES[0]
+    assert model.closed == 1
+
+
+async def test_a_real_server_is_asked_until_it_answers(model_server):
+    from fakes.model_server import Reply, failure
+    from fakes.wires import Wire
+
+    model_server.script([failure(503, "busy"), Reply("Hal", fault="cut"), Reply(""), "Yes."])
+    model = Wire("openai", model_server).model()
+    chunks = await ask(model)
+    await model.close()
+    numbers = [chunk.number for chunk in chunks if isinstance(chunk, Attempt)]
+    after = chunks[max(n for n, chunk in enumerate(chunks) if isinstance(chunk, Attempt)) + 1 :]
+    assert numbers == [2, 3, 4]
+    assert "".join(chunk.text for chunk in after if isinstance(chunk, TextChunk)) == "Yes."

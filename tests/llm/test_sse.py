@@ -1,0 +1,56 @@
+"""Events come out the same, however the bytes are cut."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ouro.errors import StreamCut
+from ouro.llm.sse import EventDecoder, ServerEvent
+from ouro.llm.surrogates import SurrogateJoiner, healed
+
+LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
+EVENTS = st.lists(st.builds(ServerEvent, LINE.filter(lambda name: not name.startswith(" ")), LINE), max_size=5)
+
+
+def events(pieces):
+    decoder = EventDecoder()
+    found = [event for piece in pieces for event in decoder.feed(piece)]
+    return found + list(decoder.end())
+
+
+@settings(max_examples=150, deadline=None)
+@given(EVENTS, st.sampled_from(["\n", "\r\n", "\r"]), st.lists(st.integers(0, 200), max_size=8), st.booleans())
+def test_any_cutting_gives_the_same_events(wanted, newline, places, comments):
+    lines = []
+    for event in wanted:
+        lines += [": still here", ""] if comments else []
+        lines += [f"event: {event.event}"] if event.event else []
+        lines += [f"data: {event.data}", ""]
+    data = "".join(line + newline for line in lines).encode()
+    places = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
+    assert events(data[a:b] for a, b in itertools.pairwise(places)) == wanted
+
+
+def test_data_of_several_lines_is_joined_and_other_fields_are_passed_over():
+    data = b"id: 7\nretry: 10\nevent: x\ndata:one\ndata: two\nnonsense\n\n: hello\n\ndata: last"
+    assert events([data]) == [ServerEvent("x", "one\ntwo"), ServerEvent("", "last")]
+
+
+@pytest.mark.parametrize("data", [b"data: \xff\n\n", b"data: " + b"x" * 17_000_000], ids=["no text", "no end"])
+def test_what_is_no_text_or_has_no_end_is_a_cut(data):
+    with pytest.raises(StreamCut):
+        events([data])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(st.characters() | st.characters(categories=["Cs"]), max_size=20), st.lists(st.integers(0, 20), max_size=5)
+)
+def test_surrogates_are_healed_however_they_are_cut(text, places):
+    places = [0, *sorted({min(place, len(text)) for place in places}), len(text)]
+    joiner = SurrogateJoiner()
+    pieces = [joiner.feed(text[a:b]) for a, b in itertools.pairwise(places)] + [joiner.end()]
+    assert "".join(pieces) == healed(text)
+    assert all(piece.encode() is not None for piece in pieces)
