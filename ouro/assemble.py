@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ouro.agent.limits import Limits
+from ouro.agent.model_source import ModelChoice, ModelSource
 from ouro.agent.project import project_instructions
 from ouro.agent.prompt import system_prompt
 from ouro.config import Settings, load_settings
@@ -26,10 +27,11 @@ from ouro.safety.sandbox import NoSandbox
 from ouro.safety.secrets import SecretMask, secret_values
 from ouro.safety.trust import TrustStore, acting_files, find_root
 from ouro.safety.workspace import Workspace
-from ouro.session import ModelChoice, ModelSource, OpenRequest, Plan, Session, SessionParts
+from ouro.session import OpenRequest, Session, SessionParts
 from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.todo import Plan
 from ouro.utils.project_files import list_project_files
 from ouro.utils.runtime import get_permissions_path, get_sessions_dir, get_trust_path
 

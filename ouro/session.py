@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,22 +10,25 @@ from typing import Literal
 
 from ouro.agent.agent import AgentParts, LoopAgent, Prompt
 from ouro.agent.limits import Limits
+from ouro.agent.model_source import ModelChoice, ModelSource
+from ouro.agent.own_line import OwnLine
 from ouro.agent.project import NestedInstructions, Surroundings, git_branch, surroundings
 from ouro.agent.replay import last_plan, replay
 from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
-from ouro.display import Display, Todo
-from ouro.errors import ToolError, UsageError
-from ouro.events import Answer, Event, TodosChanged, ToolFinished, ToolProgress, ToolStarted, TurnFinished
-from ouro.llm.model import Effort, Model
+from ouro.display import Todo
+from ouro.errors import UsageError
+from ouro.events import Answer, Event, TodosChanged, TurnFinished
+from ouro.llm.model import Effort
 from ouro.memory.backend import SessionInfo
 from ouro.memory.manager import MemoryManager
 from ouro.memory.tokens import estimate
-from ouro.messages import Image, ToolCall, Usage, user
+from ouro.messages import Image, Usage, user
 from ouro.safety.permissions import Mode, Permissions
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import JobInfo, ShellJobs
-from ouro.tools.tool import AnyTool, ToolResult
+from ouro.tools.todo import Plan
+from ouro.tools.tool import AnyTool
 
 __all__ = ["JobInfo", "ModelChoice", "OpenRequest", "Session", "SessionInfo", "SessionParts", "Status"]
 
@@ -41,15 +41,6 @@ class OpenRequest:
     """Empty: a new one. Else an id, the start of one, words of a title, or `latest`."""
     trust: Literal["unknown", "yes", "no"] = "unknown"
     """What the person said of the folder: `yes` is remembered, `no` opens it without obeying its files."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
-    """A model that could be used, and why it cannot."""
-
-    name: str
-    usable: bool
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,48 +79,6 @@ class SessionParts:
     notices: tuple[str, ...] = ()
     is_kept: bool = True
     """Can be taken up again later."""
-
-
-class Plan:
-    """The agent's todos: the tool writes them, the front end reads them."""
-
-    def __init__(self) -> None:
-        self.items: tuple[Todo, ...] = ()
-
-    def change(self, items: tuple[Todo, ...]) -> None:
-        """Put another plan in its place."""
-        self.items = items
-
-
-class ModelSource:
-    """The model in use, and how to change to another."""
-
-    def __init__(
-        self,
-        name: str,
-        effort: Effort,
-        make: Callable[[str, Effort], Sequence[Model]],
-        choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
-    ) -> None:
-        self._make = make
-        self.choices = choices
-        self.effort = effort
-        self._models = make(name, effort)
-
-    def current(self) -> Sequence[Model]:
-        """The model that is asked first, then its fallbacks."""
-        return self._models
-
-    async def change(self, name: str, effort: Effort) -> None:
-        """Use another model from the next request on.
-
-        Raises:
-            NoModelError: it is not known or has no key; the one in use stays.
-        """
-        before, self._models = self._models, self._make(name, effort)
-        self.effort = effort
-        for model in before:
-            await model.close()
 
 
 @dataclass(slots=True)
@@ -260,8 +209,7 @@ class Session:
 
     async def run_shell(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
         """Run the person's own shell line; with `share` the model reads what it printed before its next answer."""
-        call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
-        turn = Turn(lambda: self._run_line(call, line, share))
+        turn = Turn(lambda: self._run_line(line, share))
         self._lines.add(turn)
         try:
             async with aclosing(turn.events()) as events:
@@ -345,25 +293,14 @@ class Session:
                     yield TodosChanged(shown)
                 yield event
 
-    async def _run_line(self, call: ToolCall, line: str, share: bool) -> AsyncGenerator[Event, None]:
-        yield ToolStarted(call, line)
-        started, events = time.monotonic(), asyncio.Queue[Event | None]()
-        work = asyncio.create_task(
-            self._parts.shell.run_line(line, lambda text: events.put_nowait(ToolProgress(call.id, text)))
-        )
-        work.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
+    async def _run_line(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
+        own = OwnLine(self._parts.shell, line)
+        async with aclosing(own.run()) as events:
+            async for event in events:
                 yield event
-            result = await work
-        except ToolError as error:
-            result = ToolResult(str(error), Display(str(error)), failed=True)
-        finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
         if share:
-            await self._share(f"I ran this in a shell:\n\n$ {line}\n{result.text}")
-        yield ToolFinished(call.id, call.name, result.display, result.failed, time.monotonic() - started)
+            await self._share(f"I ran this in a shell:\n\n$ {line}\n{own.result.text}")
+        yield own.finished()
 
     async def _share(self, text: str) -> None:
         """Let the model read it before its next answer: now, or at the next tool boundary of the running turn."""

@@ -14,8 +14,8 @@ from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob
 from ouro.tools.grep import Grep
 from ouro.tools.read import Read
-from ouro.tools.shell import Shell, ShellKill, ShellOutput
-from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.shell import Shell
+from ouro.tools.shell_jobs import ShellJobs, ShellKill, ShellOutput
 from ouro.tools.todo import TodoWrite
 from ouro.tools.tool import AnyTool
 from ouro.tools.write import Write

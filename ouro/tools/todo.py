@@ -12,6 +12,17 @@ from ouro.safety.access import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 
+class Plan:
+    """The agent's todos: the tool writes them, the front end reads them."""
+
+    def __init__(self) -> None:
+        self.items: tuple[Todo, ...] = ()
+
+    def change(self, items: tuple[Todo, ...]) -> None:
+        """Put another plan in its place."""
+        self.items = items
+
+
 class TodoItem(msgspec.Struct, frozen=True):
     """One step."""
 
