@@ -15,10 +15,16 @@ _SECRET_VALUE = re.compile(
     r"\b(sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|AKIA[A-Z0-9]{16}"
     r"|AIza[\w-]{30,}|ya29\.[\w-]{20,}|hf_\w{20,}|npm_\w{30,}|pypi-[\w-]{30,}|eyJ[\w-]{15,}\.[\w-]{10,}\.[\w-]+)"
 )
-_NEVER_SECRET = frozenset(
-    {"SSH_AUTH_SOCK", "XAUTHORITY", "PWD", "OLDPWD", "GPG_TTY", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE",
-     "DBUS_SESSION_BUS_ADDRESS", "COMPOSE_PROJECT_NAME", "CREDENTIALS_DIRECTORY"}
-)  # fmt: skip
+_NEVER_SECRET = {
+    "SSH_AUTH_SOCK",
+    "XAUTHORITY",
+    "PWD",
+    "OLDPWD",
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_DATE",
+    "DBUS_SESSION_BUS_ADDRESS",
+}
 _STEERS_SHELL = re.compile(
     r"BASH_ENV|ENV|BASH_FUNC_.*|PROMPT_COMMAND|SHELLOPTS|BASHOPTS|PS4|CDPATH|GLOBIGNORE|GIT_ASKPASS|SSH_ASKPASS"
     r"|SUDO_ASKPASS|GIT_(DIR|WORK_TREE|INDEX_FILE|COMMON_DIR|OBJECT_DIRECTORY|NAMESPACE|PREFIX)"

@@ -14,7 +14,7 @@ from ouro.safety.access import Effect
 from ouro.safety.rules import Rule, any_match, parse_rule, parse_rules, plain
 from ouro.safety.shell_judge import Judgement, Need, judge, path_rule, rule_for
 from ouro.safety.shell_places import Places
-from ouro.safety.shell_reading import escape
+from ouro.safety.shell_reading import escape, git_subcommand
 from ouro.safety.shell_word import Command
 from ouro.safety.workspace import Workspace
 
@@ -258,21 +258,25 @@ class Permissions:
 
 
 def _allows(rule: Rule, command: Command) -> bool:
-    """An allow rule covers a command: with what is set for it, and with options that would let it run something else."""
+    """An allow rule covers a command, what is set for it, and options by which it would run something else."""
     settings = [f"{each.name}={each.value.text}" for each in command.assignments if not each.harmless]
     if settings and not (
         all(each.value.exact for each in command.assignments) and all(one in str(rule) for one in settings)
     ):
         return False
     way_out = escape(command)
-    return rule.matches_line(" ".join([*settings, command.text])) and (not way_out or way_out in str(rule))
+    return rule.matches_line(" ".join([*settings, command.text])) and (
+        not way_out or way_out in (rule.pattern or "").replace("*", "")
+    )
 
 
 def _any_line(rule: Rule, commands: Sequence[Command]) -> bool:
-    """A deny or ask rule speaks of one of the commands, whatever folder its program is said to be in."""
+    """A deny or ask rule speaks of one of the commands, however its name and options are written."""
     for command in commands:
-        elsewhere = " ".join([command.program, *(word.text for word in command.arguments)])
-        if any(rule.matches_line(text) for text in {command.text, elsewhere, " ".join(elsewhere.split())}):
+        arguments = [word.text for word in command.arguments]
+        at, _ = git_subcommand(arguments) if command.program == "git" else (0, True)
+        variants = (command.text, " ".join([command.program, *arguments]), " ".join([command.program, *arguments[at:]]))
+        if any(rule.matches_line(" ".join(text.split())) for text in variants):
             return True
     return False
 

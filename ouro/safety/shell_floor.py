@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ouro.safety.shell_places import HARMLESS_DEVICES, Places, removes_too_much
-from ouro.safety.shell_reading import git_subcommand, may_leave, written_paths
+from ouro.safety.shell_reading import git_reads, git_subcommand, may_leave, written_paths
 from ouro.safety.shell_word import Command, Redirect, Word, names
 from ouro.safety.shell_words import Line
 
@@ -253,11 +253,7 @@ def _git_reasons(subcommand: str, rest: Sequence[str]) -> Iterator[str]:
             yield "deletes objects"
         case "worktree" if plain[:1] == ["remove"] and _has(rest, "f", "--force"):
             yield "throws away changes that were not committed"
-        case "config" if (
-            not _has(rest, "l", "--get", "--list", "--show")
-            and plain[:1] not in (["get"], ["list"])
-            and len(plain) != 1
-        ):
+        case "config" if not git_reads(subcommand, rest):
             yield "changes settings that git obeys"
         case "remote" if plain[:1] in (["add"], ["set-url"], ["rename"]):
             yield "changes where commits go"

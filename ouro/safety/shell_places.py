@@ -61,7 +61,8 @@ class Places:
     def is_temporary(self, path: Path) -> bool:
         """It lies below a folder for temporary files, not among keys or start files."""
         roots = {Path(each).resolve() for each in (tempfile.gettempdir(), "/tmp", "/var/tmp")}  # noqa: S108
-        return any(root in path.parents for root in roots) and not self.workspace.protection(path)
+        kept = path.is_relative_to(self.workspace.resolve("~")) or self.workspace.protection(path)
+        return any(root in path.parents for root in roots) and not kept
 
     def holds_keys(self, path: Path) -> bool:
         """Keys, or ouro's own settings and sessions, are kept there."""

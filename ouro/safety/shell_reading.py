@@ -61,12 +61,20 @@ _GIT_LISTS = {
     "tag": r"--list|-l|-n\d*|--sort=\S+|--contains|--points-at",
 }
 _GIT_CONFIG_READS = r"--(get|get-all|get-regexp|list|show-origin|show-scope|name-only|global|local|system)|-[lz]"
-_GIT_ESCAPES = ("--ext-diff", "--textconv", "--filters", "--output", "--open-files-in-pager", "-O", "--exec", "--upload-pack",
-                "--show-signature", "--no-index", "--edit-description", "--contents")  # fmt: skip
+_GIT_ESCAPES = (
+    *("--ext-diff", "--textconv", "--filters", "--output", "--open-files-in-pager", "-O", "--exec", "--upload-pack"),
+    *("--show-signature", "--no-index", "--edit-description", "--contents"),
+)
 _SED_SCRIPT = re.compile(
     r"(\s*((\d+|\$|/[^/\\]*/)(\s*,\s*(\+?\d+|\$|/[^/\\]*/))?)?\s*!?\s*"
     r"([pdq=]|s(?P<d>[/|#,:@])[^\n;]*?(?P=d)[^\n;]*?(?P=d)[gIip0-9]*)\s*(;|$))+"
 )
+_TAR_ESCAPES = (
+    *("--to-command", "--checkpoint-action", "--use-compress-program", "-I", "--rsh-command", "--info-script", "-F"),
+    "--new-volume-script",
+)
+_ESCAPES = _READERS | dict.fromkeys(("tar", "gtar", "bsdtar"), _TAR_ESCAPES)
+_SED_ESCAPE = re.compile(r"(^|[;\n\d/$}|#,g\s])[ewrRW](\s|$|\w*[;\n])")
 _AWK_ESCAPE = re.compile(r"system|getline|ARGV|ENVIRON|[|>@]|close|fflush")
 _LONG_ENOUGH = 3
 
@@ -99,20 +107,21 @@ def escape(command: Command) -> str:
     name = command.program
     texts = [word.text for word in command.arguments]
     if name == "git":
-        return _git_escape(texts)
-    if found := next((text for text in texts if _is_option(text, _READERS.get(name, ()), name == "find")), ""):
+        at, _ = git_subcommand(texts)
+        guarded = at < len(texts) and texts[at] in _GIT_PLAIN_READS
+        return _git_escape(texts) or (_computed(command.arguments) if guarded else "")
+    if found := next((text for text in texts if _is_option(text, _ESCAPES.get(name, ()), name == "find")), ""):
         return found
-    if name in ("awk", "gawk", "mawk"):
-        return next((text for text in texts if _AWK_ESCAPE.search(text)), "")
-    if name == "sed":
-        return next((text for text in texts if re.search(r"(^|[;\n\d/$}|#,g\s])[ewrRW](\s|$|\w*[;\n])", text)), "")
-    if name in ("tar", "gtar", "bsdtar"):
-        return next((text for text in texts if _is_option(text, _TAR_ESCAPES, False)), "")
-    return ""
+    if name in ("awk", "gawk", "mawk") and (found := next((text for text in texts if _AWK_ESCAPE.search(text)), "")):
+        return found
+    if name == "sed" and (found := next((text for text in texts if _SED_ESCAPE.search(text)), "")):
+        return found
+    return _computed(command.arguments) if _ESCAPES.get(name) else ""
 
 
-_TAR_ESCAPES = ("--to-command", "--checkpoint-action", "--use-compress-program", "-I", "--rsh-command", "--info-script",
-                "--new-volume-script", "-F")  # fmt: skip
+def _computed(words: Sequence[Word]) -> str:
+    """A word that may turn into one of the options; empty where there is none."""
+    return "" if _all_tame(words) else next(word.text for word in words if not word.exact)
 
 
 def written_paths(command: Command) -> tuple[Word, ...]:
@@ -258,12 +267,12 @@ def _git_reading(command: Command) -> Reading | None:
     if not tame or at >= len(texts) or texts[at] not in _GIT_PLAIN_READS | _GIT_SOMETIMES or not _all_tame(words):
         return None
     rest = texts[at + 1 :]
-    if _git_escape(texts) or not _fits(texts[at], rest):
+    if _git_escape(texts) or not git_reads(texts[at], rest):
         return None
     return Reading(tuple(words))
 
 
-def _fits(subcommand: str, rest: Sequence[str]) -> bool:
+def git_reads(subcommand: str, rest: Sequence[str]) -> bool:
     """The arguments of a subcommand that can also write say that it reads."""
     plain = [text for text in rest if not text.startswith("-")]
     flags = [text for text in rest if text.startswith("-")]

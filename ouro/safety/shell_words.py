@@ -216,7 +216,13 @@ class _Reader(WordReader):
         mark = opening.strip("'\"\\")
         if not re.fullmatch(r"\w+", mark) or mark in (line.lstrip("\t") for line in text.split("\n")):
             self.opaque = "its here-document cannot be judged"
-        self.descend(node, depth, piped=True)
+        for child in node.named_children:
+            if child.type in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+                self._redirect(child, depth)
+            elif child.type in WORDS:
+                self.opaque = "its here-document stands before arguments"
+            else:
+                self._visit(child, depth + 1, piped=True)
         quoted = opening != mark
         if not quoted and body is not None and re.search(r"`|\$\(", text) and not body.named_child_count:
             self.opaque = "its here-document cannot be judged"

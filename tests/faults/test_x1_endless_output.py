@@ -1,0 +1,71 @@
+"""X1: output that is endless, huge, binary, not UTF-8, or one line."""
+
+import asyncio
+import resource
+
+import pytest
+from fakes.shells import ShellBench
+
+from ouro.tools.truncate import SHOWN, SPOOLED
+
+
+@pytest.fixture
+def bench(tmp_path) -> ShellBench:
+    return ShellBench(tmp_path)
+
+
+def peak_megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+async def test_x1_endless_output_is_bounded_in_memory_on_disk_and_for_the_model(bench):
+    await bench.run("true")
+    before = peak_megabytes()
+    result = await bench.run("yes 'a line of output'", timeout=0.5)
+    assert peak_megabytes() - before < 50
+    assert len(result.text) < SHOWN + 1000
+    assert "bytes in all; its first 16 MB are in" in result.text
+    (spooled,) = bench.spool.iterdir()
+    assert spooled.stat().st_size == SPOOLED
+
+
+async def test_x1_the_loop_stays_alive_under_a_flood(bench):
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    await bench.run("yes", timeout=0.5)
+    counting.cancel()
+    assert turns > 100
+
+
+async def test_x1_reports_are_few_and_small_under_a_flood(bench):
+    await bench.run("yes", timeout=0.5)
+    assert len(bench.reported) < 20
+    assert max(map(len, bench.reported)) <= 4096
+
+
+async def test_x1_a_gigabyte_in_one_line_keeps_head_and_tail(bench):
+    result = await bench.run("printf start; head -c 300000000 /dev/zero | tr '\\0' x; printf end", timeout=60)
+    assert result.text.startswith("startxxx")
+    assert "xxxend\n[exit code 0" in result.text
+    assert "300,000,008 bytes in all" in result.text
+
+
+async def test_x1_binary_output_is_not_shown(bench):
+    result = await bench.run("printf 'a\\0b'; head -c 1000 /dev/urandom")
+    assert result.text.startswith("[binary output, 1,003 bytes, is not shown]")
+
+
+async def test_x1_invalid_utf8_is_readable(bench):
+    assert (await bench.run(r"printf 'a\377b\303\n'")).text.startswith("a\ufffdb\ufffd\n")
+
+
+async def test_x1_a_spool_folder_that_cannot_be_written_is_said(bench):
+    bench.spool.write_text("in the way")
+    assert "the rest could not be kept" in (await bench.run("seq 100000")).text

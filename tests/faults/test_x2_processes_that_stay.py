@@ -1,0 +1,87 @@
+"""X2: daemons that hold the pipe, leave the session, ignore TERM, or multiply."""
+
+import asyncio
+import time
+
+import pytest
+from fakes.shells import ShellBench, living, until
+
+
+@pytest.fixture
+def bench(tmp_path) -> ShellBench:
+    return ShellBench(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sleep 98701 & echo done",
+        "(sleep 98701 &) ; echo done",
+        "nohup sleep 98701 > /dev/null 2>&1 & echo done",
+        "setsid sleep 98701 & sleep 0.05; echo done",
+        "setsid -f sleep 98701; sleep 0.05; echo done",
+        "setsid -f sh -c 'trap \"\" TERM HUP; sleep 98701; sleep 98701'; sleep 0.05; echo done",
+        "bash -c 'sleep 98701 & disown; setsid sleep 98701 & disown'; sleep 0.05; echo done",
+    ],
+)
+async def test_x2_a_daemon_neither_blocks_the_call_nor_outlives_it(bench, line):
+    result = await bench.run(line, timeout=8)
+    assert result.text.startswith("done\n[exit code 0")
+    await until(lambda: not living("98701"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sleep 98702",
+        "trap '' TERM INT HUP; while :; do sleep 98702; done",
+        "setsid sh -c 'trap \"\" TERM; sleep 98702' & trap '' TERM; sleep 98702",
+        "python3 -c 'import signal, time; signal.signal(15, lambda *_: None); [time.sleep(1) for _ in range(98702)]'",
+    ],
+)
+async def test_x2_at_the_time_limit_everything_is_ended(bench, line):
+    result = await bench.run(line, timeout=0.3)
+    assert "time limit" in result.text
+    await until(lambda: not living("98702"))
+
+
+async def test_x2_a_line_that_multiplies_is_ended_whole(bench):
+    line = "for i in $(seq 150); do (sleep 98703 & setsid sleep 98703 &) ; done; sleep 98703"
+    result = await bench.run(line, timeout=1)
+    assert "time limit" in result.text
+    await until(lambda: not living("98703"))
+
+
+async def test_x2_there_is_a_wall_for_the_number_of_processes(bench):
+    result = await bench.run("sleep 0.05; ulimit -Su")
+    assert int(result.text.split()[0]) < 100_000
+
+
+async def test_x2_an_interrupted_call_ends_its_processes_at_once(bench):
+    task = asyncio.create_task(bench.run("trap '' TERM; echo up; sleep 98704 & while :; do wait; done", timeout=60))
+    await until(lambda: bench.reported)
+    started = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - started < 1
+    await until(lambda: not living("98704"))
+
+
+async def test_x2_a_second_interruption_kills_without_waiting(bench):
+    task = asyncio.create_task(bench.run("trap '' TERM; echo up; while :; do sleep 0.01; done", timeout=60))
+    await until(lambda: bench.reported)
+    task.cancel()
+    await asyncio.sleep(0)
+    bench.shell.kill_all()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert "up" in "".join(bench.reported)
+
+
+async def test_x2_kill_all_ends_a_running_call(bench):
+    task = asyncio.create_task(bench.run("trap '' TERM; echo up; while :; do sleep 98705; done", timeout=60))
+    await until(lambda: bench.reported)
+    bench.shell.kill_all()
+    assert "ended by signal 9" in (await task).text
+    await until(lambda: not living("98705"))

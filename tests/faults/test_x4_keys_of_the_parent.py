@@ -1,0 +1,36 @@
+"""X4: shell lines that look for keys in the environment. (Other processes' memory is the sandbox's part.)"""
+
+import pytest
+from fakes.shells import ShellBench
+
+KEYS = {
+    "ANTHROPIC_API_KEY": "sk-ant-aaaaaaaaaaaaaaaaaaaaaaaa",
+    "OPENAI_API_KEY": "sk-bbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+    "GITHUB_TOKEN": "ghp_cccccccccccccccccccccccccccccccccccc",
+    "UNSUSPICIOUS": "sk-dddddddddddddddddddddddddddd",
+    "MY_PASSWORD": "eeeeeeeeeeee",
+}
+
+
+@pytest.mark.parametrize(
+    "line", ["env", "export -p", "cat /proc/self/environ", "cat /proc/$$/environ | tr '\\0' '\\n'", "ps eww $$"]
+)
+async def test_x4_no_key_reaches_a_child(tmp_path, line):
+    result = await ShellBench(tmp_path, **KEYS).run(line)
+    assert not [name for name, value in KEYS.items() if value in result.text]
+
+
+async def test_x4_no_key_reaches_a_background_job(tmp_path):
+    bench = ShellBench(tmp_path, **KEYS)
+    await bench.run("env", background=True)
+    await bench.jobs.wait("job_1", 5)
+    await bench.jobs.close()
+    assert not [name for name, value in KEYS.items() if value in bench.jobs.news("job_1")]
+
+
+async def test_x4_a_key_in_long_output_is_not_in_the_file_either(tmp_path):
+    bench = ShellBench(tmp_path)
+    bench.shell._mask = lambda text: text.replace("our-own-key", "[secret]")
+    await bench.run("for i in $(seq 20000); do echo our-own-key; done")
+    (spooled,) = bench.spool.iterdir()
+    assert b"our-own-key" not in spooled.read_bytes()

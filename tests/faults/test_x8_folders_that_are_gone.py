@@ -1,0 +1,63 @@
+"""X8: the folder to run in is deleted, a file, closed to us, or a link."""
+
+import os
+import shutil
+
+import pytest
+from fakes.shells import ShellBench
+
+from ouro.errors import ToolError
+
+
+@pytest.fixture
+def bench(tmp_path) -> ShellBench:
+    return ShellBench(tmp_path)
+
+
+async def test_x8_a_deleted_workspace_is_named_and_the_next_call_works_when_it_is_back(bench):
+    shutil.rmtree(bench.root)
+    with pytest.raises(ToolError, match=f"{bench.root} is not there"):
+        await bench.run("pwd")
+    bench.root.mkdir()
+    assert (await bench.run("pwd")).text.startswith(str(bench.root))
+
+
+async def test_x8_a_folder_that_deletes_itself_breaks_only_its_own_call(bench):
+    result = await bench.run("rmdir ../workspace; pwd -P; ls")
+    assert "[exit code" in result.text
+    bench.root.mkdir(exist_ok=True)
+    assert (await bench.run("pwd")).text.startswith(str(bench.root))
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_x8_a_file_is_no_folder(bench, background):
+    (bench.root / "file").write_text("")
+    with pytest.raises(ToolError, match="not a folder that commands can be run in"):
+        await bench.run("pwd", cwd="file", background=background)
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root enters every folder")
+async def test_x8_a_closed_folder_is_named(bench):
+    (bench.root / "closed").mkdir(mode=0)
+    with pytest.raises(ToolError, match="closed is not a folder that commands can be run in"):
+        await bench.run("pwd", cwd="closed")
+
+
+async def test_x8_a_link_is_followed_once_and_the_real_place_is_said(bench, tmp_path):
+    (tmp_path / "real").mkdir()
+    (bench.root / "link").symlink_to(tmp_path / "real")
+    result = await bench.run("pwd -P", cwd="link")
+    assert result.text.startswith(f"{tmp_path}/real\n[exit code 0")
+    assert f" in {tmp_path}/real]" in result.text
+
+
+def test_x8_permissions_see_the_folder_that_a_link_leads_to(tmp_path, bench):
+    from ouro.safety.access import Effect
+    from ouro.safety.permissions import Ask, Permissions
+    from ouro.safety.workspace import Workspace
+    from ouro.tools.shell import ShellArgs
+
+    (tmp_path / "real").mkdir()
+    (bench.root / "link").symlink_to(tmp_path / "real")
+    targets = bench.shell.targets(ShellArgs("ls", cwd="link"))
+    assert isinstance(Permissions(Workspace(bench.root), "ask").decide("shell", Effect.RUN, targets), Ask)

@@ -1,0 +1,61 @@
+"""What child processes see of the environment."""
+
+import pytest
+
+from ouro.safety.environment import child_environment
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ANTHROPIC_API_KEY", "x"),
+        ("OPENAI_API_KEY", "x"),
+        ("GITHUB_TOKEN", "x"),
+        ("AWS_SECRET_ACCESS_KEY", "x"),
+        ("AWS_SESSION_TOKEN", "x"),
+        ("DB_PASSWORD", "x"),
+        ("NPM_AUTH", "x"),
+        ("MYAPIKEY", "x"),
+        ("HARMLESS", "ghp_0123456789abcdefghij0123456789abcdef"),
+        ("DATABASE_URL", "postgres://me:hunter2@db.example.com/app"),
+        ("OTHER", "prefix-value-of-our-own-key-suffix"),
+        ("BASH_ENV", "/tmp/x"),
+        ("BASH_FUNC_ls%%", "() { rm x; }"),
+        ("GIT_DIR", "/x"),
+    ],
+)
+def test_keys_and_what_steers_the_shell_are_left_out(name, value):
+    assert name not in child_environment({name: value}, secrets=["value-of-our-own-key"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PATH", "/usr/bin"),
+        ("HOME", "/home/me"),
+        ("VIRTUAL_ENV", "/v"),
+        ("SSH_AUTH_SOCK", "/run/agent"),
+        ("JAVA_HOME", "/j"),
+        ("GOPATH", "/g"),
+        ("NODE_ENV", "test"),
+        ("DATABASE_URL", "postgres://me:me@localhost/test"),
+        ("GIT_AUTHOR_NAME", "Me"),
+        ("LC_ALL", "C"),
+        ("MONKEY", "x"),
+        ("KEYBOARD_LAYOUT", "de"),
+        ("HTTPS_PROXY", "http://proxy:3128"),
+    ],
+)
+def test_what_daily_work_needs_is_passed_on(name, value):
+    assert child_environment({name: value})[name] == value
+
+
+def test_a_variable_can_be_passed_on_by_name_but_never_with_our_own_key():
+    environment = {"GH_TOKEN": "abcdefgh1", "X_TOKEN": "our-own-key"}
+    passed = child_environment(environment, secrets=["our-own-key"], keep=["GH_TOKEN", "X_TOKEN"])
+    assert ("GH_TOKEN" in passed, "X_TOKEN" in passed) == (True, False)
+
+
+def test_nobody_is_asked_anything():
+    environment = child_environment({"PAGER": "less", "TERM": "xterm-256color"})
+    assert (environment["PAGER"], environment["TERM"], environment["GIT_TERMINAL_PROMPT"]) == ("cat", "dumb", "0")

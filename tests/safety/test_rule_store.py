@@ -1,0 +1,46 @@
+"""What was answered with "always"."""
+
+import stat
+import threading
+
+import pytest
+
+from ouro.errors import ConfigError
+from ouro.safety.rule_store import RuleStore
+
+
+def test_rules_are_kept_for_their_project_alone(home, tmp_path):
+    path = home / ".ouro" / "permissions.yaml"
+    RuleStore(path, tmp_path / "a").add("shell(make *)")
+    RuleStore(path, tmp_path / "a").add("shell(make *)")
+    RuleStore(path, tmp_path / "b").add("write(src/**)")
+    assert RuleStore(path, tmp_path / "a").load() == ("shell(make *)",)
+    assert RuleStore(path, tmp_path / "b").load() == ("write(src/**)",)
+    assert RuleStore(path, tmp_path / "c").load() == ()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_two_sessions_do_not_lose_each_others_rules(home, tmp_path):
+    path = home / ".ouro" / "permissions.yaml"
+
+    def keep(name: str) -> None:
+        for number in range(10):
+            RuleStore(path, tmp_path).add(f"shell({name} {number})")
+
+    threads = [threading.Thread(target=keep, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(RuleStore(path, tmp_path).load()) == 20
+
+
+@pytest.mark.parametrize("text", ["- x", "a: b", "a: [1]", "[", "a: &x [b]\nc: *x", "\x00"])
+def test_a_file_that_holds_no_rules_is_refused_and_left_alone(home, tmp_path, text):
+    path = home / ".ouro" / "permissions.yaml"
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="permissions.yaml"):
+        RuleStore(path, tmp_path).add("shell(ls)")
+    assert path.read_text() == text

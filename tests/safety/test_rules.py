@@ -1,0 +1,102 @@
+"""Permission rules."""
+
+from pathlib import Path
+
+import pytest
+
+from ouro.errors import ConfigError
+from ouro.safety.access import Effect
+from ouro.safety.rules import parse_rule, parse_rules
+
+ROOT = Path("/work/app")
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "matches"),
+    [
+        ("shell(git status*)", "git status --short", True),
+        ("shell(git status*)", "git stash", False),
+        ("shell(git push *)", "git push", True),
+        ("shell(git push *)", "git push origin main", True),
+        ("shell(git push *)", "git pushx", False),
+        ("shell(git push:*)", "git push -q", True),
+        ("shell(pytest)", "pytest -q", False),
+        ("shell(make test?)", "make test1", True),
+        ("shell(echo a.b)", "echo axb", False),
+        ("shell", "anything at all", True),
+    ],
+)
+def test_a_rule_matches_whole_commands(rule, text, matches):
+    assert parse_rule(rule).matches_line(text) is matches
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "matches"),
+    [
+        ("write(src/**)", "/work/app/src/a/b.py", True),
+        ("write(src/**)", "/work/app/src", True),
+        ("write(src/)", "/work/app/src/a.py", True),
+        ("write(src/*)", "/work/app/src/a.py", True),
+        ("write(src/*.py)", "/work/app/src/a/b.py", False),
+        ("write(src/**/*.py)", "/work/app/src/a/b.py", True),
+        ("write(src/**/*.py)", "/work/app/src/b.py", True),
+        ("write(src/**)", "/work/app/srcs/a.py", False),
+        ("write(src/**)", "/work/other/src/a.py", False),
+        ("read(.env)", "/work/app/deep/.env", True),
+        ("read(*.pem)", "/work/app/keys/x.pem", True),
+        ("write(./a.py)", "/work/app/deep/a.py", False),
+        ("write(./a.py)", "/work/app/a.py", True),
+        ("read(/etc/**)", "/etc/hosts", True),
+        ("read", "/anywhere", True),
+    ],
+)
+def test_a_rule_matches_paths(rule, path, matches):
+    assert parse_rule(rule).matches_path(Path(path), ROOT) is matches
+
+
+def test_a_rule_with_a_tilde_is_about_the_home_folder(home):
+    assert parse_rule("read(~/notes/**)").matches_path(home / "notes" / "a.md", ROOT)
+    assert not parse_rule("read(~/notes/**)").matches_path(home / "a.md", ROOT)
+
+
+@pytest.mark.parametrize(
+    ("rule", "url", "matches"),
+    [
+        ("web_fetch(docs.python.org)", "https://docs.python.org/3/", True),
+        ("web_fetch(docs.python.org)", "https://docs.python.org.evil.example/", False),
+        ("web_fetch(docs.python.org)", "https://docs.python.org@evil.example/", False),
+        ("web_fetch(*.python.org)", "https://docs.PYTHON.org:443/x", True),
+        ("web_fetch(https://a.example/x/*)", "https://a.example/x/y/z", True),
+        ("web_fetch(https://a.example/x/*)", "http://a.example/x/y", False),
+    ],
+)
+def test_a_rule_matches_urls_by_their_host(rule, url, matches):
+    assert parse_rule(rule).matches_url(url) is matches
+
+
+@pytest.mark.parametrize(
+    ("rule", "tool", "effect", "covers"),
+    [
+        ("write(x/**)", "apply_patch", Effect.WRITE, True),
+        ("edit", "edit", Effect.WRITE, True),
+        ("edit", "write", Effect.WRITE, False),
+        ("read", "grep", Effect.READ, True),
+        ("shell(ls)", "shell", Effect.RUN, True),
+        ("shell(ls)", "write", Effect.WRITE, False),
+        ("mcp__jira__*", "mcp__jira__search", Effect.NET, True),
+    ],
+)
+def test_a_rule_speaks_of_tools_or_effects(rule, tool, effect, covers):
+    assert parse_rule(rule).covers(tool, effect) is covers
+
+
+def test_several_rules_stand_in_one_text():
+    texts = [str(rule) for rule in parse_rules("shell(git add *), shell(git commit -m a, b), write(src/**)")]
+    assert texts == ["shell(git add *)", "shell(git commit -m a, b)", "write(src/**)"]
+
+
+@pytest.mark.parametrize("text", ["", "shell(", "shell()", "shell)x(", "two words", "(x)", "shell( )"])
+def test_what_is_not_a_rule_is_refused_with_a_hint(text):
+    with pytest.raises(ConfigError) as caught:
+        parse_rule(text)
+    assert "shell(git status *)" in caught.value.hint

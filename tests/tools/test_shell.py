@@ -1,0 +1,124 @@
+"""The tool `shell`."""
+
+import asyncio
+
+import pytest
+from fakes.shells import ShellBench, living, until
+
+from ouro.display import CommandOutput
+from ouro.errors import ToolError
+from ouro.tools.shell import Shell, ShellArgs
+from ouro.tools.tool import parse_arguments, spec_of
+
+
+@pytest.fixture
+def bench(tmp_path) -> ShellBench:
+    return ShellBench(tmp_path)
+
+
+async def test_output_errors_and_exit_code_come_back_in_order(bench):
+    result = await bench.run("echo one; echo two >&2; exit 3")
+    assert result.text.startswith("one\ntwo\n[exit code 3, ")
+    assert result.failed
+    assert result.display.body == CommandOutput("echo one; echo two >&2; exit 3", "one\ntwo", 3)
+
+
+async def test_a_command_without_output_says_so(bench):
+    result = await bench.run("true")
+    assert result.text.startswith("(no output)\n[exit code 0, ")
+    assert not result.failed
+
+
+async def test_each_call_starts_in_the_workspace_anew(bench):
+    await bench.run("mkdir sub; cd sub; X=1")
+    result = await bench.run("pwd; echo $X")
+    assert result.text.startswith(f"{bench.root}\n[exit")
+    result = await bench.run("pwd", cwd="sub")
+    assert f" s in {bench.root}/sub]" in result.text
+
+
+async def test_a_signal_is_named(bench):
+    assert "[ended by signal 9, " in (await bench.run("kill -9 $$")).text
+
+
+async def test_the_time_limit_returns_what_was_printed_and_says_what_to_do(bench):
+    result = await bench.run("echo started; sleep 60", timeout=0.3)
+    assert result.text.startswith("started\n[time limit, ")
+    assert "background: true" in result.text
+    assert (result.failed, result.display.body.exit_code) == (True, None)
+
+
+async def test_progress_is_reported_while_it_runs(bench):
+    task = asyncio.create_task(bench.run("echo first; until [ -e go ]; do sleep 0.01; done; echo last"))
+    await until(lambda: "first" in "".join(bench.reported))
+    (bench.root / "go").touch()
+    assert "last" in (await task).text
+    assert "".join(bench.reported) == "first\nlast\n"
+
+
+async def test_terminal_control_and_progress_bars_do_not_reach_the_model(bench):
+    result = await bench.run(r"printf '\033[31mred\033[0m\n10%%\r100%%\n\033]0;title\007end'")
+    assert result.text.startswith("red\n100%\nend\n[exit")
+
+
+async def test_several_lines_functions_and_pipes_are_bash(bench):
+    result = await bench.run('f() { echo "$1"; }\nf a | tr a b\n[[ x == x ]] && echo yes')
+    assert result.text.startswith("b\nyes\n")
+
+
+async def test_a_line_that_begins_with_a_dash_is_a_line(bench):
+    assert "command not found" in (await bench.run("-x")).text
+
+
+async def test_what_was_left_running_is_ended_and_said(bench):
+    result = await bench.run("sleep 98761 & echo up")
+    assert result.text.startswith("up\n[exit code 0")
+    assert living("sleep\0" + "98761") == []
+
+
+async def test_tee_in_a_substitution_gets_to_finish(bench):
+    await bench.run("seq 3 > >(sleep 0.03; cat > out.txt)")
+    assert (bench.root / "out.txt").read_text() == "1\n2\n3\n"
+
+
+async def test_calls_run_side_by_side(bench):
+    first, second = await asyncio.gather(
+        bench.run("touch a; until [ -e b ]; do sleep 0.01; done; echo 1"),
+        bench.run("touch b; until [ -e a ]; do sleep 0.01; done; echo 2"),
+    )
+    assert (first.text[0], second.text[0]) == ("1", "2")
+
+
+async def test_the_persons_own_lines_run_without_a_limit_by_the_same_runner(bench):
+    result = await bench.shell.run_line("echo mine", bench.reported.append)
+    assert result.text.startswith("mine\n[exit code 0")
+
+
+async def test_a_text_that_no_process_can_be_given_is_refused(bench):
+    with pytest.raises(ToolError, match="could not be started"):
+        await bench.run("echo a\0b")
+
+
+def test_what_permissions_look_at_is_the_line_and_its_folder(bench):
+    assert bench.shell.targets(ShellArgs("make")) == ("make",)
+    assert bench.shell.targets(ShellArgs("make", cwd="a b")) == ("cd -- 'a b'\nmake",)
+
+
+async def test_the_preview_is_the_whole_line(bench):
+    shown = await bench.shell.preview(ShellArgs("make\n" + "x" * 5000, cwd="sub", background=True))
+    assert shown.summary == "run in the background in sub"
+    assert shown.body == CommandOutput("make\n" + "x" * 5000)
+    assert bench.shell.title(ShellArgs("make\nmore")) == "shell make…"
+
+
+def test_the_schema_tells_a_model_what_each_argument_is(bench):
+    spec = spec_of(bench.shell)
+    assert set(spec.parameters["properties"]) == {"command", "cwd", "timeout_seconds", "background"}
+    assert all("description" in each for each in spec.parameters["properties"].values())
+    assert spec.parameters["required"] == ["command"]
+    with pytest.raises(ToolError, match="timeout_seconds"):
+        parse_arguments(bench.shell, {"command": "x", "timeout_seconds": 10_000})
+
+
+def test_the_tool_is_named_shell():
+    assert Shell.name == "shell"

@@ -1,0 +1,93 @@
+"""Background jobs."""
+
+import asyncio
+
+import pytest
+from fakes.shells import ShellBench, living, until
+
+from ouro.errors import ToolError
+from ouro.tools.shell_jobs import ShellKill, ShellKillArgs, ShellOutput, ShellOutputArgs
+
+
+@pytest.fixture
+async def bench(tmp_path):
+    bench = ShellBench(tmp_path)
+    yield bench
+    await bench.jobs.close()
+
+
+async def test_a_job_runs_on_and_its_output_is_read_piece_by_piece(bench):
+    started = await bench.run("echo one; until [ -e go ]; do sleep 0.01; done; echo two", background=True)
+    assert "shell_output(id='job_1')" in started.text
+    output = ShellOutput(bench.jobs)
+    first = await output.run(ShellOutputArgs("job_1", wait_seconds=5), bench.context)
+    assert first.text.startswith("one\n[job_1: running, ")
+    nothing = await output.run(ShellOutputArgs("job_1"), bench.context)
+    assert nothing.text.startswith("(nothing new)\n[job_1: running, ")
+    (bench.root / "go").touch()
+    second = await output.run(ShellOutputArgs("job_1", wait_seconds=5), bench.context)
+    assert second.text.startswith("two\n[job_1: ")
+    await until(lambda: not bench.jobs.list()[0].running)
+    assert "exit code 0" in (await output.run(ShellOutputArgs("job_1"), bench.context)).text
+
+
+async def test_jobs_are_listed_with_their_tail(bench):
+    await bench.run("echo up; sleep 600", background=True)
+    await until(lambda: bench.jobs.list()[0].tail)
+    (job,) = bench.jobs.list()
+    assert (job.id, job.command, job.running, job.exit_code, job.tail) == (
+        "job_1",
+        "echo up; sleep 600",
+        True,
+        None,
+        "up",
+    )
+
+
+async def test_a_job_is_ended_with_all_that_it_started(bench):
+    await bench.run("sleep 98762 & setsid sleep 98762 & wait", background=True)
+    await until(lambda: len(living("sleep\x0098762")) == 2)
+    result = await ShellKill(bench.jobs).run(ShellKillArgs("job_1"), bench.context)
+    assert "job_1: ended by signal 15" in result.text
+    await until(lambda: not living("sleep\x0098762"))
+
+
+async def test_what_a_job_leaves_behind_ends_with_it(bench):
+    await bench.run("setsid sleep 98763 & sleep 0.05", background=True)
+    await until(lambda: not bench.jobs.list()[0].running)
+    await until(lambda: not living("sleep\x0098763"))
+
+
+async def test_closing_ends_every_job(bench):
+    for _ in range(3):
+        await bench.run("trap '' TERM; echo up; sleep 98764 & while :; do wait; done", background=True)
+    await until(lambda: all(job.tail for job in bench.jobs.list()))
+    await bench.jobs.close()
+    assert [job.running for job in bench.jobs.list()] == [False] * 3
+    assert living("sleep\x0098764") == []
+
+
+async def test_a_job_can_be_killed_without_waiting(bench):
+    await bench.run("trap '' TERM; echo up; while :; do sleep 0.1; done", background=True)
+    await until(lambda: bench.jobs.list()[0].tail)
+    bench.jobs.kill_now("job_1")
+    await until(lambda: bench.jobs.list()[0].exit_code == -9)
+
+
+async def test_waiting_for_a_job_ends_when_the_job_ends(bench):
+    await bench.run("sleep 0.05", background=True)
+    await asyncio.wait_for(bench.jobs.wait("job_1", 60), 10)
+    assert bench.jobs.info("job_1").exit_code == 0
+
+
+async def test_an_unknown_job_is_refused_with_the_known_ones(bench):
+    await bench.run("true", background=True)
+    with pytest.raises(ToolError, match="The jobs of this session: job_1"):
+        await ShellKill(bench.jobs).run(ShellKillArgs("job_9"), bench.context)
+
+
+async def test_too_many_jobs_are_refused(bench):
+    for _ in range(20):
+        await bench.run("sleep 600", background=True)
+    with pytest.raises(ToolError, match="shell_kill"):
+        await bench.run("sleep 600", background=True)

@@ -1,0 +1,97 @@
+"""Long output made short."""
+
+import stat
+
+import pytest
+
+from ouro.tools.truncate import IN_MEMORY, SHOWN, SPOOLED, Capture, folded, readable, shorten
+
+
+def test_short_output_is_kept_in_memory_alone(tmp_path):
+    capture = Capture(tmp_path / "outputs")
+    capture.add(b"one\n")
+    capture.add(b"two\n")
+    capture.close()
+    assert (capture.text(), capture.file, list(tmp_path.iterdir())) == ("one\ntwo\n", None, [])
+
+
+def test_long_output_shows_head_and_tail_and_says_how_long_it_was_and_where_it_is(tmp_path):
+    capture = Capture(tmp_path / "outputs")
+    lines = "".join(f"line {number}\n" for number in range(100_000))
+    for start in range(0, len(lines), 5000):
+        capture.add(lines[start : start + 5000].encode())
+    capture.close()
+    text = capture.text()
+    assert text.startswith("line 0\n")
+    assert text.endswith("line 99999\n")
+    assert f"{len(lines):,} bytes in all; all of it is in {capture.file}" in text
+    assert len(text) < SHOWN + 200
+    assert capture.file.read_text() == lines
+    assert stat.S_IMODE(capture.file.stat().st_mode) == 0o600
+
+
+def test_a_cut_falls_between_lines():
+    shortened = shorten("".join(f"line {number}\n" for number in range(1000)), 1000)
+    head, tail = shortened.split("\n\n[… cut here: 8,890 characters in all]\n\n")
+    assert (head.splitlines()[-1].startswith("line "), tail.splitlines()[0].startswith("line ")) == (True, True)
+
+
+def test_memory_and_file_are_bounded_however_much_is_printed(tmp_path):
+    capture = Capture(tmp_path)
+    piece = b"x" * (IN_MEMORY * 4)
+    for _ in range(SPOOLED // len(piece) + 5):
+        capture.add(piece)
+    capture.close()
+    assert len(capture._head) + len(capture._tail) <= IN_MEMORY * 1.5
+    assert capture.file.stat().st_size == SPOOLED
+    assert "its first 16 MB are in" in capture.text()
+
+
+def test_secrets_are_taken_out_of_the_file_even_between_two_pieces(tmp_path):
+    capture = Capture(tmp_path, mask=lambda text: text.replace("hunter2hunter2", "[secret]"))
+    capture.add(b"x\n" * SHOWN)
+    capture.add(b"key=hunter2")
+    capture.add(b"hunter2\n")
+    capture.close()
+    assert b"hunter2" not in capture.file.read_bytes()
+    assert capture.file.read_text().endswith("key=[secret]\n")
+
+
+def test_a_full_disk_is_said_and_stops_nothing(tmp_path):
+    (tmp_path / "outputs").write_text("a file where the folder should be")
+    capture = Capture(tmp_path / "outputs")
+    capture.add(b"x\n" * SHOWN)
+    capture.close()
+    assert "the rest could not be kept" in capture.text()
+
+
+def test_what_is_new_is_told_once_and_what_is_gone_is_stated(tmp_path):
+    capture = Capture(tmp_path)
+    capture.add(b"one\n")
+    assert (capture.since(0), capture.since(4)) == ("one\n", "")
+    capture.add(b"y\n" * IN_MEMORY)
+    assert capture.since(4).startswith("[")
+    assert "bytes left out" in capture.since(4)
+
+
+def test_binary_output_is_named_and_not_shown(tmp_path):
+    capture = Capture(tmp_path)
+    capture.add(b"\x7fELF\0\0")
+    assert capture.text() == "[binary output, 6 bytes, is not shown]"
+
+
+@pytest.mark.parametrize(
+    ("raw", "seen"),
+    [
+        ("10%\r50%\r100%\n", "100%\n"),
+        ("a\r\nb\r\n", "a\nb\n"),
+        ("done\r", "done"),
+        ("plain", "plain"),
+    ],
+)
+def test_progress_bars_are_folded_into_what_was_left_of_them(raw, seen):
+    assert folded(raw) == seen
+
+
+def test_bytes_become_text_whatever_they_are():
+    assert readable(b"\xff\x1b[31mred\x1b[0m \xc3\xa9\n") == "\ufffdred é\n"
