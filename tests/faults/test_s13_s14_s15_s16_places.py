@@ -1,0 +1,203 @@
+"""S13 to S16: modes and owners, homes that cannot be written, clocks that go back, ids that would lead elsewhere."""
+
+import os
+import stat
+
+import pytest
+
+from ouro.errors import SaveFailed, SessionError, SessionNotFound
+from ouro.memory import backend
+from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
+from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.manager import MemoryManager
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Image, user
+
+HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+
+
+@pytest.fixture
+def root(home):
+    return home / ".ouro" / "sessions"
+
+
+@pytest.fixture
+def folder(root):
+    store = YamlFileMemoryStore(root)
+    store.create_session(HEADER)
+    store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")])))
+    store.close_session(HEADER.id)
+    return root / "2026-11-21_0d9f3c52"
+
+
+def modes(top) -> set[tuple[str, int]]:
+    return {("folder" if path.is_dir() else "file", stat.S_IMODE(path.stat().st_mode)) for path in [top, *top.rglob("*")]}
+
+
+def test_s13_everything_is_the_user_s_alone_whatever_the_umask(root, request):
+    before = os.umask(0)
+    request.addfinalizer(lambda: os.umask(before))
+    store = YamlFileMemoryStore(root)
+    store.create_session(HEADER)
+    store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")])))
+    store.close_session(HEADER.id)
+    store.load_session(HEADER.id)
+    store.list_sessions()
+
+    assert modes(root.parent) == {("folder", 0o700), ("file", 0o600)}
+
+
+def test_s13_modes_that_someone_loosened_are_set_right_again(root, folder):
+    (folder / "session.yaml").chmod(0o666)
+    YamlFileMemoryStore(root).load_session(HEADER.id)
+
+    assert stat.S_IMODE((folder / "session.yaml").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("planted", ["symlink", "FIFO", "folder"])
+def test_s13_a_planted_thing_at_the_file_s_place_is_left_alone(root, folder, planted, tmp_path):
+    (tmp_path / "victim").write_text("mine")
+    store = YamlFileMemoryStore(root)
+    store.load_session(HEADER.id)
+    (folder / "session.yaml").unlink()
+    match planted:
+        case "symlink":
+            (folder / "session.yaml").symlink_to(tmp_path / "victim")
+        case "FIFO":
+            os.mkfifo(folder / "session.yaml")
+        case _:
+            (folder / "session.yaml").mkdir()
+
+    with pytest.raises(SaveFailed):
+        store.save_message(HEADER.id, MessageRecord(2, "", user("two")))
+    store.close_session(HEADER.id)
+    with pytest.raises(SessionError):
+        store.load_session(HEADER.id)
+    store.list_sessions()
+    assert (tmp_path / "victim").read_text() == "mine"
+
+
+def test_s13_a_planted_symlink_at_the_folder_s_place_is_left_alone(root, folder, tmp_path):
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(SessionError, match="not a folder that ouro made"):
+        YamlFileMemoryStore(root).load_session(HEADER.id)
+
+
+def test_s13_what_belongs_to_another_user_is_refused(root, folder, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: 4242)
+
+    with pytest.raises(SessionError, match="belongs to another user"):
+        YamlFileMemoryStore(root).load_session(HEADER.id)
+    assert YamlFileMemoryStore(root).obstacle() == f"{root} belongs to another user"
+
+
+def test_s13_a_picture_s_name_cannot_lead_elsewhere(root, folder):
+    (folder.parent / "secret.png").write_bytes(b"secret")
+    path = folder / "session.yaml"
+    name = next((folder / "outputs").iterdir()).name
+    path.write_text(path.read_text().replace(f"outputs/{name}", "outputs/../../secret.png"))
+
+    loaded = YamlFileMemoryStore(root).load_session(HEADER.id)
+
+    assert loaded.records[0].message.parts_of(Image) == ()
+
+
+async def test_s14_where_nothing_can_be_saved_the_session_still_goes_on(home):
+    (home / ".ouro").mkdir(mode=0o700)
+    (home / ".ouro" / "sessions").write_text("in the way")
+    memory = MemoryManager.start(YamlFileMemoryStore(home / ".ouro" / "sessions"), project="/p", model="m")
+
+    with pytest.raises(SaveFailed, match="Not saved"):
+        await memory.add(user("one"))
+
+    assert memory.notices == (f"This session cannot be saved: {home / '.ouro' / 'sessions'} is not a folder.",)
+    assert memory.context() == [user("one")]
+
+
+def test_s14_a_session_in_a_folder_that_cannot_be_written_opens_read_only(root, folder, monkeypatch):
+    import ouro.memory.yaml_backend as yaml_backend
+
+    def read_only(_):
+        raise OSError(30, os.strerror(30))
+
+    monkeypatch.setattr(yaml_backend, "SessionLock", read_only)
+
+    loaded = YamlFileMemoryStore(root).load_session(HEADER.id)
+
+    assert (loaded.read_only, len(loaded.records)) == (True, 1)
+    assert "opened read-only, nothing is saved" in loaded.notices[0]
+
+
+async def test_s14_an_ephemeral_session_leaves_nothing(home):
+    memory = MemoryManager.start(DictMemoryStore(), project="/p", model="m")
+    await memory.add(user("one"))
+    await memory.close()
+
+    assert list(home.glob(".ouro*")) == []
+
+
+def test_s15_times_never_run_backwards_within_a_session(monkeypatch):
+    assert timestamp("2999-01-01T00:00:00.000Z") == "2999-01-01T00:00:00.000Z"
+    assert timestamp("2001-01-01T00:00:00.000Z") > "2026"
+
+
+async def test_s15_order_is_kept_when_the_clock_goes_back_a_year(root, monkeypatch):
+    import ouro.memory.manager as manager
+
+    clock = iter(["2026-06-01T00:00:00.000Z", "2026-06-02T00:00:00.000Z"])
+    earlier = "2025-06-01T00:00:00.000Z"
+    monkeypatch.setattr(manager, "timestamp", lambda not_before="": max(next(clock, earlier), not_before))
+    store = YamlFileMemoryStore(root)
+    memory = MemoryManager.start(store, project="/p", model="m")
+    memory.title = "set"
+    for text in ("one", "two", "three"):
+        await memory.add(user(text))
+    await memory.close()
+
+    records = store.load_session(memory.session_id).records
+
+    assert [(record.number, record.message.text) for record in records] == [(1, "one"), (2, "two"), (3, "three")]
+    assert [record.at for record in records] == sorted(record.at for record in records)
+    info = store.get_session_stats(memory.session_id)
+    assert info.created_at <= info.updated_at
+
+
+def test_s15_two_sessions_of_the_same_second_have_folders_of_their_own(root):
+    store = YamlFileMemoryStore(root)
+    for tail in ("0000", "0001", "0002"):
+        header = SessionHeader(f"0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d{tail}", "/p", "m", HEADER.created_at)
+        store.create_session(header)
+        store.save_message(header.id, MessageRecord(1, "", user(tail)))
+        store.close_session(header.id)
+
+    assert sorted(store.load_session(each.id).records[0].message.text for each in store.list_sessions()) == ["0000", "0001", "0002"]
+
+
+@pytest.mark.parametrize("name", ["../../x", "..", "/etc", "x" * 300, "", "2026-11-21_0d9f3c52", "a\x00b", "a/b", ".index.yaml"])
+def test_s16_an_id_that_is_none_is_refused_and_leads_nowhere(root, folder, name):
+    store = YamlFileMemoryStore(root)
+    (root.parent / "x").mkdir()
+    for ask in (store.load_session, store.get_session_stats, store.delete_session, store.repair_session):
+        with pytest.raises(SessionNotFound):
+            ask(name)
+    with pytest.raises(SaveFailed):
+        store.save_change(name, TitleRecord("x", ""))
+    assert (root.parent / "x").exists()
+
+
+def test_s16_projects_whose_paths_look_alike_are_kept_apart(root):
+    store = YamlFileMemoryStore(root)
+    paths = ["/home/me/my-app", "/home/me/my_app", "/home/me/my/app", "/home/me/my-app/"]
+    for number, path in enumerate(paths):
+        header = SessionHeader(f"0000000{number}-7e1b-4d0a-9a55-3b8f0c1d2e4f", path, "m", HEADER.created_at)
+        store.create_session(header)
+        store.save_message(header.id, MessageRecord(1, "", user(path)))
+        store.close_session(header.id)
+
+    everything = store.list_sessions()
+
+    for path in paths:
+        assert [each.project for each in store.list_sessions(path)] == [path]
+        assert backend.find_session(everything, "latest", path).project == path

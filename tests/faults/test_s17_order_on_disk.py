@@ -1,0 +1,102 @@
+"""S17: what is flushed before what; and every state that a crash may leave loads."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ouro.memory.backend import MessageRecord, SessionHeader
+from ouro.memory.session_file import replace
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import user
+
+HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list[str]:
+    """What is asked of the system, in order: `write session.yaml`, `fsync session.yaml`, `rename .index.yaml`."""
+    made: list[str] = []
+    write, fsync, rename = os.write, os.fsync, os.replace
+
+    def name(descriptor: int) -> str:
+        return ".".join(part for part in Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.split(".") if not part.isdigit())
+
+    def written(descriptor, data):
+        made.append(f"write {'a new file' if name(descriptor).startswith('..') else name(descriptor)}")
+        return write(descriptor, data)
+
+    def flushed(descriptor):
+        made.append(f"fsync {'a new file' if name(descriptor).startswith('..') else name(descriptor)}")
+        return fsync(descriptor)
+
+    def renamed(source, target):
+        made.append(f"rename {Path(target).name}")
+        return rename(source, target)
+
+    monkeypatch.setattr(os, "write", written)
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
+    return made
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="names of descriptors are read from /proc")
+class TestOrder:
+    def test_s17_a_record_is_flushed_before_its_save_returns(self, home, calls):
+        store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+        store.create_session(HEADER)
+        created = list(calls)
+        calls.clear()
+        store.save_message(HEADER.id, MessageRecord(1, "", user("one")))
+
+        folder = "2026-11-21_0d9f3c52"
+        assert created == ["write session.yaml", "fsync session.yaml", f"fsync {folder}", "fsync sessions"]
+        assert calls == ["write session.yaml", "fsync session.yaml"]
+
+    def test_s17_a_whole_file_is_flushed_before_it_takes_the_other_s_place(self, tmp_path, calls):
+        (tmp_path / ".index.yaml").write_text("old")
+        replace(tmp_path, ".index.yaml", b"new")
+
+        assert calls == ["write a new file", "fsync a new file", "rename .index.yaml", f"fsync {tmp_path.name}"]
+
+
+def test_s17_a_crash_between_any_two_steps_of_setting_a_tail_aside_loses_nothing(home, monkeypatch):
+    root = home / ".ouro" / "sessions"
+    store = YamlFileMemoryStore(root)
+    store.create_session(HEADER)
+    store.save_message(HEADER.id, MessageRecord(1, "", user("one")))
+    store.close_session(HEADER.id)
+    path = root / "2026-11-21_0d9f3c52" / "session.yaml"
+    path.write_bytes(path.read_bytes() + b"---\nhalf")
+
+    class CrashError(BaseException):
+        pass
+
+    truncate = os.ftruncate
+
+    def crash(descriptor, size):
+        if size:
+            raise CrashError
+        truncate(descriptor, size)
+
+    monkeypatch.setattr(os, "ftruncate", crash)
+    with pytest.raises(CrashError):
+        YamlFileMemoryStore(root).load_session(HEADER.id)
+    monkeypatch.undo()
+    monkeypatch.setenv("OURO_HOME", str(home / ".ouro"))
+
+    loaded = YamlFileMemoryStore(root).load_session(HEADER.id)
+
+    assert [record.message.text for record in loaded.records] == ["one"]
+    assert [each.read_bytes() for each in sorted(path.parent.glob("*.torn"))] == [b"---\nhalf"] * 2
+
+
+def test_s17_a_crash_before_the_header_was_written_leaves_nothing_in_the_way(home):
+    root = home / ".ouro" / "sessions"
+    (root / "2026-11-21_0d9f3c52").mkdir(parents=True)
+    store = YamlFileMemoryStore(root)
+
+    assert store.list_sessions() == []
+    store.create_session(HEADER)
+    store.save_message(HEADER.id, MessageRecord(1, "", user("one")))
+    assert len(store.list_sessions()) == 1

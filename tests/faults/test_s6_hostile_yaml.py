@@ -1,0 +1,81 @@
+"""S6: session files made to hurt. Each gets a clear message with the file's name, and the list still works."""
+
+import pytest
+
+from ouro.errors import SessionDamaged
+from ouro.memory.backend import SessionHeader, MessageRecord
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import user
+
+GOOD = SessionHeader("aaaaaaaa-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+ID = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f"
+HEAD = f"session: {{format: 1, id: {ID}, created_at: 2026-11-21T20:14:03.120Z}}\n".encode()
+
+HOSTILE = {
+    "alias bomb": b"a: &a [x,x]\nb: &b [*a,*a,*a]\nc: [*b,*b,*b]",
+    "merge bomb": b"a: &a {k: v}\nb:\n  <<: *a",
+    "nested brackets": b"[" * 100_000,
+    "nested braces": b"{a: " * 100_000,
+    "nested sequences": b"- " * 100_000,
+    "python object": b"text: !!python/object/apply:os.system [id]",
+    "own tag": b"text: !thing x",
+    "verbatim tag": b"text: !<tag:yaml.org,2002:python/name:os.system> x",
+    "bad timestamp": b"session: {format: 1, id: x, created_at: 2026-99-99T99:99:99Z, created_at: 1}",
+    "huge integer": b"message: " + b"9" * 10_000,
+    "self reference": b"a: &a [*a]",
+    "NUL": b"text: \x00",
+    "bad UTF-8": b"text: \xff\xfe",
+    "UTF-16": "text: x".encode("utf-16"),
+    "wrong root: list": b"- a\n- b",
+    "wrong root: text": b"hello",
+    "duplicate keys": b"session: 1\nsession: 2",
+    "10 MB scalar": b"x" * 10_000_000,
+    "10 MB key": b"? " + b"x" * 10_000_000 + b"\n: 1",
+    "only NULs": b"\x00" * 4096,
+    "tabs": b"\ttext: 1",
+    "list as key": b"? [a, b]\n: c",
+    "unclosed quote": b'text: "abc',
+    "header of another kind": b"session: [1, 2]",
+}
+
+
+def write(root, content: bytes):
+    folder = root / "2026-11-21_0d9f3c52"
+    folder.mkdir(mode=0o700)
+    (folder / "session.yaml").write_bytes(content)
+
+
+@pytest.fixture
+def root(home):
+    root = home / ".ouro" / "sessions"
+    store = YamlFileMemoryStore(root)
+    store.create_session(GOOD)
+    store.save_message(GOOD.id, MessageRecord(1, "2026-11-21T20:14:03.120Z", user("one")))
+    store.close_session(GOOD.id)
+    return root
+
+
+@pytest.mark.parametrize("content", [*HOSTILE.values(), None], ids=[*HOSTILE, "empty file"])
+def test_s6_a_hostile_first_record_is_refused_by_name(root, content):
+    write(root, b"" if content is None else b"---\n" + content + b"\n...\n")
+    store = YamlFileMemoryStore(root)
+
+    with pytest.raises(SessionDamaged, match=r"2026-11-21_0d9f3c52/session\.yaml"):
+        store.load_session(ID)
+
+    listed = {each.id: each.title for each in store.list_sessions()}
+    assert listed.keys() == {GOOD.id, "0d9f3c52"}
+    assert listed["0d9f3c52"].startswith("[cannot be read: ")
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_s6_a_hostile_record_in_the_middle_is_skipped_and_said(root, content):
+    good = b"---\nmessage: %d\nrole: user\ntext: good\n...\n"
+    write(root, b"---\n" + HEAD + b"...\n" + good % 1 + b"---\n" + content + b"\n...\n" + good % 2)
+    before = (root / "2026-11-21_0d9f3c52" / "session.yaml").read_bytes()
+
+    loaded = YamlFileMemoryStore(root).load_session(ID)
+
+    assert [record.number for record in loaded.records] == [1, 2]
+    assert [ID[:8] in notice or "newer ouro" in notice for notice in loaded.notices] == [True]
+    assert (root / "2026-11-21_0d9f3c52" / "session.yaml").read_bytes() == before

@@ -1,0 +1,185 @@
+"""S7, S8, S9, S10: records that were cut, hold anything, miss their other half, or are not as they should be."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader
+from ouro.memory.manager import MemoryManager
+from ouro.memory.serialization import record_data, record_from
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.memory.yaml_text import cleaned, dump, load
+from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, user
+
+HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+
+
+@pytest.fixture
+def folder(home):
+    store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+    store.create_session(HEADER)
+    store.close_session(HEADER.id)
+    return home / ".ouro" / "sessions" / "2026-11-21_0d9f3c52"
+
+
+def load_from(folder) -> LoadedSession:
+    store = YamlFileMemoryStore(folder.parent)
+    try:
+        return store.load_session(HEADER.id)
+    finally:
+        store.close_session(HEADER.id)
+
+
+def texts(loaded: LoadedSession) -> list[str]:
+    return [record.message.text for record in loaded.records if isinstance(record, MessageRecord)]
+
+
+def test_s7_a_message_cut_inside_a_block_is_never_taken_for_a_shorter_one(folder):
+    path = folder / "session.yaml"
+    head = path.read_bytes()
+    block = b"---\nmessage: 1\nrole: user\ntext: |-\n  one\n  two\n\n  three\n...\n"
+    for length in range(len(block) - 1):
+        path.write_bytes(head + block[:length])
+        assert texts(load_from(folder)) == []
+        assert path.read_bytes() == head
+
+
+def test_s7_half_a_record_in_front_of_a_whole_one_is_not_believed(folder):
+    path = folder / "session.yaml"
+    half = b"---\nmessage: 1\nrole: user\ntext: |-\n  one\n"
+    path.write_bytes(path.read_bytes() + half + b"---\nmessage: 2\nrole: user\ntext: two\n...\n")
+
+    loaded = load_from(folder)
+
+    assert texts(loaded) == ["two"]
+    assert ["its end is missing" in notice for notice in loaded.notices] == [True]
+
+
+TEXTS = st.one_of(
+    st.text(),
+    st.lists(st.sampled_from(["\ud800", "\x85", "\u2028", "\ufeff", "\x00", "\n---\n", "\n...\n", " \n", "\t", "\u202e", "a: b", "\r"])).map(
+        "".join
+    ),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS, TEXTS, TEXTS)
+def test_s8_any_string_round_trips_wherever_it_stands(first, second, third):
+    call = ToolCall("1", "shell", {"a": first, "b": [second, {"c": third}]}, malformed=second)
+    message = Message("assistant", (Thinking(first, third), Text(second), call, ToolReply("1", "x", third)))
+
+    data = record_data(MessageRecord(1, "", message), cleaned, lambda _: "")
+
+    assert record_from(load(dump(data).encode()), lambda _: b"")[0] == MessageRecord(
+        1,
+        "",
+        Message(
+            "assistant",
+            (
+                Thinking(cleaned(first), cleaned(third)),
+                Text(cleaned(second)),
+                ToolCall("1", "shell", {"a": cleaned(first), "b": [cleaned(second), {"c": cleaned(third)}]}, cleaned(second)),
+                ToolReply("1", "x", cleaned(third)),
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"a": {"b": 10**300}}, {"x" * 2000: 1}, {"n": float("inf")}, {"deep": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}],
+)  # fmt: skip
+def test_s8_arguments_that_yaml_holds_badly_come_back_too(arguments):
+    record = MessageRecord(1, "", assistant("", ToolCall("1", "x", arguments)))
+
+    assert record_from(load(dump(record_data(record, str, lambda _: "")).encode()), lambda _: b"")[0] == record
+
+
+def test_s8_arguments_nested_beyond_reason_do_not_stop_a_save():
+    deep: dict = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+
+    data = record_data(MessageRecord(1, "", assistant("", ToolCall("1", "x", deep))), str, lambda _: "")
+
+    assert data["tool_calls"] == [{"id": "1", "name": "x", "arguments": {}, "malformed": "[nested too deep to be kept]"}]
+
+
+async def test_s9_a_tool_call_without_its_result_is_answered_interrupted(home):
+    store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+    memory = MemoryManager.start(store, project="/p", model="m")
+    await memory.add(user("go"))
+    await memory.add(assistant("", ToolCall("1", "shell", {"command": "rm x"})))
+    store.close_session(memory.session_id)  # as a kill would
+
+    again = await MemoryManager.resume(YamlFileMemoryStore(home / ".ouro" / "sessions"), "latest", project="/p")
+
+    answer = Message("tool", (ToolReply("1", "shell", "interrupted", failed=True),))
+    assert again.messages() == (*memory.messages(), answer)
+    assert tuple(again.context()) == again.messages()
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ("message: 1\nrole: user\ntext: 7", "Expected `str"),
+        ("message: 1\ntext: x", "missing required field `role`"),
+        ("message: 1\nrole: wizard\ntext: x", "Invalid enum value"),
+        ("message: one\nrole: user\ntext: x", "Expected `int`"),
+        ("role: user\ntext: x", "a message without its number"),
+        ("message: 1\nrole: assistant\ntool_calls: read", "Expected `array`"),
+        ("message: 1\nrole: assistant\ntool_calls:\n- {id: 1, name: read}", "Expected `str`"),
+        ("- message", "not a record"),
+        ("title: [a]", "Expected `str`"),
+    ],
+)
+def test_s10_a_record_of_a_wrong_type_is_kept_skipped_and_said(folder, record, reason):
+    path = folder / "session.yaml"
+    path.write_text(path.read_text() + f"---\n{record}\n...\n---\nmessage: 2\nrole: user\ntext: good\n...\n")
+    before = path.read_bytes()
+
+    loaded = load_from(folder)
+
+    assert texts(loaded) == ["good"]
+    assert [reason in notice and str(path) in notice for notice in loaded.notices] == [True]
+    assert path.read_bytes() == before
+
+
+def test_s10_many_bad_records_are_said_in_a_few_lines(folder):
+    path = folder / "session.yaml"
+    path.write_text(path.read_text() + "---\nmessage: x\n...\n" * 50)
+
+    notices = load_from(folder).notices
+
+    assert (len(notices), notices[-1]) == (4, f"47 more records cannot be read; they stay in {path}.")
+
+
+def test_s10_records_and_fields_of_a_newer_ouro_are_left_out_and_said(folder):
+    path = folder / "session.yaml"
+    newer = "---\ncompaction: 41\nsummary: x\n...\n---\nmessage: 1\nrole: user\ntext: good\nmood: bright\n...\n"
+    path.write_text(path.read_text() + newer)
+
+    loaded = load_from(folder)
+
+    assert texts(loaded) == ["good"]
+    assert loaded.notices == (
+        "Skipped what a newer ouro has written: 1 × `compaction`.",
+        "Fields that this ouro does not know were left out: 1 × `mood`.",
+    )
+
+
+async def test_s10_a_newer_format_opens_read_only_and_is_not_touched(folder):
+    path = folder / "session.yaml"
+    path.write_text(path.read_text().replace("format: 1", "format: 2") + "---\nmessage: 1\nrole: user\ntext: good\n...\n---\nhalf")
+    before = path.read_bytes()
+
+    memory = await MemoryManager.resume(YamlFileMemoryStore(folder.parent), HEADER.id, project="/p")
+    await memory.add(user("more"))
+    await memory.close()
+
+    assert memory.read_only
+    assert [message.text for message in memory.messages()] == ["good", "more"]
+    assert any("opened read-only, nothing is saved" in notice for notice in memory.notices)
+    assert path.read_bytes() == before
+    assert sorted(each.name for each in folder.iterdir()) == ["lock", "session.yaml"]
