@@ -97,27 +97,27 @@ def measure(program: Program, server: ModelServer, home: Path) -> None:
     } | program.environment  # fmt: skip
     terminal = Terminal(program.command, environment, work)
     try:
-        program.note("first paint ms", terminal.until(lambda screen: bool(screen.strip()), 30))
+        program.note("first paint ms", terminal.after(lambda screen: bool(screen.strip()), 30))
         sent: list[str] = []
 
         def press() -> None:
             if len(sent) < 200 and (time.monotonic() - terminal.started) * 1000 > len(sent) * 40:
                 sent.append(KEYS[len(sent) % len(KEYS)])
-                terminal.type(sent[-1])
+                terminal.send(sent[-1])
 
         press()
-        usable = terminal.until(lambda screen: KEYS[0] + KEYS[1] in screen or f"{KEYS[2]}{KEYS[3]}" in screen, 30, press)
+        usable = terminal.after(lambda screen: KEYS[0] + KEYS[1] in screen or f"{KEYS[2]}{KEYS[3]}" in screen, 30, press)
         program.note("prompt usable ms", usable)
         before = len(server.requests)
         pressed = time.monotonic()
-        terminal.type("\r")
+        terminal.send("\r")
         end = time.monotonic() + 20
         while len(server.requests) == before and time.monotonic() < end:
-            terminal.until(lambda _: False, 0.005)
+            terminal.after(lambda _: False, 0.005)
         if len(server.requests) > before:
             program.note("first request ms", (server.requests[before].time - terminal.started) * 1000)
             program.note("Enter to request ms", (time.monotonic() - pressed) * 1000)
-        terminal.until(lambda _: False, 1.5)
+        terminal.after(lambda _: False, 1.5)
         program.note("memory MiB", terminal.memory())
     finally:
         terminal.close()

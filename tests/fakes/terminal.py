@@ -1,79 +1,176 @@
-"""A terminal for tests: a program in a pseudo-terminal, and the picture that a person would see (pyte)."""
+"""A terminal for tests and benchmarks: a program in a pseudo-terminal, and the picture that a person would see (pyte)."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-import sys
+import re
+import select
+import signal
+import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pexpect
 import pyte
 
-TESTS = Path(__file__).parents[1]
+# pyte takes the keyboard protocol's sequences for others, and half a sequence is not to be judged.
+_NOT_FOR_PYTE = re.compile(rb"\x1b\[[<>=][\d;]*[a-zA-Z]")
+_HALF = re.compile(rb"\x1b(\[[<>=]?[\d;]*)?\Z")
 
 
 class Terminal:
-    """`python -m fakes.screen_program SCENARIO` in a terminal of its own."""
+    """Runs `command` from the moment of `started`; `size` is rows and columns.
 
-    def __init__(self, scenario: str, folder: Path, size: tuple[int, int] = (24, 80), **environment: str) -> None:
-        self.folder = folder
-        self.screen = pyte.Screen(size[1], size[0])
-        self._stream = pyte.ByteStream(self.screen)
+    Nothing here waits for a time: `until` reads until something is so, and fails with the picture when it never is.
+    """
+
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], cwd: Path, size: tuple[int, int] = (30, 100)
+    ) -> None:
+        self.screen = _Screen(size[1], size[0])
         self.raw = b""
-        values = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(TESTS), **environment}
+        """Everything that the program has written."""
+        self._stream = pyte.ByteStream(self.screen)
+        self._rest = b""
+        self._ended = False
+        self.started = time.monotonic()
         self.child = pexpect.spawn(
-            sys.executable,
-            ["-m", "fakes.screen_program", scenario, str(folder)],
-            env={**os.environ, **values},
-            dimensions=size,
-            timeout=20,
+            command[0], list(command[1:]), env=dict(environment), cwd=str(cwd), dimensions=size, timeout=20
         )
         self.child.delaybeforesend = None
+        self.child.delayafterclose = self.child.delayafterterminate = self.child.ptyproc.delayafterclose = 0.01
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
 
     def send(self, keys: str | bytes) -> None:
         """Type."""
         self.child.send(keys)
 
-    def read(self) -> bool:
-        """Take in what the program has drawn; False at its end."""
-        try:
-            data = self.child.read_nonblocking(1_000_000, timeout=0.05)
-        except pexpect.TIMEOUT:
+    def read(self, wait: float = 0.05) -> bool:
+        """Take in what the program has written within `wait` seconds; False at its end."""
+        if self._ended:
+            return False
+        if not select.select([self.child.child_fd], [], [], wait)[0]:
             return True
-        except pexpect.EOF:
+        try:
+            data = os.read(self.child.child_fd, 1 << 20)
+        except OSError:  # Linux: the program has closed its side
+            data = b""
+        if not data:
+            self._ended = True
             return False
         self.raw += data
-        # pyte takes the keyboard protocol's sequences for others
-        self._stream.feed(data.replace(b"\x1b[>25u", b"").replace(b"\x1b[<u", b""))
+        self._answer(data)
+        data = _NOT_FOR_PYTE.sub(b"", self._rest + data)
+        half = _HALF.search(data)
+        self._rest = half[0] if half else b""
+        self._stream.feed(data[: len(data) - len(self._rest)])
         return True
+
+    def _answer(self, data: bytes) -> None:
+        """Answer what programs ask a terminal at their start, as a terminal would."""
+        row, column = self.screen.cursor.y + 1, self.screen.cursor.x + 1
+        for question, answer in (
+            (b"\x1b[6n", f"\x1b[{row};{column}R".encode()),
+            (b"\x1b[c", b"\x1b[?62;22c"),
+            (b"\x1b]11;?", b"\x1b]11;rgb:0000/0000/0000\x1b\\"),
+            (b"\x1b]10;?", b"\x1b]10;rgb:ffff/ffff/ffff\x1b\\"),
+        ):
+            if question in data:
+                self.child.send(answer)
 
     def until(self, is_so: Callable[[], object], seconds: float = 20.0) -> None:
         """Read until something is so."""
         end = time.monotonic() + seconds
         while not is_so():
             self.read()
-            assert time.monotonic() < end, "\n".join(["it did not become so:", *self.lines()])
+            if time.monotonic() > end:
+                raise AssertionError("\n".join(["it did not become so:", *self.lines()]))
+
+    def until_shows(self, *texts: str) -> None:
+        """Read until all of these can be read on the screen."""
+        self.until(lambda: all(map(self.shows, texts)))
+
+    def until_gone(self, *texts: str) -> None:
+        """Read until none of these can be read on the screen."""
+        self.until(lambda: not any(map(self.shows, texts)))
 
     def lines(self) -> list[str]:
         """What can be read on the screen."""
         return [line.rstrip() for line in self.screen.display]
 
+    def text(self) -> str:
+        """The same in one piece."""
+        return "\n".join(self.lines())
+
     def shows(self, text: str) -> bool:
         """Whether the screen shows this."""
         return any(text in line for line in self.lines())
 
-    def told(self, name: str) -> list:
-        """What the session was told under this name."""
-        file = self.folder / "told"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [value for line in lines for key, value in json.loads(line).items() if key == name]
+    def resize(self, rows: int, columns: int) -> None:
+        """Make the window another size; the program is told."""
+        self.screen.resize(rows, columns)
+        self.child.setwinsize(rows, columns)
 
-    def end(self) -> int:
+    def modes(self) -> list:
+        """The terminal's modes, as termios tells them."""
+        return termios.tcgetattr(self.child.child_fd)
+
+    def hang_up(self) -> None:
+        """Close the window while the program runs."""
+        os.close(self.child.child_fd)
+        self.child.child_fd = self.child.ptyproc.fd = -1
+        self.child.closed = self.child.ptyproc.closed = self._ended = True
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send the program a signal."""
+        os.kill(self.pid, number)
+
+    def end(self, seconds: float = 20.0) -> int:
         """Read to the end; gives the exit code, 128 and more for a signal."""
-        while self.read():
-            pass
-        self.child.wait()
+        end = time.monotonic() + seconds
+        while self.read() or self.child.isalive():
+            if time.monotonic() > end:
+                raise AssertionError("\n".join(["it did not end:", *self.lines()]))
         return self.child.exitstatus if self.child.exitstatus is not None else 128 + self.child.signalstatus
+
+    def close(self) -> None:
+        """End the program and all that it started."""
+        for pid in reversed(list(descendants(self.pid))):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not self.child.closed:
+            self.child.close(force=True)
+        else:
+            while self.child.isalive():
+                pass
+
+
+class _Screen(pyte.Screen):
+    """With the second screen of real terminals, as far as needed: both begin empty."""
+
+    def set_mode(self, *modes: int, **kwargs: bool) -> None:
+        super().set_mode(*modes, **kwargs)
+        self._change_screen(modes, kwargs)
+
+    def reset_mode(self, *modes: int, **kwargs: bool) -> None:
+        super().reset_mode(*modes, **kwargs)
+        self._change_screen(modes, kwargs)
+
+    def _change_screen(self, modes: Sequence[int], kwargs: Mapping[str, bool]) -> None:
+        if kwargs.get("private") and 1049 in modes:
+            self.erase_in_display(2)
+            self.cursor_position()
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """A process and all below it."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            for child in (task / "children").read_text().split():
+                yield from descendants(int(child))

@@ -5,7 +5,7 @@ import sys
 import termios
 
 import pytest
-from fakes.terminal import Terminal
+from fakes.screen_terminal import ScreenTerminal
 
 from ouro.frontends.tui.look import OPENING
 
@@ -15,12 +15,12 @@ def start(tmp_path):
     started = []
 
     def start(scenario, **options):
-        started.append(Terminal(scenario, tmp_path, **options))
+        started.append(ScreenTerminal(scenario, tmp_path, **options))
         return started[-1]
 
     yield start
     for terminal in started:
-        terminal.child.close(force=True)
+        terminal.close()
 
 
 def cells(terminal):
