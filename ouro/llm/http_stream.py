@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.endpoint import Endpoint, Timeouts
 from ouro.llm.provider_errors import error_from_status, error_from_stream, redact
@@ -162,6 +163,7 @@ def _new_client(endpoint: Endpoint, timeouts: Timeouts) -> httpx.AsyncClient:
     httpx = _load_httpx()
     return httpx.AsyncClient(  # type: ignore[no-any-return]
         timeout=httpx.Timeout(timeouts.first, connect=timeouts.connect),
+        headers={"User-Agent": f"ouro/{__version__}"},
         follow_redirects=False,
         # Loading the certificates takes as long as all the rest, and plain http needs none.
         verify=endpoint.base_url.startswith("https:"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -70,7 +69,7 @@ class LiteLLMModel:
         """Let go of the process; the last model that does ends it."""
         if self._joined:
             self._joined = False
-            await asyncio.to_thread(litellm_process.leave)
+            litellm_process.leave()
 
     def _process(self) -> litellm_process.LiteLLMProcess:
         if not self._joined:

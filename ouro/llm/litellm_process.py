@@ -16,12 +16,15 @@ from typing import Any
 
 from ouro.errors import ModelUnavailable, StreamCut
 from ouro.llm.endpoint import Timeouts
+from ouro.llm.provider_errors import redact
 from ouro.llm.wire_json import encoded
 
 STARTING = 120.0
 """Seconds for the import of litellm, which takes 4 on an idle machine."""
 WORKER = ("-m", "ouro.llm.litellm_worker")
 KEPT_NOISE = 40
+LAST_WORDS = 1.0
+"""Seconds to wait for what a dead process still had to say."""
 Line = dict[str, Any]
 
 
@@ -33,7 +36,7 @@ class LiteLLMProcess:
         self._numbers = itertools.count(1)
         self._inboxes: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Line]]] = {}
         self._outbox: queue.SimpleQueue[Line | None] = queue.SimpleQueue()
-        self._ready = False
+        self._ready = self._dead = False
         self._noise: deque[str] = deque(maxlen=KEPT_NOISE)
         self._process = subprocess.Popen(
             # -P: the folder we are in may hold a file named like any module.
@@ -44,7 +47,9 @@ class LiteLLMProcess:
             cwd="/",
             start_new_session=True,
         )
-        for work in (self._write_requests, self._read_answers, self._read_noise):
+        self._noise_reader = threading.Thread(target=self._read_noise, daemon=True)
+        self._noise_reader.start()
+        for work in (self._write_requests, self._read_answers):
             threading.Thread(target=work, daemon=True).start()
 
     @property
@@ -68,7 +73,9 @@ class LiteLLMProcess:
         inbox: asyncio.Queue[Line] = asyncio.Queue()
         with self._lock:
             self._inboxes[number] = (asyncio.get_running_loop(), inbox)
-            ready = self._ready
+            ready, dead = self._ready, self._dead
+        if dead:
+            inbox.put_nowait({"died": True})
         self._outbox.put({"id": number, "ask": request})
         ended = begun = False
         try:
@@ -106,10 +113,15 @@ class LiteLLMProcess:
             for data in pipe:
                 line = json.loads(data)
                 if "ready" in line:
+                    self._ready = True
                     self._tell_all(line)
                 else:
                     self._tell(line["id"], line)
         self._process.wait()
+        # A child of it may hold its stderr open: what was read by then must do.
+        self._noise_reader.join(LAST_WORDS)
+        with self._lock:
+            self._dead = True
         self._outbox.put(None)
         self._tell_all({"died": True})
 
@@ -129,7 +141,6 @@ class LiteLLMProcess:
 
     def _tell_all(self, line: Line) -> None:
         with self._lock:
-            self._ready = True
             numbers = list(self._inboxes)
         for number in numbers:
             self._tell(number, line)
@@ -149,7 +160,7 @@ async def _next(inbox: asyncio.Queue[Line], limit: float, begun: bool) -> Line:
 
 
 def _died(begun: bool, last_words: str) -> StreamCut | ModelUnavailable:
-    message = f"litellm stopped working. {last_words}".strip()
+    message = f"litellm stopped working. {redact(last_words)}".strip()
     return StreamCut(message) if begun else ModelUnavailable(message)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from ouro.messages import Message, Usage
 
@@ -122,4 +122,13 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Let go of connections and processes."""
+        ...
+
+
+@runtime_checkable
+class Warmable(Protocol):
+    """A model that takes a while to get ready, and can begin before it is asked."""
+
+    async def warm(self) -> None:
+        """Begin; what takes long goes on in the background."""
         ...

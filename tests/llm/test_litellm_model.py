@@ -64,13 +64,15 @@ async def test_a_process_that_dies_is_told_and_replaced(litellm):
     assert litellm_process.shared_process().pid != before
 
 
-async def test_a_process_that_cannot_start_says_why(litellm, monkeypatch):
+@pytest.mark.parametrize("when", ["at once", "after its death"])
+async def test_a_process_that_cannot_start_says_why(monkeypatch, when):
     """The last line of its own complaint is what helps."""
     monkeypatch.setattr(litellm_process, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
     process = litellm_process.LiteLLMProcess()
-    lines = process.ask({}, Timeouts())
+    while when != "at once" and process.alive:
+        await asyncio.sleep(0.01)
     with pytest.raises(ModelUnavailable, match="no litellm here"):
-        await anext(lines)
+        await anext(process.ask({}, Timeouts(first=5)))
 
 
 async def test_stopping_one_answer_leaves_the_others_alone(litellm):

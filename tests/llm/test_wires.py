@@ -8,7 +8,7 @@ import pytest
 from fakes.model_server import Call, Reply, Tokens, markdown
 from fakes.wires import chunks_of
 
-from ouro.llm.model import EndChunk, TextChunk, ThinkingChunk
+from ouro.llm.model import EndChunk, TextChunk, ThinkingChunk, Warmable
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, system, tool, user
 
 PIXEL = base64.b64decode(
@@ -198,3 +198,14 @@ async def test_halves_of_a_character_are_joined(wire):
     chunks = await chunks_of(wire.model())
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == "a😀bc\ufffd"
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, ThinkingChunk)) == "😀"
+
+
+async def test_a_model_can_be_made_ready_before_it_is_asked(wire):
+    wire.server.script(["ok"])
+    model = wire.model()
+    assert isinstance(model, Warmable)
+    await model.warm()
+    await model.warm()
+    assert wire.server.requests == []
+    assert EndChunk("stop") in await chunks_of(model)
+    await model.close()
