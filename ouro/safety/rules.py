@@ -5,13 +5,13 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from ouro.errors import ConfigError
 from ouro.safety.access import Effect
+from ouro.safety.workspace import Workspace
 
 _HINT = "Write what may be done: edit, shell(git status *), write(src/**), web_fetch(docs.python.org)."
 _RULE = re.compile(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
@@ -78,9 +78,19 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     return tuple(parse_rule(piece) for piece in re.split(r"(?<=\)),\s*(?=[A-Za-z_][\w*.-]*\()", text))
 
 
-def any_match(rules: Sequence[Rule], tool: str, effect: Effect, test: Callable[[Rule], bool]) -> Rule | None:
-    """The first rule that speaks of the tool and passes the test."""
-    return next((rule for rule in rules if rule.covers(tool, effect) and test(rule)), None)
+def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
+    """The rule for reading or writing `path` and its neighbours; empty for a name that patterns would misread."""
+    root, home = workspace.root, workspace.resolve("~")
+    if workspace.protection(path):
+        return ""
+    if path.is_relative_to(root):
+        inside = path.relative_to(root).parts
+        pattern = f"{inside[0]}/**" if len(inside) > 1 else f"./{inside[0]}" if inside else "./**"
+    else:
+        base, start = (path.relative_to(home), "~/") if path.is_relative_to(home) else (path, "")
+        shallow = len(base.parts) < (2 if start else 3)
+        pattern = f"{start}{base}" if shallow else f"{start}{base.parent}/**"
+    return f"{effect}({pattern})" if plain(pattern.removesuffix("/**")) else ""
 
 
 def plain(text: str) -> bool:

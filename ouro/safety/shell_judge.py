@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ouro.safety.rules import plain
+from ouro.safety.rules import path_rule, plain
 from ouro.safety.shell_floor import floor
 from ouro.safety.shell_places import HARMLESS_DEVICES, Places
 from ouro.safety.shell_reading import Reading, escape, may_leave, reading, written_paths
@@ -92,21 +92,6 @@ def rule_for(need: Need, workspace: Workspace) -> str:
     if need.kind != "command" or need.command is None:
         return path_rule(need.kind, need.paths[0], workspace)
     return _command_rule(need.command)
-
-
-def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
-    """The rule for reading or writing `path` and its neighbours; empty for a name that patterns would misread."""
-    root, home = workspace.root, workspace.resolve("~")
-    if workspace.protection(path):
-        return ""
-    if path.is_relative_to(root):
-        inside = path.relative_to(root).parts
-        pattern = f"{inside[0]}/**" if len(inside) > 1 else f"./{inside[0]}" if inside else "./**"
-    else:
-        base, start = (path.relative_to(home), "~/") if path.is_relative_to(home) else (path, "")
-        shallow = len(base.parts) < (2 if start else 3)
-        pattern = f"{start}{base}" if shallow else f"{start}{base.parent}/**"
-    return f"{effect}({pattern})" if plain(pattern.removesuffix("/**")) else ""
 
 
 def _needs(command: Command, places: Places) -> Iterator[Need]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ouro.safety.shell_word import Word, names, unescaped_ansi
@@ -20,6 +20,8 @@ WORDS = names(
     test_operator
     """
 )
+
+_QUOTED = {"raw_string", "string", "ansi_c_string", "translated_string"}
 
 
 @dataclass
@@ -38,14 +40,15 @@ class WordReader:
 
     def joined(self, node: Node, depth: int) -> Word:
         """The word that the children of `node` make together, with what stands between them."""
-        text, exact, glob, at = "", True, False, node.start_byte
+        text, bare, exact, glob, at = "", "", True, False, node.start_byte
         for child in node.children:
             gap = self.source[at : child.start_byte].decode("utf-8", "replace")
             word = self.word(child, depth + 1)
             text += gap + word.text
+            bare += gap + ("" if child.type in _QUOTED else self.text(child))
             exact, glob, at = exact and word.exact, glob or word.glob, child.end_byte
-        text += self.source[at : node.end_byte].decode("utf-8", "replace")
-        return Word(text, exact, glob)
+        rest = self.source[at : node.end_byte].decode("utf-8", "replace")
+        return Word(text + rest, exact and not _has_braces(bare + rest), glob)
 
     def word(self, node: Node, depth: int) -> Word:
         """The word that `node` is."""
@@ -63,8 +66,7 @@ class WordReader:
             case "string":
                 return self._string(node, depth)
             case "concatenation" | "command_name":
-                word = self.joined(node, depth)
-                return replace(word, exact=False) if re.search(r"(?<![\\'\"])\{[^}]*(,|\.\.)", raw) else word
+                return self.joined(node, depth)
             case "simple_expansion" | "expansion":
                 return self._expansion(node, depth, raw)
             case "arithmetic_expansion":
@@ -110,5 +112,9 @@ class WordReader:
 def _unquoted(raw: str) -> Word:
     text = re.sub(r"\\(?:\n|(.))", lambda found: found[1] or "", raw, flags=re.DOTALL)
     glob = bool(re.search(r"(?<!\\)[*?\[]", raw))
-    braces = bool(re.search(r"\{[^}]*(,|\.\.)", raw))
-    return Word(text, exact=not glob and not braces, glob=glob)
+    return Word(text, exact=not glob and not _has_braces(raw), glob=glob)
+
+
+def _has_braces(raw: str) -> bool:
+    """The shell may make several words of it: `{a,b}`, `{1..9}`."""
+    return "{" in raw and ("," in raw or ".." in raw)

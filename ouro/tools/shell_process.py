@@ -25,6 +25,9 @@ _LAST_PIECES = 64
 _MORE_PROCESSES = 4096
 _REPORT_EVERY = 0.1
 _REPORTED = 4096
+_HAS_PROC = Path("/proc/self/environ").exists()
+_ENVIRONMENT = 1 << 20
+_MOMENT = 0.01
 _LAST_WORDS = 0.1
 """Seconds that `tee` and its like have to finish when the shell has ended."""
 GRACE = 0.3
@@ -40,6 +43,7 @@ class ShellProcess:
         self._pump = pump
         self._started = time.monotonic()
         self._ended: float | None = None
+        self._alone = False
 
     @property
     def exit_code(self) -> int | None:
@@ -67,10 +71,12 @@ class ShellProcess:
             if self.exit_code is None:
                 self._signal(signal.SIGTERM)
                 await self.wait(grace)
-            elif self._ended is None and not await self._until_gone(_LAST_WORDS):
-                left = len(self._members())
-                self._signal(signal.SIGTERM)
-                await self._until_gone(grace)
+            elif self._ended is None:
+                left = await self._survivors()
+                if left:
+                    self._signal(signal.SIGTERM)
+                    await self._until_gone(grace)
+                self._alone = not left
         finally:
             self.kill()
         await self.wait(GRACE)
@@ -84,32 +90,43 @@ class ShellProcess:
             self._pump.close()
             self._ended = time.monotonic()
 
+    async def _survivors(self) -> int:
+        """How many processes go on without the shell, and do not end by themselves at once."""
+        members, unsure = self._members()
+        if unsure:
+            # One that is just becoming another program has no environment for a moment.
+            await asyncio.sleep(_MOMENT)
+            members, _ = self._members()
+        if not members or await self._until_gone(_LAST_WORDS):
+            return 0
+        return len(self._members()[0])
+
     async def _until_gone(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
-        while self._members():
+        while self._members()[0]:
             if time.monotonic() > until:
                 return False
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(_MOMENT)
         return True
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
-        # Twice: one that was just being forked when the first look was taken carries the mark, too.
-        for _ in range(2):
-            for pid in _marked(self._mark):
+        # Twice: one that was just being forked at the first look carries the mark, too.
+        for _ in range(0 if self._alone else 2):
+            for pid in self._members()[0] - {self._process.pid}:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
 
-    def _members(self) -> set[int]:
-        return _marked(self._mark) or ({0} if sys.platform != "linux" and self._group_lives() else set())
-
-    def _group_lives(self) -> bool:
+    def _members(self) -> tuple[set[int], bool]:
+        """The living processes of the line, its own shell among them, and whether some could not be told."""
+        if _HAS_PROC:
+            return _marked(self._mark, self._process.pid)
         try:
             os.killpg(self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
-            return False
-        return True
+            return set(), False
+        return {self._process.pid}, False
 
 
 class Pump:
@@ -224,15 +241,34 @@ def _bound_processes(pid: int) -> None:
                 resource.prlimit(pid, resource.RLIMIT_NPROC, (wall, hard))
 
 
-def _marked(mark: str) -> set[int]:
-    """The living processes of ours whose environment carries the mark, whatever group or session they are in."""
-    if sys.platform != "linux":
-        return set()
+def _marked(mark: str, shell: int) -> tuple[set[int], bool]:
+    """The processes whose environment carries the mark, whatever group or session they are in."""
     needle = f"{_MARK}={mark}".encode()
-    found = set()
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if needle in Path(entry.path, "environ").read_bytes():
-                    found.add(int(entry.name))
-    return found
+    found, unsure = set(), False
+    for name in os.listdir("/proc"):  # noqa: PTH208 - done for every call, over every process
+        if name.isdigit():
+            environment = _environment_of(name)
+            if needle in environment:
+                found.add(int(name))
+            unsure = unsure or (not environment and int(name) > shell)
+    return found, unsure
+
+
+def _environment_of(pid: str) -> bytes:
+    """What a process was started with; a space where it will never tell, nothing where it does not just now."""
+    try:
+        if environment := _bytes_of(f"/proc/{pid}/environ"):
+            return environment
+        state, parent = _bytes_of(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:2]
+    except (OSError, ValueError):
+        return b" "
+    # The dead and the kernel's own have none.
+    return b" " if state in b"ZX" or parent in (b"0", b"2") else b""
+
+
+def _bytes_of(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _ENVIRONMENT)
+    finally:
+        os.close(descriptor)
