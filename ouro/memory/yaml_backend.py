@@ -66,17 +66,13 @@ class YamlFileMemoryStore:
         with _saving(self._root):
             ensure_private_dir(self._root)
             folder = self._make_folder(header)
-            try:
-                lock = SessionLock(folder)
-            except OSError:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
+            lock = SessionLock(folder)
             try:
                 append(folder, dump(header_data(header)).encode(), create=True)
                 sync_folder(self._root)
-            except OSError:
+            except (OSError, SessionError):
                 lock.release()
-                shutil.rmtree(folder, ignore_errors=True)
+                (folder / FILE_NAME).unlink(missing_ok=True)
                 raise
         self._open[header.id] = _Open(folder, lock)
 
@@ -182,11 +178,13 @@ class YamlFileMemoryStore:
     def _make_folder(self, header: SessionHeader) -> Path:
         day = header.created_at[:10]
         for name in (f"{day}_{header.id[:8]}", f"{day}_{header.id}"):
-            try:
-                (self._root / name).mkdir(mode=0o700)
-            except FileExistsError:
-                continue
-            return self._root / name
+            folder = self._root / name
+            folder.mkdir(mode=0o700, exist_ok=True)
+            # The folder may be there for the outputs of a shell line, before anything was said.
+            if not os.path.lexists(folder / FILE_NAME):
+                return folder
+            if _id_of(folder) == header.id:
+                break
         raise SaveFailed(f"Session {header.id} exists already.")
 
     def _find(self, session_id: str) -> Path:

@@ -28,7 +28,7 @@ _NAMES = (
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key|auth[_-]?key"
     r"|private[_-]?key|signing[_-]?key|encryption[_-]?key|account[_-]?key|master[_-]?key|shared[_-]?key)"
 )
-_SECRET_NAME = re.compile(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z])){_NAMES}(?:\Z|[\W_]|(?=[A-Z]))", re.IGNORECASE)
+_SECRET_NAME = re.compile(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})(?:\Z|[\W_]|(?=[A-Z]))")
 _VARIABLE = re.compile(r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASS(?:WORD|WD|PHRASE)?|CREDENTIALS?|AUTH|PAT)(?:\Z|_)")
 _NOT_A_SECRET = re.compile(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
 _MAY_HOLD_ONE = re.compile(r"(?=[\w+=.~-]*\d)(?=[\w+=.~-]*[A-Za-z])[\w+=.~-]{16}", re.ASCII)
@@ -53,7 +53,8 @@ _RULES = (
     _rule(
         "private-key",
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?>(?:\\[rn]|[\s\"'+,])*"
-        r"(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n]*|[A-Za-z0-9+/=]{16,}+))++[\s\"']*[A-Za-z0-9+/=]*)",
+        r"(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\n]*|[A-Za-z0-9+/=]{16,}+))++"
+        r"(?:(?:\\[rn]|[\s\"'+,])*[A-Za-z0-9+/=]+(?=(?:\\[rn]|[\s\"'+,])*-----END))?)",
     ),
     _rule("cookie", r"(?i)\b(?:set-)?cookie[\"']?: *[\"']?(?P<secret>[\w.-]+=[^\s\"',][^\r\n\"']{7,})"),
     _rule("authorization", r"(?i)\bauthorization[\"']?\s*[:=]\s*[\"']?(?:[a-z]+ +)?(?P<secret>[\w.~+/=:-]{12,})"),

@@ -8,12 +8,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-
 from fakes.ready_mask import ready_mask
+
+from ouro.display import CommandOutput, Diff, Display, FileChange
 from ouro.memory.manager import MemoryManager
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, tool, user
-from ouro.display import CommandOutput, Diff, Display, FileChange
 from ouro.safety.secrets import SecretMask, secret_values
 
 ALPHABETS = {
@@ -25,7 +25,7 @@ ALPHABETS = {
     "h": "0123456789abcdef",
     "d": string.digits,
 }
-# The formats as their issuers' public documentation describes them; `<w20>` is twenty letters or digits, drawn at random.
+# The formats as their issuers' public documentation describes them; `<w20>` is twenty random letters or digits.
 DOCUMENTED = {
     "Adafruit IO key": "aio_<w28>",
     "Airtable personal token": "pat<w14>.<h64>",
@@ -126,7 +126,7 @@ def test_k1_nine_in_ten_documented_token_formats_are_caught(mask):
         ("curl -u me:tr0ub4dor3 https://x.invalid", "tr0ub4dor3"),
         ("DB_PASSWORD=tr0ub4dor3", "tr0ub4dor3"),
         ('{"client_secret": "tr0ub4dor3&x"}', "tr0ub4dor3&x"),
-        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq0nXxq\nMIIEpAIBAAKCAQEA8cr1oYyr", "MIIEpAIBAAKCAQEA7bq0nXxq"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq0nXxq\nMIIEpAIBAAKC", "MIIEpAIBAAKCAQEA7bq0nXxq"),
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", "dozjgNryP4J3jVmNHl0w5N"),
     ],
 )  # fmt: skip
@@ -144,7 +144,8 @@ async def test_k1_no_file_holds_a_known_key_in_any_form(home, tmp_path, monkeypa
     store = YamlFileMemoryStore(root, mask)
     memory = MemoryManager.start(store, project=str(tmp_path), model="test/model")
     for secret in (ours, theirs):
-        shown = f"{secret}\nhttps://x.invalid/?k={quote(secret, safe='')} {base64.b64encode(f'user:{secret}'.encode()).decode()}"
+        encoded = base64.b64encode(f"user:{secret}".encode()).decode()
+        shown = f"{secret}\nhttps://x.invalid/?k={quote(secret, safe='')} {encoded}"
         await memory.add(user(shown))
         call = ToolCall("c", "shell", {"command": f"echo {secret}", "env": [{secret: secret}]}, malformed=secret)
         await memory.add(Message("assistant", (Thinking(shown), Text(shown), call)))
@@ -155,9 +156,13 @@ async def test_k1_no_file_holds_a_known_key_in_any_form(home, tmp_path, monkeypa
     await memory.close()
     store.list_sessions()
 
-    written = [path.read_bytes() for path in Path(home).rglob("*") if path.is_file() and "secret-rules" not in str(path)]
+    written = [
+        path.read_bytes() for path in Path(home).rglob("*") if path.is_file() and "secret-rules" not in str(path)
+    ]
     forms = [
-        form for secret in (ours, theirs) for form in (secret, quote(secret, safe=""), base64.b64encode(secret.encode()).decode()[:-4])
+        form
+        for secret in (ours, theirs)
+        for form in (secret, quote(secret, safe=""), base64.b64encode(secret.encode()).decode()[:-4])
     ]
     assert [form for form in forms for data in written if form.encode() in data] == []
     assert len(written) >= 3

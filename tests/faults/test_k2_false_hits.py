@@ -4,15 +4,16 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-
 from fakes.ready_mask import ready_mask
+
 from ouro.memory.yaml_text import dump, load
 
 MODULES = (
-    "argparse ast base64 bdb calendar cgi codecs collections/__init__ configparser csv datetime difflib doctest email/message "
-    "enum fractions ftplib functools getpass gettext gzip hashlib heapq hmac http/client http/cookies http/cookiejar imaplib "
-    "inspect ipaddress json/decoder locale logging/__init__ mailbox netrc nntplib optparse os pathlib pdb pickle platform "
-    "poplib secrets shutil smtplib socket ssl statistics string subprocess tarfile tempfile token tokenize typing unittest/mock "
+    "argparse ast base64 bdb calendar cgi codecs collections/__init__ configparser csv datetime difflib "
+    "doctest email/message enum fractions ftplib functools getpass gettext gzip hashlib heapq hmac "
+    "http/client http/cookies http/cookiejar imaplib inspect ipaddress json/decoder locale "
+    "logging/__init__ mailbox netrc nntplib optparse os pathlib pdb pickle platform poplib secrets shutil "
+    "smtplib socket ssl statistics string subprocess tarfile tempfile token tokenize typing unittest/mock "
     "urllib/parse urllib/request uuid zipfile"
 )
 

@@ -31,7 +31,9 @@ def folder(root):
 
 
 def modes(top) -> set[tuple[str, int]]:
-    return {("folder" if path.is_dir() else "file", stat.S_IMODE(path.stat().st_mode)) for path in [top, *top.rglob("*")]}
+    return {
+        ("folder" if path.is_dir() else "file", stat.S_IMODE(path.stat().st_mode)) for path in [top, *top.rglob("*")]
+    }
 
 
 def test_s13_everything_is_the_user_s_alone_whatever_the_umask(root, request):
@@ -172,10 +174,16 @@ def test_s15_two_sessions_of_the_same_second_have_folders_of_their_own(root):
         store.save_message(header.id, MessageRecord(1, "", user(tail)))
         store.close_session(header.id)
 
-    assert sorted(store.load_session(each.id).records[0].message.text for each in store.list_sessions()) == ["0000", "0001", "0002"]
+    assert sorted(store.load_session(each.id).records[0].message.text for each in store.list_sessions()) == [
+        "0000",
+        "0001",
+        "0002",
+    ]
 
 
-@pytest.mark.parametrize("name", ["../../x", "..", "/etc", "x" * 300, "", "2026-11-21_0d9f3c52", "a\x00b", "a/b", ".index.yaml"])
+@pytest.mark.parametrize(
+    "name", ["../../x", "..", "/etc", "x" * 300, "", "2026-11-21_0d9f3c52", "a\x00b", "a/b", ".index.yaml"]
+)
 def test_s16_an_id_that_is_none_is_refused_and_leads_nowhere(root, folder, name):
     store = YamlFileMemoryStore(root)
     (root.parent / "x").mkdir()

@@ -20,7 +20,9 @@ def calls(monkeypatch) -> list[str]:
     write, fsync, rename = os.write, os.fsync, os.replace
 
     def name(descriptor: int) -> str:
-        return ".".join(part for part in Path(os.readlink(f"/proc/self/fd/{descriptor}")).name.split(".") if not part.isdigit())
+        return ".".join(
+            part for part in Path(f"/proc/self/fd/{descriptor}").readlink().name.split(".") if not part.isdigit()
+        )
 
     def written(descriptor, data):
         made.append(f"write {'a new file' if name(descriptor).startswith('..') else name(descriptor)}")

@@ -87,8 +87,10 @@ def test_s1_s3_killed_at_any_byte_of_a_save(template, tmp_path):
         found, notices = loaded(root)
         torn = list(root.glob("2*/*.torn"))
         complete = limit == after - 1  # only the last newline is missing: the end mark itself is there
-        assert found == (EARLIER + [LATER] if complete else EARLIER), limit
-        assert [path.stat().st_size for path in torn] == ([limit - before] if before < limit and not complete else []), limit
+        assert found == ([*EARLIER, LATER] if complete else EARLIER), limit
+        assert [path.stat().st_size for path in torn] == (
+            [limit - before] if before < limit and not complete else []
+        ), limit
         assert bool(notices) == bool(torn)
         store = YamlFileMemoryStore(root)
         store.load_session(HEADER.id)

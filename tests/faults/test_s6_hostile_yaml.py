@@ -3,7 +3,7 @@
 import pytest
 
 from ouro.errors import SessionDamaged
-from ouro.memory.backend import SessionHeader, MessageRecord
+from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 

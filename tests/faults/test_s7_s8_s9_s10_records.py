@@ -57,9 +57,11 @@ def test_s7_half_a_record_in_front_of_a_whole_one_is_not_believed(folder):
 
 TEXTS = st.one_of(
     st.text(),
-    st.lists(st.sampled_from(["\ud800", "\x85", "\u2028", "\ufeff", "\x00", "\n---\n", "\n...\n", " \n", "\t", "\u202e", "a: b", "\r"])).map(
-        "".join
-    ),
+    st.lists(
+        st.sampled_from(
+            ["\ud800", "\x85", "\u2028", "\ufeff", "\x00", "\n---\n", "\n...\n", " \n", "\t", "\u202e", "a: b", "\r"]
+        )
+    ).map("".join),
 )
 
 
@@ -79,16 +81,23 @@ def test_s8_any_string_round_trips_wherever_it_stands(first, second, third):
             (
                 Thinking(cleaned(first), cleaned(third)),
                 Text(cleaned(second)),
-                ToolCall("1", "shell", {"a": cleaned(first), "b": [cleaned(second), {"c": cleaned(third)}]}, cleaned(second)),
+                ToolCall(
+                    "1", "shell", {"a": cleaned(first), "b": [cleaned(second), {"c": cleaned(third)}]}, cleaned(second)
+                ),
                 ToolReply("1", "x", cleaned(third)),
             ),
         ),
     )
 
 
+NESTED: dict = {"deep": []}
+for _ in range(40):
+    NESTED = {"deep": [NESTED]}
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [{"a": {"b": 10**300}}, {"x" * 2000: 1}, {"n": float("inf")}, {"deep": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}],
+    [{"a": {"b": 10**300}}, {"x" * 2000: 1}, {"n": float("inf")}, NESTED],
 )  # fmt: skip
 def test_s8_arguments_that_yaml_holds_badly_come_back_too(arguments):
     record = MessageRecord(1, "", assistant("", ToolCall("1", "x", arguments)))
@@ -103,7 +112,9 @@ def test_s8_arguments_nested_beyond_reason_do_not_stop_a_save():
 
     data = record_data(MessageRecord(1, "", assistant("", ToolCall("1", "x", deep))), str, lambda _: "")
 
-    assert data["tool_calls"] == [{"id": "1", "name": "x", "arguments": {}, "malformed": "[nested too deep to be kept]"}]
+    assert data["tool_calls"] == [
+        {"id": "1", "name": "x", "arguments": {}, "malformed": "[nested too deep to be kept]"}
+    ]
 
 
 async def test_s9_a_tool_call_without_its_result_is_answered_interrupted(home):
@@ -171,7 +182,9 @@ def test_s10_records_and_fields_of_a_newer_ouro_are_left_out_and_said(folder):
 
 async def test_s10_a_newer_format_opens_read_only_and_is_not_touched(folder):
     path = folder / "session.yaml"
-    path.write_text(path.read_text().replace("format: 1", "format: 2") + "---\nmessage: 1\nrole: user\ntext: good\n...\n---\nhalf")
+    path.write_text(
+        path.read_text().replace("format: 1", "format: 2") + "---\nmessage: 1\nrole: user\ntext: good\n...\n---\nhalf"
+    )
     before = path.read_bytes()
 
     memory = await MemoryManager.resume(YamlFileMemoryStore(folder.parent), HEADER.id, project="/p")

@@ -30,7 +30,9 @@ from ouro.messages import (
 )
 
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/home/me/app", "test/model", "2026-11-21T20:14:03.120Z")
-OTHER = SessionHeader("1e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/home/me/other", "test/model", "2026-11-20T20:14:03.120Z")
+OTHER = SessionHeader(
+    "1e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/home/me/other", "test/model", "2026-11-20T20:14:03.120Z"
+)
 
 EVERY_PART = (
     user("fix the broken import\n  in api.py\n", [Image("image/png", b"\x89PNG\r\n", "shot.png")]),
@@ -41,14 +43,18 @@ EVERY_PART = (
             Thinking("First\n\nlook.", "c2lnbmF0dXJl+/="),
             Thinking("", "opaque", redacted=True),
             Text("Let me look."),
-            ToolCall("call_1", "read", {"path": "api.py", "lines": [1, 2.5, True, None], "more": {"a b": {"c": "d\n e"}}}),
+            ToolCall(
+                "call_1", "read", {"path": "api.py", "lines": [1, 2.5, True, None], "more": {"a b": {"c": "d\n e"}}}
+            ),
             ToolCall("call_2", "shell", {}, malformed='{"command": "ls'),
         ),
         Usage(5210, 4800, 12, 41, 0.0031),
         "test/model",
     ),
     tool(
-        ToolReply("call_1", "read", "1\timport os\n \n", display=Display("2 lines", Plain("1\timport os\n \n", "python"))),
+        ToolReply(
+            "call_1", "read", "1\timport os\n \n", display=Display("2 lines", Plain("1\timport os\n \n", "python"))
+        ),
         ToolReply("call_2", "shell", "no arguments", failed=True, images=(Image("image/gif", b"GIF"),)),
     ),
     tool(
@@ -159,10 +165,8 @@ class StoreContract:
     def test_an_id_is_not_used_twice(self, store):
         self._saved(store, HEADER, user("one"))
 
-        store_again = [HEADER, HEADER]
         with pytest.raises(SaveFailed):
-            for header in store_again:
-                store.create_session(header)
+            store.create_session(HEADER)
 
     def test_nothing_stands_in_the_way(self, store):
         assert store.obstacle() == ""

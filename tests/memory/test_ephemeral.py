@@ -1,6 +1,6 @@
 import pytest
-
 from memory.store_contract import StoreContract
+
 from ouro.memory.ephemeral import DictMemoryStore
 
 

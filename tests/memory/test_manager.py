@@ -143,7 +143,9 @@ async def test_resume_brings_everything_back_and_goes_on_counting():
 
     assert (again.session_id, again.model, again.title) == (memory.session_id, "c/d", "one")
     assert (again.usage, again.tokens) == (Usage(100, 0, 0, 10, 0.5), 111)
-    numbers = [record.number for record in store.load_session(again.session_id).records if isinstance(record, MessageRecord)]
+    numbers = [
+        record.number for record in store.load_session(again.session_id).records if isinstance(record, MessageRecord)
+    ]
     assert numbers == [1, 2, 3]
 
 
@@ -195,7 +197,9 @@ async def test_shrinking_drops_old_outputs_from_what_is_sent_and_from_nothing_el
     assert memory.shrink(4200)
     assert memory.messages() == whole
     assert memory.tokens < tokens * 0.6
-    dropped = [part.text.startswith("[output dropped") for each in memory.context() for part in each.parts_of(ToolReply)]
+    dropped = [
+        part.text.startswith("[output dropped") for each in memory.context() for part in each.parts_of(ToolReply)
+    ]
     assert dropped == [True, True, False, False]
     assert memory.shrink(1)
     assert not memory.shrink(1)

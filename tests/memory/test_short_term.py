@@ -35,7 +35,12 @@ def test_answers_come_in_the_order_asked_and_right_behind_their_calls():
 
 
 def test_an_answer_without_a_call_and_a_second_answer_are_dropped():
-    messages = [tool(reply("0")), assistant("", call("1")), tool(reply("1", "first"), reply("9")), tool(reply("1", "second"))]
+    messages = [
+        tool(reply("0")),
+        assistant("", call("1")),
+        tool(reply("1", "first"), reply("9")),
+        tool(reply("1", "second")),
+    ]
 
     assert sendable(messages) == [messages[1], tool(reply("1", "first"))]
 
@@ -48,7 +53,12 @@ def test_a_message_that_was_cut_keeps_its_words_and_loses_its_calls_and_unsealed
 
 
 def test_ids_that_come_again_are_told_apart():
-    messages = [assistant("", call("1")), tool(reply("1", "a")), assistant("", call("1"), call("1")), tool(reply("1", "b"))]
+    messages = [
+        assistant("", call("1")),
+        tool(reply("1", "a")),
+        assistant("", call("1"), call("1")),
+        tool(reply("1", "b")),
+    ]
 
     assert sendable(messages) == [
         *messages[:2],

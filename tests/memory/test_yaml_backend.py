@@ -3,9 +3,10 @@ import stat
 
 import pytest
 import yaml
-
 from memory.store_contract import EVERY_PART, HEADER, StoreContract, message_record
+
 from ouro.display import Diff, Display, FileChange, Plain
+from ouro.errors import SaveFailed
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolReply, Usage, tool, user
@@ -137,6 +138,29 @@ class TestYamlFileMemoryStore(StoreContract):
 
         loaded = again().load_session(HEADER.id)
         assert ([each.message.text for each in loaded.records], loaded.notices) == (["one", "two"], ())
+
+    def test_outputs_may_be_kept_before_anything_was_said(self, store, again):
+        outputs = store.outputs_folder(HEADER)
+        outputs.mkdir(parents=True)
+        (outputs / "long.txt").write_text("long")
+        self._saved(store, HEADER, user("one"))
+        again().load_session(HEADER.id)
+
+        assert store.outputs_folder(HEADER) == outputs
+        assert [path.name for path in sorted(outputs.parent.iterdir())] == ["lock", "outputs", "session.yaml"]
+        assert (outputs / "long.txt").read_text() == "long"
+
+    def test_a_session_that_could_not_be_created_can_be_created_later(self, store, again, monkeypatch):
+        def no_room(*_):
+            raise OSError(28, os.strerror(28))
+
+        with monkeypatch.context() as full:
+            full.setattr(os, "write", no_room)
+            with pytest.raises(SaveFailed, match="No space left"):
+                store.create_session(HEADER)
+        self._saved(store, HEADER, user("one"))
+
+        assert len(again().load_session(HEADER.id).records) == 1
 
     def test_two_sessions_whose_ids_begin_alike_get_folders_of_their_own(self, store, root):
         twin = SessionHeader("0d9f3c52-0000-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)

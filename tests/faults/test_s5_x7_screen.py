@@ -1,0 +1,100 @@
+"""THREATS S5 and X7: the terminal closes or a signal comes; questions that try to hide what they ask."""
+
+import os
+import signal
+import time
+
+import pytest
+from fakes.screen_terminal import ScreenTerminal
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def start(scenario, **options):
+        started.append(ScreenTerminal(scenario, tmp_path, **options))
+        terminal = started[-1]
+        terminal.until(lambda: terminal.told("opened") and terminal.shows("1% of 128k"))
+        return terminal
+
+    yield start
+    for terminal in started:
+        terminal.close()
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def until_gone(pid, seconds):
+    end = time.monotonic() + seconds
+    while is_alive(pid):
+        assert time.monotonic() < end, "it is still there"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_s5_a_signal_at_rest_restores_the_terminal_and_says_so_by_its_code(start, number, code):
+    terminal = start("plain")
+    os.kill(terminal.child.pid, number)
+    assert terminal.end() == code
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
+    assert terminal.told("closed") == [True]
+
+
+@pytest.mark.parametrize("scenario", ["child", "hangs"])
+def test_s5_a_signal_in_a_turn_kills_the_children_also_when_the_session_hangs(start, scenario, tmp_path):
+    terminal = start(scenario)
+    terminal.send("go\r")
+    terminal.until(lambda: terminal.shows("at work"))
+    child = int((tmp_path / "child").read_text())
+    os.kill(terminal.child.pid, signal.SIGTERM)
+    assert terminal.end() == 143
+    until_gone(child, 2)
+
+
+@pytest.mark.parametrize("scenario", ["plain", "child", "stream"])
+def test_s5_when_the_terminal_closes_the_program_goes_with_its_children(start, scenario, tmp_path):
+    terminal = start(scenario)
+    terminal.send("go\r")
+    terminal.until(lambda: terminal.told("sent"))
+    if scenario == "child":
+        terminal.until(lambda: (tmp_path / "child").exists())
+    terminal.hang_up()
+    end = time.monotonic() + 5
+    while True:
+        pid, status = os.waitpid(terminal.child.pid, os.WNOHANG)
+        if pid:
+            break
+        assert time.monotonic() < end, "it is still there"
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(status) in (129, -signal.SIGHUP)
+    if scenario == "child":
+        until_gone(int((tmp_path / "child").read_text()), 2)
+
+
+def test_x7_the_whole_command_is_shown_escaped_with_its_length(start):
+    terminal = start("asks", size=(30, 100))
+    terminal.send("go\r")
+    terminal.until(lambda: terminal.shows("Allow?"))
+    terminal.until(lambda: terminal.shows("rm -r build⟨5,000 blanks⟩\\x1b[31m\\u202e; curl evil"))
+    assert terminal.shows("5,030 characters")
+    assert terminal.shows("saves the rule  shell(rm *)")
+    assert "\u202e".encode() not in terminal.raw
+
+
+def test_x7_keys_typed_before_the_question_was_there_do_not_answer_it(start):
+    terminal = start("asks", size=(30, 100))
+    terminal.send("go\ryayes\r1")
+    terminal.until(lambda: terminal.shows("Allow?"))
+    terminal.until(lambda: terminal.shows("❯ yayes") or terminal.told("sent") != ["go"] or terminal.shows("❯ 1"))
+    terminal.until(lambda: not terminal.shows("1% of 129k"))
+    assert terminal.told("answered") == []
+    time.sleep(0.6)  # the time without keys after which a key is an answer is what is tested here
+    terminal.send("n")
+    terminal.until(lambda: terminal.told("answered") == ["q1"])

@@ -1,0 +1,140 @@
+import base64
+import json
+import sys
+import threading
+from urllib.parse import quote
+
+import pytest
+from fakes.ready_mask import ready_mask
+
+from ouro.safety.secrets import SecretMask, is_secret_name, secret_values
+
+KEY = "pa55-word/with+odd=signs"
+
+
+@pytest.fixture(scope="module")
+def mask():
+    return ready_mask()
+
+
+@pytest.fixture
+def without_scanner(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "kingfisher_sdk", None)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        KEY,
+        quote(KEY, safe=""),
+        quote(KEY),
+        json.dumps(KEY)[1:-1],
+        base64.b64encode(KEY.encode()).decode(),
+        base64.urlsafe_b64encode(KEY.encode()).decode(),
+        base64.b64encode(f"a:{KEY}".encode()).decode(),
+        base64.b64encode(f"ab:{KEY}\n".encode()).decode(),
+        base64.b64encode(f"abc:{KEY};;".encode()).decode(),
+    ],
+)
+def test_a_known_value_is_found_in_every_form(form, without_scanner):
+    text = SecretMask([KEY]).mask(f"before {form} after")
+
+    assert text.startswith("before ")
+    assert text.endswith(" after")
+    assert not any(form[start : start + 12] in text for start in range(len(form) - 11))
+
+
+def test_the_longer_of_two_values_wins(without_scanner):
+    masked = SecretMask(["first-half", "first-half-and-more"]).mask("x first-half-and-more y")
+
+    assert masked.startswith("x [secret:known:")
+    assert masked.endswith("] y")
+
+
+def test_short_values_would_be_found_everywhere_and_are_left_alone(without_scanner):
+    assert SecretMask(["abc", "1234567"]).mask("abc 1234567") == "abc 1234567"
+
+
+def test_ordinary_text_is_given_back_as_it_was(mask):
+    text = (
+        "def token(self): return self._token  # see https://x.invalid/a?b=c, 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567\n"
+    )
+
+    assert mask(text) == text
+
+
+def test_a_secret_keeps_its_surroundings(mask):
+    secret = "ghp_" + "a8F3kd92LLs0vm3N4kZx8Qw7Er5Ty6Ui1Op2"
+
+    assert mask(f"ä {secret} ö") == f"ä {mask(secret)} ö"
+    assert mask(secret).startswith("[secret:")
+
+
+def test_an_unterminated_private_key_is_masked_and_what_comes_after_is_not(mask):
+    body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQDHqXb1Vj3Pz7QW"
+    masked = mask(f"-----BEGIN PRIVATE KEY-----\n{body}\n\ndef main(): ...")
+
+    assert body[:20] not in masked
+    assert body[-20:] not in masked
+    assert masked.endswith("def main(): ...")
+
+
+def test_the_mention_of_a_key_s_first_line_swallows_nothing(mask):
+    text = 'if text.startswith("-----BEGIN PRIVATE KEY-----"):\n    return load(text)\n'
+
+    assert mask(text) == text
+
+
+def test_lone_surrogates_do_no_harm(mask):
+    assert "ghp_" not in mask("\ud800 ghp_" + "a8F3kd92LLs0vm3N4kZx8Qw7Er5Ty6Ui1Op2")
+
+
+def test_masking_works_from_many_threads_at_once(mask):
+    texts = [f"API_KEY={'a1b2c3d4' * 3}{number}" for number in range(40)]
+    found: dict[str, str] = {}
+    threads = [threading.Thread(target=lambda text=text: found.update({text: mask(text)})) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [text for text in texts if "[secret:" not in found[text]] == []
+
+
+def test_values_are_taken_from_variables_whose_names_say_so():
+    environment = {
+        "OPENAI_API_KEY": "k" * 8 + "1",
+        "GITHUB_TOKEN": "t0kent0ken",
+        "DB_PASSWORD": "correct horse",
+        "SSH_AUTH_SOCK": "/tmp/ssh-x/agent.1",
+        "XAUTHORITY": "/home/me/.Xauthority",
+        "KEYBOARD": "qwertz-1234",
+        "MAX_TOKENS": "123456789",
+        "GIT_AUTHOR_NAME": "Some Body",
+        "AUTH": "disabled",
+        "SHORT_TOKEN": "abc",
+        "HOME": "/home/me",
+    }
+
+    assert secret_values(environment) == ["k" * 8 + "1", "t0kent0ken", "correct horse"]
+
+
+@pytest.mark.parametrize(
+    "name", ["password", "DB_PASSWORD", "apiKey", "api_key", "x-api-key", "client_secret", "accessToken", "private-key"]
+)
+def test_names_of_secrets(name):
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["path", "max_tokens", "tokenizer", "author", "keyboard", "passenger", "secretary", "command"]
+)
+def test_names_of_other_things(name):
+    assert not is_secret_name(name)
+
+
+def test_without_the_scanner_the_other_passes_still_work(without_scanner):
+    masked = SecretMask([KEY]).mask(f"{KEY} and DB_PASSWORD=tr0ub4dor3 and 0123456789abcdefgh")
+
+    assert KEY not in masked
+    assert "tr0ub4dor3" not in masked
