@@ -126,7 +126,7 @@ class LiteLLMModel:
         if error["begun"]:
             return StreamCut(f"The answer broke off: {message}")
         if error["status"] is None:
-            return ModelUnavailable(message)
+            return ModelUnavailable(f"{endpoint.host or self._model} cannot be reached: {message or 'no answer came'}.")
         return error_from_status(error["status"], message, error["headers"], endpoint)
 
 

@@ -120,15 +120,19 @@ def _provider_ended(stream: Any) -> bool:
 
 def _told(error: BaseException) -> dict[str, Any]:
     """An error as plain data: the status and the headers are those of the answer at its root."""
+    import httpx
+
     causes = list(_causes(error))
+    unreached = [str(each) for each in causes if isinstance(each, httpx.TransportError)]
     statuses = [status for each in causes if isinstance(status := getattr(each, "status_code", None), int)]
     headers: dict[str, str] = {}
     for each in causes:
         headers |= {name.lower(): value for name, value in dict(_headers(each)).items()}
     return {
         "kind": type(error).__name__,
-        "status": (statuses[-1] if statuses else None),
-        "message": str(error),
+        # litellm says 500 where no answer came at all.
+        "status": statuses[-1] if statuses and not unreached else None,
+        "message": unreached[-1] if unreached else str(error),
         "headers": headers,
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import runpy
 import threading
 import time
@@ -135,9 +134,7 @@ class Request:
     @property
     def prompt(self) -> str:
         """What the person said last."""
-        said = [
-            words for message in self.messages if message["role"] == "user" and (words := _words(message["content"]))
-        ]
+        said = [words for message in self.messages if (words := said_by_person(message))]
         return said[-1] if said else ""
 
     @property
@@ -145,17 +142,21 @@ class Request:
         """The tool results since then, in order."""
         found: list[str] = []
         for message in self.messages:
-            if message["role"] == "user" and _words(message["content"]):
-                found = []
-            if message["role"] == "tool":
-                found.append(_words(message["content"]))
-            elif not isinstance(message["content"], str):
-                found += [
-                    _words(part.get("content", ""))
-                    for part in message["content"] or ()
-                    if part.get("type") == "tool_result"
-                ]
+            found = [] if said_by_person(message) else found + results_in(message)
         return found
+
+
+def said_by_person(message: dict[str, Any]) -> str:
+    return _words(message.get("content")) if message["role"] == "user" else ""
+
+
+def results_in(message: dict[str, Any]) -> list[str]:
+    content = message.get("content") or ""
+    if message["role"] == "tool":
+        return [_words(content)]
+    if isinstance(content, str):
+        return []
+    return [_words(part.get("content", "")) for part in content if part.get("type") == "tool_result"]
 
 
 def _words(content: Any) -> str:
@@ -221,121 +222,6 @@ def _step(entry: Any) -> Step:
 def _call(entry: Mapping[str, Any]) -> Call:
     entry = dict(entry)
     return Call(entry.pop("call", None) or entry.pop("name"), **entry)
-
-
-def echo(request: Request) -> Step:
-    """Says what it was told."""
-    return Reply(f"You said: {request.prompt}")
-
-
-_ORDER = re.compile(
-    r"^\s*(run|read|glob|grep|write|edit|call|think|say|markdown|fail|repeat)\b:? ?(.*)$", re.IGNORECASE
-)
-
-
-def agent(request: Request) -> Step:
-    """Does what the prompt's lines say, one model call a line, then answers.
-
-    `run: pytest -q` · `read: api.py` · `glob: *.py` · `grep: word` · `call: TOOL {json}` · `think: words`
-    · `say: words` · `markdown: 20000` (so many bytes) · `repeat: 20 true` (so many shell calls) · `fail: 500`.
-    Other lines are ignored.
-    Several `run`, `read` … on one line, divided by ` & `, are called side by side.
-    """
-    orders = [order for line in request.prompt.splitlines() for order in _orders(line)]
-    done = sum(message["role"] == "assistant" for message in _since_prompt(request))
-    if done >= len(orders):
-        return Reply(_closing(request))
-    calls: list[Call] = []
-    thinking = ""
-    for name, rest in orders[done]:
-        if name == "fail":
-            return failure(int(rest or 500), "as you asked")
-        if name in ("say", "markdown"):
-            return Reply(rest if name == "say" else markdown(int(rest or 20_000)))
-        if name == "think":
-            thinking = rest
-        else:
-            calls.append(_order(name, rest))
-    return Reply("" if calls else _closing(request), calls=calls, thinking=thinking)
-
-
-def _orders(line: str) -> list[list[tuple[str, str]]]:
-    found = [(match[1].lower(), match[2].strip()) for part in line.split(" & ") if (match := _ORDER.match(part))]
-    if found and found[0][0] == "repeat":
-        count, _, command = found[0][1].partition(" ")
-        return [[("run", command or "true")]] * int(count)
-    return [found] if found else []
-
-
-def _order(name: str, rest: str) -> Call:
-    if name == "call":
-        tool, _, arguments = rest.partition(" ")
-        return Call(tool, arguments or "{}")
-    field_of = {
-        "run": ("shell", "command"),
-        "read": ("read", "path"),
-        "glob": ("glob", "pattern"),
-        "grep": ("grep", "pattern"),
-    }
-    if name in field_of:
-        tool, argument = field_of[name]
-        return Call(tool, {argument: rest})
-    return Call(name, rest)
-
-
-def _since_prompt(request: Request) -> list[dict[str, Any]]:
-    messages = request.messages
-    starts = [n for n, message in enumerate(messages) if message["role"] == "user" and _words(message["content"])]
-    return messages[starts[-1] :] if starts else messages
-
-
-def _closing(request: Request) -> str:
-    results = request.results
-    if not results:
-        return f"You said: {request.prompt}"
-    last = results[-1].strip().splitlines() or ["nothing"]
-    count = f"{len(results)} tool call{'s' * (len(results) != 1)}"
-    return f"Done: {count}. The last one said:\n\n```\n{chr(10).join(last[:8])}\n```\n"
-
-
-def markdown(size: int) -> str:
-    """`size` characters of Markdown with everything in it: headings, lists, tables, code, links."""
-    parts: list[str] = []
-    length = 0
-    for number in itertools.count(1):
-        part = _SECTION.replace("N", str(number))
-        parts.append(part)
-        length += len(part)
-        if length >= size:
-            return "".join(parts)[:size]
-    raise AssertionError
-
-
-_SECTION = """## Part N: how the cache is filled
-
-The *first* request reads from disk; **every later one** is answered from `Cache.get`. See [the notes](https://example.invalid/N).
-
-- open the file and read its head
-- compare `stamp` with what was kept
-  - equal: nothing to do
-  - not equal: read it again
-
-```python
-def fill(cache: Cache, path: Path) -> bytes:
-    stamp = path.stat().st_mtime_ns
-    if cache.stamp(path) != stamp:
-        cache.put(path, path.read_bytes(), stamp)
-    return cache.get(path)
-```
-
-| step | time | note |
-|---|---:|---|
-| open | 0.N ms | once |
-| read | 1.N ms | once a change |
-
-> A cache that lies is worse than none.
-
-"""
 
 
 def paced(script: Script, rate: float | None, delay: float) -> Callable[[Request], Step]:

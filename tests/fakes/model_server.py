@@ -31,7 +31,7 @@ streamed is the request's choice.
 
 As a process, from tests/: `python -m fakes.model_server --port 0 [--script FILE.py|json|yaml | --mode agent|echo]
 [--rate 500] [--delay 0.1] [--log FILE]`, prints its URL on the first line. `--mode agent` does what the lines of a
-prompt say (`run: ls`, `read: api.py`, `markdown: 20000`, `repeat: 20 true`, see model_script.agent); a file's list
+prompt say (`run: ls`, `read: api.py`, `markdown: 20000`, `repeat: 20 true`, see model_agent.agent); a file's list
 starts again when it is used up.
 """
 
@@ -45,15 +45,16 @@ import os
 import select
 import socket
 import struct
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from fakes import model_formats
+from fakes.loopback import GoneError, Listener
+from fakes.model_agent import agent, echo, markdown
 from fakes.model_script import (
     Call,
     Play,
@@ -63,11 +64,8 @@ from fakes.model_script import (
     Script,
     Step,
     Tokens,
-    agent,
-    echo,
     failure,
     load,
-    markdown,
     paced,
     sse,
 )
@@ -89,10 +87,6 @@ __all__ = [
 ]
 
 
-class GoneError(Exception):
-    """The client has closed the connection."""
-
-
 class ModelServer:
     """See the module's docstring."""
 
@@ -112,7 +106,7 @@ class ModelServer:
         self._came = threading.Condition()
         self._log = log
         self.script(script)
-        self._http = _Listener(("127.0.0.1", port), _handler_for(self))
+        self._http = Listener(("127.0.0.1", port), _handler_for(self))
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
 
     def script(self, script: Script) -> None:
@@ -163,25 +157,10 @@ class ModelServer:
         if self._log:
             with self._log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"time": time.time(), "path": request.path, "body": request.body}) + "\n")
-        return number, self._play.next(request)
-
-
-class _Listener(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
-    def server_bind(self) -> None:
-        # HTTPServer would look up this machine's name here.
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = self.server_address[:2]
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news; anything else is."""
-        if not isinstance(sys.exception(), OSError | GoneError):
-            super().handle_error(request, client_address)
+        try:
+            return number, self._play.next(request)
+        except Exception as error:
+            return number, failure(400, f"model server: the script failed with {error!r}")
 
 
 def _handler_for(model_server: ModelServer) -> type[BaseHTTPRequestHandler]:

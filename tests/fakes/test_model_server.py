@@ -171,3 +171,21 @@ def test_the_server_runs_as_its_own_process(tmp_path, suffix):
 def test_two_servers_do_not_meet():
     with ModelServer(["one"]) as one, ModelServer(["two"]) as two:
         assert (openai_text(ask(one)), openai_text(ask(two))) == ("one", "two")
+
+
+def test_agent_mode_goes_on_when_ouro_adds_a_word_and_answers_plain_words(model_server):
+    model_server.script(agent)
+    said = {"role": "user", "content": "repeat: 2 true"}
+    call, result = {"role": "assistant"}, {"role": "tool", "content": "ok"}
+    added = {"role": "user", "content": "AGENTS.md says: be brief."}
+    chunks = [each for event in events(ask(model_server, said, call, result, added)) for each in event["choices"]]
+    pieces = [piece["function"]["arguments"] for each in chunks for piece in each["delta"].get("tool_calls", ())]
+    assert json.loads("".join(pieces)) == {"command": "true # 2"}
+    done = [said, call, result, call, result]
+    assert openai_text(ask(model_server, *done)).startswith("Done: 2 tool calls.")
+    assert openai_text(ask(model_server, *done, {"role": "assistant", "content": "Done"}, "hello")) == "You said: hello"
+
+
+def test_a_script_that_fails_says_so(model_server):
+    model_server.script(lambda request: 1 / 0)
+    assert "ZeroDivisionError" in ask(model_server).text
