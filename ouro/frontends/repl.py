@@ -58,7 +58,7 @@ class Repl:
         if not plain:
             from ouro.frontends.repl_prompt import PromptReader
 
-            self.reader = PromptReader(host)
+            self.reader = PromptReader(host, self._printer.typed)
         self._work: set[asyncio.Task[None]] = set()
         self._in_order = asyncio.Lock()
         self._reading: asyncio.Task[str | None] | None = None
@@ -172,6 +172,7 @@ class Repl:
         self._turns.stop()
         self._cancel_work()
         await asyncio.gather(*self._work, self._turns.finish(), return_exceptions=True)
+        await self.reader.close()
         if self._turns.has_session:
             session = self._front_end.session
             await session.close()

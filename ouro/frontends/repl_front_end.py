@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from ouro.commands.command import Choice
-from ouro.errors import TrustNeeded, UsageError
+from ouro.errors import NoModelError, TrustNeeded, UsageError
 from ouro.events import Event, Level, Prompted
 from ouro.frontends.headless_output import one_line
 from ouro.frontends.repl_printer import Printer
@@ -115,20 +115,36 @@ class ReplFrontEnd:
             raise UsageError("This terminal has no clipboard that ouro could reach. /export writes a file.")
         self._printer.order(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
 
+    async def ask(self, title: str, *, secret: bool = False) -> str:
+        """A line of text, empty when they gave none."""
+        self._printer.say(title)
+        return await self._questions.ask("answer: ", str.strip, secret=secret)
+
     async def _open_trusted(self, request: OpenRequest) -> Session | None:
-        try:
-            return await self._open_session(request)
-        except TrustNeeded as needed:
-            if not sys.stdin.isatty():  # a script on standard input cannot mean this question
-                raise
-            self.say(str(needed), "warning")
-        match await self.choose("Do you trust this folder?", TRUST):
-            case "yes":
-                return await self._open_session(OpenRequest(request.resume, trust="yes"))
-            case "no":
-                return await self._open_session(OpenRequest(request.resume, trust="no"))
-            case _:
-                return None
+        """A session; None when the person rather left. A script on standard input is asked nothing of this."""
+        while True:
+            try:
+                return await self._open_session(request)
+            except TrustNeeded as needed:
+                if not sys.stdin.isatty():
+                    raise
+                self.say(str(needed), "warning")
+                answer = await self.choose("Do you trust this folder?", TRUST)
+                if answer not in ("yes", "no"):
+                    return None
+                request = OpenRequest(request.resume, trust="yes" if answer == "yes" else "no")
+            except NoModelError as error:
+                if not sys.stdin.isatty() or not await self._set_up_a_model(error):
+                    raise
+
+    async def _set_up_a_model(self, error: NoModelError) -> bool:
+        """Offer the set-up; True when there may be a model now."""
+        from ouro.commands.setup import set_up  # the catalog and YAML, which only a first start needs here
+
+        self.say(str(error), "warning")
+        if not await self.choose("Set up a model now?", (Choice("yes", "yes"), Choice("", "quit"))):
+            return False
+        return bool(await set_up(self))
 
     def _use(self, session: Session) -> None:
         self._turns.use(session)

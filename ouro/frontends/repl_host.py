@@ -56,6 +56,11 @@ class ReplHost:
         """A question waits for a line."""
         return self._questions.open is not None
 
+    def is_secret(self) -> bool:
+        """What is typed must not be seen."""
+        question = self._questions.open
+        return question is not None and question.secret
+
     def is_busy(self) -> bool:
         """A turn runs."""
         return self._turns.is_busy

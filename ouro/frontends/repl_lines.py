@@ -27,6 +27,10 @@ class Host(Protocol):
         """A question waits: the line answers it and is no message."""
         ...
 
+    def is_secret(self) -> bool:
+        """What is typed must not be seen."""
+        ...
+
     def is_busy(self) -> bool:
         """A turn runs."""
         ...
@@ -72,6 +76,7 @@ class LineReader:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+            _echo(True)
 
     async def read(self) -> str | None:
         """The next line, continued while it ends in a backslash; None at the end of the input."""
@@ -82,12 +87,16 @@ class LineReader:
                 return "\n".join(lines)
         return "\n".join(lines) or None
 
+    async def close(self) -> None:
+        """There is nothing to take away."""
+
     def changed(self) -> None:
         """Show the prompt where the person is expected to type, once."""
         label = self._host.label()
         if not self._ended and label != self._shown and (self._host.is_asking() or not self._host.is_busy()):
             self._write(label)
             self._shown = label
+            _echo(not self._host.is_secret())
 
     async def _line(self) -> str | None:
         while b"\n" not in self._rest and not self._ended:
@@ -110,3 +119,14 @@ class LineReader:
             self._ended = True
             if self._waiting is not None:
                 self._waiting.cancel()
+
+
+def _echo(shown: bool) -> None:
+    """Let the terminal show what is typed, or not."""
+    if not sys.stdin.isatty():
+        return
+    import termios
+
+    attributes = termios.tcgetattr(sys.stdin)
+    attributes[3] = attributes[3] | termios.ECHO if shown else attributes[3] & ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, attributes)

@@ -70,6 +70,10 @@ class Printer:
         """The person's own line stands on the screen already."""
         self._echoed.append(text)
 
+    def typed(self, text: str) -> None:
+        """Keep on the screen what the person has typed."""
+        self._paper.line(clean(text), "bold")
+
     def event(self, event: Event) -> None:
         """Print what there is to see of it."""
         match event:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
@@ -25,14 +27,22 @@ from ouro.utils.runtime import get_history_path
 STYLE = Style.from_dict(
     {"bottom-toolbar": "noreverse fg:ansibrightblack", "label": "bold", "label.asks": "bold ansiyellow"}
 )
+CONTINUED = ". "
 REFRESH_SECONDS = 1.0
 
 
 class PromptReader:
-    """Reads messages: several lines, history, completion; and keys that act at once."""
+    """Reads messages: several lines, history, completion; and keys that act at once.
 
-    def __init__(self, host: Host) -> None:
+    One prompt runs from beginning to end. Were there a new one for each line, what is typed between two of them would
+    reach the terminal in its line mode, and Enter would arrive as a new line.
+    """
+
+    def __init__(self, host: Host, echo: Callable[[str], None]) -> None:
         self._host = host
+        self._echo = echo
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._running: asyncio.Task[str] | None = None
         self._draft: Document | None = None
         self._asking = False
         self._prompt: PromptSession[str] = PromptSession(
@@ -40,13 +50,15 @@ class PromptReader:
             history=_FileHistory(PromptHistory(get_history_path())),
             completer=ThreadedCompleter(_Completer(host)),
             complete_while_typing=Condition(lambda: not host.is_asking()),
-            key_bindings=_keys(host),
+            key_bindings=_keys(host, self._take),
+            is_password=Condition(host.is_secret),
             multiline=True,
-            prompt_continuation=". ",
+            prompt_continuation=CONTINUED,
             bottom_toolbar=host.toolbar,
             refresh_interval=REFRESH_SECONDS,
             enable_suspend=True,
             enable_open_in_editor=True,
+            erase_when_done=True,
             style=STYLE,
             reserve_space_for_menu=6,
         )
@@ -59,13 +71,28 @@ class PromptReader:
 
     async def read(self) -> str | None:
         """The next message or answer; None at the end of the input."""
-        try:
-            return await self._prompt.prompt_async(handle_sigint=False, pre_run=self.changed)
-        except (EOFError, KeyboardInterrupt):
-            return None
+        if self._running is None:
+            self._running = asyncio.create_task(self._prompt.prompt_async(handle_sigint=False))
+            self._running.add_done_callback(lambda _: self._lines.put_nowait(None))
+        return await self._lines.get()
+
+    async def close(self) -> None:
+        """Take the prompt from the screen, and give the terminal back as it was."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def _take(self, buffer: Buffer) -> None:
+        text, asking = buffer.text, self._host.is_asking()
+        shown = "•" * len(text) if self._host.is_secret() else text
+        self._echo(self._host.label() + shown.replace("\n", f"\n{CONTINUED}"))
+        buffer.reset(append_to_history=not asking)
+        self._lines.put_nowait(text)
 
     def changed(self) -> None:
         """Draw the prompt anew. A draft steps aside while a question waits, so that no key of it answers."""
+        if not self._prompt.app.is_running:
+            return
         buffer, asking = self._prompt.default_buffer, self._host.is_asking()
         if asking and not self._asking:
             self._draft = buffer.document
@@ -75,8 +102,7 @@ class PromptReader:
                 buffer.document = self._draft
             self._draft = None
         self._asking = asking
-        if self._prompt.app.is_running:
-            self._prompt.app.invalidate()
+        self._prompt.app.invalidate()
 
     def _label(self) -> StyleAndTextTuples:
         return [("class:label.asks" if self._host.is_asking() else "class:label", self._host.label())]
@@ -126,14 +152,14 @@ def _commands(begun: str) -> Iterator[Completion]:
             yield Completion(f"/{matching}", -len(begun) - 1, display=command.usage, display_meta=command.help)
 
 
-def _keys(host: Host) -> KeyBindings:
+def _keys(host: Host, take: Callable[[Buffer], None]) -> KeyBindings:
     keys = KeyBindings()
     is_empty = Condition(lambda: not get_app().current_buffer.text)
     is_busy = Condition(host.is_busy)
 
     @keys.add("enter")
     def _send(event: KeyPressEvent) -> None:
-        _enter(event, host)
+        _enter(event.current_buffer, host, take)
 
     @keys.add("escape", "enter")
     @keys.add("c-j")
@@ -172,13 +198,11 @@ def _keys(host: Host) -> KeyBindings:
     return keys
 
 
-def _enter(event: KeyPressEvent, host: Host) -> None:
-    buffer = event.current_buffer
+def _enter(buffer: Buffer, host: Host, take: Callable[[Buffer], None]) -> None:
     if host.is_asking():
-        event.app.exit(result=buffer.text)
+        take(buffer)
     elif buffer.document.text_before_cursor.endswith("\\"):
         buffer.delete_before_cursor()
         buffer.insert_text("\n")
     elif buffer.text.strip():
-        buffer.append_to_history()
-        event.app.exit(result=buffer.text)
+        take(buffer)

@@ -27,6 +27,8 @@ class OpenQuestion(Generic[T]):
     """What stands before the cursor."""
     parse: Callable[[str], T]
     answer: asyncio.Future[T]
+    secret: bool = False
+    """What is typed is not shown."""
 
 
 class Questions:
@@ -42,9 +44,9 @@ class Questions:
         """The one that the next line answers."""
         return next((each for each in self._waiting if not each.answer.done()), None)
 
-    async def ask(self, label: str, parse: Callable[[str], T]) -> T:
+    async def ask(self, label: str, parse: Callable[[str], T], *, secret: bool = False) -> T:
         """Wait for a line that `parse` understands."""
-        question = OpenQuestion(label, parse, asyncio.get_running_loop().create_future())
+        question = OpenQuestion(label, parse, asyncio.get_running_loop().create_future(), secret)
         self._waiting.append(question)
         self._asked.set()
         self._changed()
