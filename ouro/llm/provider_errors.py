@@ -50,7 +50,7 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
     words, code = _said(body)
     server = endpoint.host or "The provider"
     said = _shown(words, endpoint)
-    message = f"{server} answers {status}" + (f": {said}" if said else "")
+    message = f"{server} answers {status}" + (f": {said}" if said else ".")
     if status in (401, 403):
         return AuthenticationFailed(f"{server} does not accept the key ({status}). {said}".strip(), _key_hint(endpoint))
     if 300 <= status < 400:
@@ -73,7 +73,7 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     """The error for an error object in the middle of a stream."""
     words, code = _said(json.dumps({"error": error}))
-    message = f"{endpoint.host or 'The provider'} broke the answer off: {_shown(words, endpoint) or 'no reason given'}"
+    message = f"{endpoint.host or 'The provider'} broke the answer off: {_shown(words, endpoint) or 'no reason given.'}"
     if _TOO_LONG.search(f"{code} {words}"):
         return ContextTooLong(message)
     if code in ("429", "rate_limit_error", "rate_limit_exceeded"):
@@ -126,7 +126,9 @@ def _without_tags(page: str) -> str:
 
 def _shown(words: str, endpoint: Endpoint) -> str:
     words = " ".join(redact(words, endpoint.api_key).split())
-    return words if len(words) <= MAX_MESSAGE else words[:MAX_MESSAGE] + "…"
+    if len(words) > MAX_MESSAGE:
+        return words[:MAX_MESSAGE] + "…"
+    return words + "." if words and words[-1] not in ".!?…" else words
 
 
 def _key_hint(endpoint: Endpoint) -> str:
