@@ -23,6 +23,8 @@ from ouro.utils.runtime import ensure_private_dir, get_home
 SHORTEST_VALUE = 8
 _LONGEST_WAIT = 10.0
 """Seconds that a text which may hold a secret waits for the scanner to be built."""
+_REST = 2.0
+"""Seconds after the first text before the scanner is built unasked: the first request goes first."""
 
 _NAMES = (
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key|auth[_-]?key"
@@ -97,6 +99,7 @@ class SecretMask:
         self._scanner: Any = None
         self._building: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._wanted = threading.Event()
 
     def mask(self, text: str) -> str:
         """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
@@ -119,6 +122,7 @@ class SecretMask:
                 self._building.start()
 
     def _build(self) -> None:
+        self._wanted.wait(_REST)
         try:
             from kingfisher_sdk import Rules, Scanner
 
@@ -127,6 +131,7 @@ class SecretMask:
             log.warning("secrets are masked by ouro's own rules only: %s", error)
 
     def _scanned(self, text: str) -> str:
+        self._wanted.set()
         if self._building is not None:
             self._building.join(_LONGEST_WAIT)
         if self._scanner is None:

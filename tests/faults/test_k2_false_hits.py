@@ -9,12 +9,9 @@ from fakes.ready_mask import ready_mask
 from ouro.memory.yaml_text import dump, load
 
 MODULES = (
-    "argparse ast base64 bdb calendar cgi codecs collections/__init__ configparser csv datetime difflib "
-    "doctest email/message enum fractions ftplib functools getpass gettext gzip hashlib heapq hmac "
-    "http/client http/cookies http/cookiejar imaplib inspect ipaddress json/decoder locale "
-    "logging/__init__ mailbox netrc nntplib optparse os pathlib pdb pickle platform poplib secrets shutil "
-    "smtplib socket ssl statistics string subprocess tarfile tempfile token tokenize typing unittest/mock "
-    "urllib/parse urllib/request uuid zipfile"
+    "argparse ast base64 configparser email/message ftplib getpass gettext hashlib hmac http/client http/cookiejar imaplib "
+    "inspect ipaddress json/decoder mailbox netrc os pathlib pickle secrets shutil smtplib socket ssl subprocess tarfile "
+    "token tokenize typing urllib/parse urllib/request uuid zipfile"
 )
 
 

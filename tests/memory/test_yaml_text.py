@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from ouro.memory.yaml_text import BadYamlError, cleaned, dump, dump_inline, load
 
-NASTY = ["", " ", "\n", "\n\n", " a\n", "\ta\nb", "a\n\n", "a\n ", "...", "---", "\n---\n...\n", "null", "yes", "1e5", "0x1f",
-         "~", "2026-11-21", "a: b", "- a", "#a", "a #b", "\x85", "\u2028\n", "\ufeff", "\x00\n\x1b[1m", "\r\n", "\ud800",
-         "\u202eabc", "\U0001f600", "%a", "@a", "`a", "'a'\n\"b\"", "a\\\nb", "\x7f", "\ufffe"]  # fmt: skip
+NASTY = ["", " ", "\n", "\n\n", " a\n", "\ta\nb", "a\n\n", "a\n ", "...", "---", "\n---\n...\n", "null", "yes", "1e5",
+         "0x1f", "~", "2026-11-21", "a: b", "- a", "#a", "a #b", "\x85", "\u2028\n", "\ufeff", "\x00\n\x1b[1m", "\r\n",
+         "\ud800", "\u202eabc", "\U0001f600", "%a", "@a", "`a", "'a'\n\"b\"", "a\\\nb", "\x7f", "\ufffe"]  # fmt: skip
 TEXTS = st.one_of(st.sampled_from(NASTY), st.text(), st.lists(st.sampled_from(NASTY)).map("".join))
 SCALARS = st.one_of(TEXTS, st.integers(-(1 << 63), 1 << 63), st.floats(allow_nan=False), st.booleans(), st.none())
 VALUES = st.recursive(
