@@ -15,6 +15,7 @@ from typing import BinaryIO, Literal
 from ouro.errors import ToolError
 from ouro.safety import protected
 
+_TRIES = 20
 Access = Literal["read", "write", "show"]
 """`show`: to show the person what a call would change, before they say whether it may; never for the model."""
 
@@ -51,7 +52,7 @@ class Workspace:
     def resolve(self, text: str) -> Path:
         """The real path that `text` names: `~`, relative to the root, links followed."""
         text = text.replace("\0", "\ufffd")
-        return Path(os.path.realpath(self.root / os.path.expanduser(text)))  # noqa: PTH111 - Path's raises for ~nobody
+        return _real(self.root / os.path.expanduser(text))  # noqa: PTH111 - Path's raises for ~nobody
 
     def is_inside(self, path: Path) -> bool:
         """Whether work in the folder covers `path`: below a root, and no system file or place of keys."""
@@ -212,7 +213,12 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 
 def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))
+    for _ in range(_TRIES):
+        try:
+            return Path(os.path.realpath(path))
+        except OSError:  # a link that was there a moment ago is something else now
+            continue
+    raise ToolError(f"{path} changes all the time: where it leads cannot be told.")
 
 
 def _key(path: Path) -> str:

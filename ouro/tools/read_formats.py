@@ -56,6 +56,7 @@ def picture(name: str, data: bytes) -> tuple[Image, str]:
     """
     from PIL import Image as Pillow
 
+    Pillow.MAX_IMAGE_PIXELS = None  # its warning would be written across the screen; the size is looked at below
     try:
         with Pillow.open(io.BytesIO(data)) as opened:
             width, height = opened.size
@@ -69,7 +70,7 @@ def picture(name: str, data: bytes) -> tuple[Image, str]:
             smaller.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
             media_type, scaled = _encoded(smaller, photo=picture_type(data) in ("image/jpeg", "image/webp"))
             return Image(media_type, scaled, name), f"{size}, scaled to {smaller.width}×{smaller.height}"
-    except (OSError, SyntaxError, ValueError, Pillow.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError) as error:
         raise ToolError(f"{name} cannot be shown: the picture is damaged ({error}).") from error
 
 

@@ -64,8 +64,8 @@ def walk(root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] =
 def fuzzy_files(query: str, files: Sequence[str], limit: int = 20) -> list[str]:
     """The files that `query` most likely means, best first.
 
-    A name that begins with it, then one that holds it, then a path that does, then one with its letters in order; where
-    there is none of these, the nearest spellings.
+    A name that begins with it, one with a word that does, such a path; then names and paths that hold it anywhere, then
+    those with its letters in order. Where there is none of these, the nearest spellings.
     """
     wanted = "".join(query.lower().split())
     if not wanted:
@@ -78,9 +78,20 @@ def fuzzy_files(query: str, files: Sequence[str], limit: int = 20) -> list[str]:
 
 def _rank(wanted: str, path: str) -> int:
     name = path[path.rfind("/") + 1 :]
-    if wanted in name:
-        return 0 if name.startswith(wanted) else 1
-    return 2 if wanted in path else 3 if _has_letters(wanted, name) else 4
+    if name.startswith(wanted):
+        return 0
+    if wanted in path:
+        in_name = wanted in name
+        words = _begins_word(wanted, name if in_name else path)
+        return (1 if in_name else 2) if words else (3 if in_name else 4)
+    return 5 if _has_letters(wanted, name) else 6
+
+
+def _begins_word(wanted: str, text: str) -> bool:
+    at = text.find(wanted)
+    while at > 0 and text[at - 1].isalnum():
+        at = text.find(wanted, at + 1)
+    return at >= 0
 
 
 def _has_letters(wanted: str, path: str) -> bool:

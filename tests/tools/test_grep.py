@@ -91,7 +91,8 @@ async def test_names_the_files_that_are_not_ignored_in_their_order(grep):
 async def test_shows_lines_below_their_file(grep):
     result = await call(grep, pattern="hello", path="src")
     assert result.text == (
-        "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;\n2:hello;\n\nsrc/deep/util.py\n2:    hello('you')\n\n"
+        "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;\n2:hello;\n\n"
+        "src/deep/util.py\n2:    hello('you')\n\n"
         "src/important.tmp\n1:hello\n\nsrc/only_here.txt\n1:hello"
     )
     assert result.display.summary == "6 matches in 5 files"

@@ -1,0 +1,208 @@
+"""X10: what a file tool must not open, whatever it is called; decided on what was opened."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from fakes.tool_context import call
+
+from ouro.errors import ToolError
+from ouro.safety.workspace import Workspace
+from ouro.tools.apply_patch import ApplyPatch
+from ouro.tools.edit import Edit
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.glob import Glob
+from ouro.tools.grep import Grep
+from ouro.tools.read import Read
+from ouro.tools.write import Write
+
+SECRET = "the secret outside\n"
+
+
+@pytest.fixture
+def root(tmp_path) -> Path:
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git/config").write_text("[core]\n")
+    (folder / "a.txt").write_text("inside\n")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret.txt").write_text(SECRET)
+    (folder / "file-link").symlink_to("../outside/secret.txt")
+    (folder / "folder-link").symlink_to("../outside")
+    return folder
+
+
+def tools(root: Path):
+    workspace, seen = Workspace(root), FilesSeen()
+    return workspace, Read(workspace, seen), Write(workspace, seen), Edit(workspace, seen), ApplyPatch(workspace, seen)
+
+
+OUTSIDE = [
+    "../outside/secret.txt",
+    "x/../../outside/secret.txt",
+    "file-link",
+    "folder-link/secret.txt",
+    "folder-link/../outside/secret.txt",
+    "/etc/passwd",
+    "~/.bashrc",
+    "/proc/self/environ",
+    "/proc/self/cwd/../outside/secret.txt",
+    "/dev/zero",
+    "/dev/stdin",
+]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+async def test_x10_nothing_outside_is_read_or_written_unasked(root, home, path):
+    (home / ".bashrc").write_text("x")
+    _, read, write, edit, patch = tools(root)
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await call(read, path=path)
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await call(write, path=path, content="x")
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await call(edit, path=path, edits=[{"old_text": "a", "new_text": "b"}])
+    for header in ("Add", "Update", "Delete"):
+        body = {"Add": "\n+x", "Update": "\n-x\n+y", "Delete": ""}[header]
+        with pytest.raises(ToolError, match="outside the workspace"):
+            await call(patch, input=f"*** Begin Patch\n*** {header} File: {path}{body}\n*** End Patch")
+    assert (root.parent / "outside/secret.txt").read_text() == SECRET
+
+
+@pytest.mark.parametrize("path", ["../outside", "folder-link", "/etc", "/proc/self"])
+async def test_x10_nothing_outside_is_searched_unasked(root, path):
+    workspace = Workspace(root)
+    for tool in (Grep(workspace), Grep(workspace, ripgrep="")):
+        with pytest.raises(ToolError, match="outside the workspace"):
+            await call(tool, pattern="secret", path=path)
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await call(Glob(workspace), pattern="*", path=path)
+
+
+@pytest.mark.parametrize("ripgrep", [None, ""])
+async def test_x10_a_search_follows_no_link_out(root, ripgrep):
+    result = await call(Grep(Workspace(root), ripgrep=ripgrep), pattern="secret")
+    assert result.text == "Nothing is found for secret."
+
+
+@pytest.mark.parametrize(
+    "path", [".git/config", ".GIT/config", ".git/hooks/pre-commit", ".ouro/config.yaml", ".bashrc", "sub/.zshenv"]
+)
+async def test_x10_what_programs_obey_is_not_written_unasked(root, path):
+    workspace, _, write, _, patch = tools(root)
+    before = (root / ".git/config").read_text()
+    with pytest.raises(ToolError, match="may not be changed unless the user allows it"):
+        await call(write, path=path, content="x")
+    with pytest.raises(ToolError, match="may not be changed unless the user allows it"):
+        await call(patch, input=f"*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch")
+    assert ((root / ".git/config").read_text(), (root / ".ouro").exists()) == (before, False)
+    workspace.grant(workspace.resolve("sub/.zshenv"))
+    await call(write, path="sub/.zshenv", content="x")
+    assert (root / "sub/.zshenv").read_text() == "x"
+
+
+async def test_x10_a_patch_cannot_move_a_file_out_or_onto_protected_ones(root):
+    _, _, _, _, patch = tools(root)
+    for target in ("../outside/new.txt", ".git/hooks/pre-commit"):
+        with pytest.raises(ToolError):
+            await call(
+                patch,
+                input=f"*** Begin Patch\n*** Update File: a.txt\n*** Move to: {target}\n-inside\n+x\n*** End Patch",
+            )
+    assert ((root / "a.txt").read_text(), os.listdir(root.parent / "outside")) == ("inside\n", ["secret.txt"])  # noqa: PTH208
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device link", "folder"])
+async def test_x10_pipes_sockets_devices_and_folders_are_refused_without_waiting(root, kind):
+    import socket
+
+    path = root / "x"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device link":
+        path.symlink_to("/dev/zero")
+    else:
+        os.chdir(root)
+        socket.socket(socket.AF_UNIX).bind("x")
+    _, read, write, edit, _ = tools(root)
+    for tool, arguments in (
+        (read, {}),
+        (write, {"content": "x"}),
+        (edit, {"edits": [{"old_text": "a", "new_text": "b"}]}),
+    ):
+        with pytest.raises(ToolError):
+            await call(tool, path="x", **arguments)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not hasattr(os, "mknod"), reason="only root can make a device")
+async def test_x10_a_device_inside_is_refused(root):
+    try:
+        os.mknod(root / "zero", 0o666 | 0o020000, os.makedev(1, 5))
+    except OSError:
+        pytest.skip("this file system takes no devices")
+    with pytest.raises(ToolError, match="a device, not a file"):
+        await call(tools(root)[1], path="zero")
+
+
+def swapping(root: Path, stop: threading.Event) -> None:
+    """Make `root/d` now a folder, now a link to the outside, as fast as it goes."""
+    while not stop.is_set():
+        (root / "d").rename(root / "real")
+        with suppress(FileExistsError):  # the writer was faster, and made a folder there
+            (root / "d").symlink_to("../outside")
+            (root / "d").unlink()
+        for _ in range(100):  # the writer may make it again and again
+            shutil.rmtree(root / "d", ignore_errors=True)
+            with suppress(OSError):
+                (root / "real").rename(root / "d")
+                break
+        else:
+            return
+
+
+@pytest.fixture
+def swapped(root):
+    (root / "d").mkdir()
+    (root / "d/secret.txt").write_text("harmless\n")
+    stop = threading.Event()
+    thread = threading.Thread(target=swapping, args=(root, stop))
+    thread.start()
+    yield root
+    stop.set()
+    thread.join()
+
+
+def test_x10_a_folder_swapped_for_a_link_leads_no_reader_out(swapped):
+    workspace = Workspace(swapped)
+    read = set()
+    for _ in range(1500):
+        try:
+            with workspace.open("d/secret.txt") as file:
+                read.add(file.read())
+        except ToolError:
+            continue
+    assert read == {b"harmless\n"}
+
+
+def test_x10_a_folder_swapped_for_a_link_leads_no_writer_out(swapped):
+    from ouro.utils.text_files import save
+
+    workspace = Workspace(swapped)
+    written = 0
+    for _ in range(500):
+        try:
+            with workspace.place("d/secret.txt", "write", create_parents=True) as place:
+                save(place.folder, place.name, b"ours\n", expected=place.stat())
+                written += 1
+        except (ToolError, OSError):
+            continue
+    outside = swapped.parent / "outside"
+    assert written > 0
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"secret.txt": SECRET}

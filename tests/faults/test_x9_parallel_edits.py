@@ -1,0 +1,100 @@
+"""X9: several tools at one file; a file that changed since it was read."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fakes.tool_context import call
+
+from ouro.errors import ToolError
+from ouro.safety.workspace import Workspace
+from ouro.tools.apply_patch import ApplyPatch
+from ouro.tools.edit import Edit
+from ouro.tools.files_seen import FilesSeen
+from ouro.tools.read import Read
+from ouro.tools.write import Write
+
+
+@pytest.fixture
+def tools(tmp_path):
+    workspace, seen = Workspace(tmp_path), FilesSeen()
+    return Read(workspace, seen), Write(workspace, seen), Edit(workspace, seen), ApplyPatch(workspace, seen)
+
+
+def one_edit(old: str, new: str) -> list[dict[str, str]]:
+    return [{"old_text": old, "new_text": new}]
+
+
+async def test_x9_forty_edits_side_by_side_are_all_made(tools, tmp_path):
+    read, _, edit, _ = tools
+    (tmp_path / "a.txt").write_text("".join(f"<{number}>\n" for number in range(40)))
+    await call(read, path="a.txt")
+    changes = [call(edit, path="a.txt", edits=one_edit(f"<{number}>", f"[{number}]")) for number in range(40)]
+    await asyncio.gather(*changes)
+    assert (tmp_path / "a.txt").read_text() == "".join(f"[{number}]\n" for number in range(40))
+
+
+async def test_x9_of_two_edits_of_one_place_the_second_is_refused(tools, tmp_path):
+    read, _, edit, _ = tools
+    (tmp_path / "a.txt").write_text("x = 1\n")
+    await call(read, path="a.txt")
+    changes = [call(edit, path="a.txt", edits=one_edit("x = 1", f"value = {number}")) for number in (12, 34)]
+    results = await asyncio.gather(*changes, return_exceptions=True)
+    refused = [result for result in results if isinstance(result, ToolError)]
+    assert len(refused) == 1
+    assert refused[0].message.startswith("old_text is not in the file.")
+
+
+async def test_x9_edits_and_patches_by_two_names_are_all_made(tools, tmp_path):
+    read, _, edit, patch = tools
+    (tmp_path / "a.txt").write_text("".join(f"<{number}>\n" for number in range(20)))
+    (tmp_path / "link.txt").symlink_to("a.txt")
+    await call(read, path="a.txt")
+    changes = [
+        call(edit, path="link.txt", edits=one_edit(f"<{number}>", f"[{number}]"))
+        if number % 2
+        else call(patch, input=f"*** Begin Patch\n*** Update File: ./a.txt\n-<{number}>\n+[{number}]\n*** End Patch")
+        for number in range(20)
+    ]
+    await asyncio.gather(*changes)
+    assert (tmp_path / "a.txt").read_text() == "".join(f"[{number}]\n" for number in range(20))
+
+
+async def test_x9_a_file_that_changed_since_it_was_read_is_not_changed(tools, tmp_path):
+    read, write, edit, patch = tools
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\n")
+    await call(read, path="a.txt")
+    path.write_text("one\ntwo\nthree\n")
+    refusal = r"^a\.txt has changed since it was last read\. Read it again, then change it\.$"
+    with pytest.raises(ToolError, match=refusal):
+        await call(edit, path="a.txt", edits=one_edit("one", "1"))
+    with pytest.raises(ToolError, match=refusal):
+        await call(write, path="a.txt", content="1\n")
+    with pytest.raises(ToolError, match=refusal):
+        await call(patch, input="*** Begin Patch\n*** Update File: a.txt\n-one\n+1\n*** End Patch")
+    assert path.read_text() == "one\ntwo\nthree\n"
+    await call(read, path="a.txt")
+    await call(edit, path="a.txt", edits=one_edit("one", "1"))
+    assert path.read_text() == "1\ntwo\nthree\n"
+
+
+async def test_x9_a_touched_file_with_the_same_text_may_be_changed(tools, tmp_path):
+    read, _, edit, _ = tools
+    (tmp_path / "a.txt").write_text("one\n")
+    await call(read, path="a.txt")
+    (tmp_path / "a.txt").write_text("one\n")
+    await call(edit, path="a.txt", edits=one_edit("one", "two"))
+    assert (tmp_path / "a.txt").read_text() == "two\n"
+
+
+async def test_x9_a_call_that_is_cancelled_holds_up_no_other(tools, tmp_path):
+    read, _, edit, _ = tools
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    await call(read, path="a.txt")
+    first = asyncio.ensure_future(call(edit, path="a.txt", edits=one_edit("one", "1")))
+    await asyncio.sleep(0)
+    first.cancel()
+    await call(edit, path="a.txt", edits=one_edit("two", "2"))
+    assert (tmp_path / "a.txt").read_text() in ("1\n2\n", "one\n2\n")

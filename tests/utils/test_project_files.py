@@ -1,0 +1,83 @@
+"""The files of a project, and finding one of them by typing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ouro.utils.project_files import fuzzy_files, list_project_files, walk
+
+
+def put(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("x")
+
+
+def git(*arguments: str, cwd: Path) -> None:
+    subprocess.run(["git", *arguments], cwd=cwd, check=True, capture_output=True)
+
+
+def test_git_says_what_belongs_to_a_repository(repository):
+    put(repository, "new.py", "out.log", "build/x.py", "sub dir/\u00fc\n.txt")
+    (repository / ".gitignore").write_text("*.log\nbuild/\n")
+    assert list_project_files(repository) == [".gitignore", "api.py", "new.py", "sub dir/\u00fc\n.txt"]
+    assert list_project_files(repository / "sub dir") == ["\u00fc\n.txt"]
+
+
+def test_repositories_inside_the_repository_are_looked_into(repository, tmp_path):
+    other = tmp_path / "other"
+    put(other, "lib.py")
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        git(*arguments, cwd=other)
+    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(other), "vendor", cwd=repository)
+    git("clone", "-q", str(other), "nested", cwd=repository)
+    assert list_project_files(repository) == [".gitmodules", "api.py", "nested/lib.py", "vendor/lib.py"]
+
+
+def test_listing_runs_no_program_that_the_repository_names(repository, tmp_path):
+    git("config", "core.fsmonitor", f"touch {tmp_path}/ran; false", cwd=repository)
+    assert list_project_files(repository) == ["api.py"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_without_git_the_rules_of_each_folder_hold(tmp_path):
+    put(tmp_path, "a.py", "a.log", "keep.log", "src/b.py", "src/c.tmp", "src/d.log", "node_modules/x.js", "out/y.py")
+    (tmp_path / ".gitignore").write_text("*.log\n!keep.log\n/out/\n")
+    (tmp_path / "src/.gitignore").write_text("*.tmp\n!d.log\n")
+    (tmp_path / "link").symlink_to("src")
+    (tmp_path / "loop").symlink_to(".")
+    assert list_project_files(tmp_path) == [
+        ".gitignore", "a.py", "keep.log", "link", "loop", "src/.gitignore", "src/b.py", "src/d.log",
+    ]  # fmt: skip
+    assert sorted(walk(tmp_path / "src")) == [".gitignore", "b.py", "d.log"]
+    assert sorted(walk(tmp_path / "out")) == ["y.py"]
+    assert "out/y.py" in set(walk(tmp_path, ignored=True))
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path):
+    assert list_project_files(tmp_path / "none") == []
+
+
+FILES = ["src/api/handler.py", "src/handler/api.py", "tests/test_api.py", "docs/capital.md", "a/p/i.txt", "README.md"]
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("api", ["src/handler/api.py", "tests/test_api.py", "src/api/handler.py", "docs/capital.md", "a/p/i.txt"]),
+        ("API", ["src/handler/api.py", "tests/test_api.py", "src/api/handler.py", "docs/capital.md", "a/p/i.txt"]),
+        ("hapy", ["src/api/handler.py", "src/handler/api.py"]),
+        ("src/api", ["src/api/handler.py", "src/handler/api.py"]),
+        ("raedme", ["README.md"]),
+        ("", ["README.md", "docs/capital.md", "tests/test_api.py"]),
+    ],
+)
+def test_what_is_typed_finds_the_likeliest_first(query, best):
+    assert fuzzy_files(query, FILES, len(best)) == best
+
+
+def test_nonsense_finds_nothing():
+    assert fuzzy_files("qqqqxxxx", FILES) == []

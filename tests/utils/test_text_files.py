@@ -1,0 +1,119 @@
+"""Text files as they are."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ouro.utils.text_files import (
+    ChangedMeanwhileError,
+    NotTextError,
+    Span,
+    TextFile,
+    decode,
+    guess_encoding,
+    save,
+)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def put(path: Path, data: bytes) -> None:
+    with opened(path.parent) as folder:
+        save(folder, path.name, data, expected=path.lstat() if path.exists() else None)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be", "cp1252"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_text_comes_back_as_it_was(encoding, newline):
+    data = f"one caf\u00e9{newline}two{newline}".encode(encoding)
+    file = decode(data)
+    assert (file.text, file.newline, file.encoded()) == ("one caf\u00e9\ntwo\n", newline, data)
+
+
+@given(data=st.binary(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_what_is_taken_for_text_comes_back_byte_for_byte(data):
+    try:
+        file = decode(data)
+    except NotTextError:
+        return
+    assert file.encoded() == data
+
+
+@given(pieces=st.lists(st.sampled_from(["a", "b", "\n", "\r\n"]), max_size=30), data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_splicing_changes_the_span_and_nothing_else(pieces, data):
+    start = data.draw(st.integers(0, len(pieces)))  # each piece is one character of `text`
+    end = data.draw(st.integers(start, len(pieces)))
+    after = TextFile("".join(pieces)).splice([Span(start, end, "X")])
+    assert after.raw == "".join([*pieces[:start], "X", *pieces[end:]])
+
+
+def test_guesses_from_a_start_that_ends_inside_a_character():
+    assert guess_encoding("caf\u00e9".encode()[:-1]) == "utf-8"
+    assert guess_encoding("\ufeffx".encode("utf-16-le")) == "utf-16"
+    with pytest.raises(NotTextError):
+        guess_encoding(bytes(100))
+
+
+def test_saving_makes_a_file_with_the_usual_mode_and_leaves_no_scraps(tmp_path):
+    old = os.umask(0o027)
+    try:
+        put(tmp_path / "a", b"x")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+    assert [each.name for each in tmp_path.iterdir()] == ["a"]
+
+
+def test_saving_keeps_mode_and_hard_links(tmp_path):
+    (tmp_path / "a").write_bytes(b"long text")
+    (tmp_path / "a").chmod(0o700)
+    put(tmp_path / "a", b"1")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
+    os.link(tmp_path / "a", tmp_path / "b")
+    put(tmp_path / "a", b"2")
+    assert (tmp_path / "b").read_bytes() == b"2"
+
+
+def test_a_folder_that_takes_no_new_file_is_written_in_place(tmp_path, monkeypatch):
+    (tmp_path / "a").write_bytes(b"long text")
+    inode = (tmp_path / "a").stat().st_ino
+    really = os.open
+
+    def refusing(path, flags, mode=0o777, *, dir_fd=None):
+        if flags & os.O_CREAT:
+            raise PermissionError(13, "Permission denied")
+        return really(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refusing)
+    put(tmp_path / "a", b"new")
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "a").stat().st_ino) == (b"new", inode)
+    with pytest.raises(PermissionError):
+        put(tmp_path / "b", b"new")
+
+
+def test_a_file_that_somebody_else_changed_is_left_alone(tmp_path):
+    (tmp_path / "a").write_bytes(b"one")
+    before = (tmp_path / "a").stat()
+    (tmp_path / "a").write_bytes(b"theirs")
+    with opened(tmp_path) as folder:
+        for name, expected in (("a", before), ("a", None), ("gone", before)):
+            with pytest.raises(ChangedMeanwhileError):
+                save(folder, name, b"ours", expected=expected)
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"a": b"theirs"}
