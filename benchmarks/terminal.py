@@ -21,7 +21,7 @@ class Terminal(terminal.Terminal):
     def after(
         self, seen: Callable[[str], bool], limit: float, every: Callable[[], None] = lambda: None
     ) -> float | None:
-        """Milliseconds from the start until the screen satisfies `seen`; None when it did not within `limit` seconds."""
+        """Milliseconds from the start until the screen satisfies `seen`; None when it did not in `limit` seconds."""
         end = time.monotonic() + limit
         while time.monotonic() < end:
             before = len(self.raw)

@@ -82,8 +82,8 @@ class TrustNeeded(OuroError):
     def __init__(self, folder: Path, files: Sequence[Path]) -> None:
         names = ", ".join(str(file) for file in files)
         super().__init__(
-            f"{folder} is not trusted, and holds files that ouro would obey: {names}",
-            "Look at them, then start ouro there and say yes, or pass --trust.",
+            f"{folder} is not trusted, and holds files that ouro would obey: {names}. "
+            "Look at them, then start ouro there and say yes, or pass --trust."
         )
         self.folder = folder
         self.files = tuple(files)

@@ -1,0 +1,126 @@
+"""The real program, `python -m ouro`, in a home of its own, talking to a model server."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+from fakes.model_server import ModelServer
+from fakes.terminal import Terminal
+
+KEY = "sk-proj-0wnK3yOfTheTestsZ9y8X7w6V5u4T3s2"
+ANTHROPIC = "anthropic/claude-sonnet-4-5"
+
+
+@functools.cache
+def secret_rules() -> Path:
+    """The rules for secrets, compiled: that takes seconds, and each home would do it anew."""
+    from kingfisher_sdk import Rules, Scanner
+
+    folder = Path(tempfile.mkdtemp(prefix="ouro-secret-rules-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    Scanner(Rules(cache_dir=folder))
+    return folder
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a headless run left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict]:
+        """The JSON lines on standard output."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass
+class OuroProgram:
+    """ouro, to be started in `folder` as often as wanted; what is open at the end is closed by `close`."""
+
+    server: ModelServer
+    folder: Path
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Further environment."""
+    terminals: list[Terminal] = field(default_factory=list)
+    processes: list[subprocess.Popen] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(mode=0o700)
+        shutil.copytree(secret_rules(), self.home / "cache" / "secret-rules")
+        models = {
+            "openai/test-model": {"api_base": self.server.openai_url, "api_key": KEY, "window": 100_000},
+            "openai/other-model": {"api_base": self.server.openai_url, "api_key": KEY, "window": 50_000},
+            ANTHROPIC: {"api_base": self.server.url, "api_key": KEY},
+        }
+        file = self.home / "models.yaml"
+        file.write_text(yaml.safe_dump({"default": "openai/test-model", "models": models}))
+        file.chmod(0o600)
+
+    @property
+    def home(self) -> Path:
+        return Path(os.environ["OURO_HOME"])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        return {**os.environ, "PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8", **self.more}
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "ouro", *arguments]
+
+    def start(self, *arguments: str, size: tuple[int, int] = (30, 100)) -> Terminal:
+        """ouro in a terminal."""
+        self.terminals.append(Terminal(self.command(*arguments), self.environment, self.folder, size))
+        return self.terminals[-1]
+
+    def screen(self, *arguments: str, size: tuple[int, int] = (30, 100)) -> Terminal:
+        """ouro on the full screen, its session open."""
+        terminal = self.start(*arguments, size=size)
+        terminal.until_shows("❯", "test-model")
+        return terminal
+
+    def headless(self, *arguments: str, given: str = "") -> Done:
+        """ouro without a terminal, run to its end."""
+        run = subprocess.run(
+            self.command(*arguments), cwd=self.folder, env=self.environment, input=given.encode(), capture_output=True,
+            check=False, timeout=60,
+        )  # fmt: skip
+        return Done(run.returncode, run.stdout.decode(), run.stderr.decode())
+
+    def begin(self, *arguments: str, **options: object) -> subprocess.Popen:
+        """The same, to be waited for by the test."""
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        self.processes.append(
+            subprocess.Popen(self.command(*arguments), cwd=self.folder, env=self.environment, **pipes)
+        )
+        return self.processes[-1]
+
+    def sessions(self) -> list[dict]:
+        """What `ouro sessions list --json` tells, newest first."""
+        return json.loads(self.headless("sessions", "list", "--json").out)
+
+    def close(self) -> None:
+        """End what still runs."""
+        for terminal in self.terminals:
+            terminal.close()
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
