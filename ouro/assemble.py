@@ -103,7 +103,9 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     mask = SecretMask([*ground.catalog.key_values(), *secret_values(os.environ)])
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     memory = await _memory(store, ground, request)
-    return Session(_parts(ground, store, memory, mask))
+    session = Session(_parts(ground, store, memory, mask))
+    await session.warm()
+    return session
 
 
 def _ground(options: Options, request: OpenRequest) -> _Ground:

@@ -15,7 +15,7 @@ from ouro.display import Display, Question, Todo
 from ouro.messages import Image, Message, ToolCall, Usage
 
 Level = Literal["info", "warning", "error"]
-Outcome = Literal["answered", "interrupted", "failed", "limit", "refused"]
+Outcome = Literal["answered", "interrupted", "failed", "unauthorized", "limit", "refused"]
 
 
 @dataclass(frozen=True, slots=True)

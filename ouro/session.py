@@ -19,7 +19,7 @@ from ouro.agent.turn import Questions, Turn
 from ouro.display import Todo
 from ouro.errors import UsageError
 from ouro.events import Answer, Event, TodosChanged, TurnFinished
-from ouro.llm.model import Effort
+from ouro.llm.model import Effort, Warmable
 from ouro.memory.backend import SessionInfo
 from ouro.memory.manager import MemoryManager
 from ouro.memory.tokens import estimate
@@ -273,6 +273,12 @@ class Session:
     def project_files(self) -> list[str]:
         """The project's files, for completion."""
         return self._parts.list_files()
+
+    async def warm(self) -> None:
+        """Let a model that takes long to get ready begin, while the person still types."""
+        for model in self._parts.models.current()[:1]:
+            if isinstance(model, Warmable):
+                await model.warm()
 
     async def close(self) -> None:
         """End all that runs, and let go of the session."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ouro.agent.limits import Limits, Repetition
 from ouro.agent.tool_runner import ToolRunner
-from ouro.errors import ContextTooLong, LimitReached, ModelError, SaveFailed
+from ouro.errors import AuthenticationFailed, ContextTooLong, LimitReached, ModelError, SaveFailed
 from ouro.events import (
     Event,
     Prompted,
@@ -73,6 +73,8 @@ class LoopAgent:
                     yield event
         except LimitReached as limit:
             yield TurnFinished("limit", str(limit))
+        except AuthenticationFailed as error:
+            yield TurnFinished("unauthorized", str(error))
         except ModelError as error:
             yield TurnFinished("failed", str(error))
         else:

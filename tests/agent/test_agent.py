@@ -162,7 +162,7 @@ async def test_a_fallback_answers_when_the_first_model_cannot(world, monkeypatch
 
 async def test_a_refused_key_ends_the_turn_with_what_to_do(world):
     seen = await play(world.agent(ScriptedModel([AuthenticationFailed("The key is not accepted.", "Set another.")])))
-    assert seen[-1] == TurnFinished("failed", "The key is not accepted.\nSet another.")
+    assert seen[-1] == TurnFinished("unauthorized", "The key is not accepted.\nSet another.")
     assert [message.role for message in world.memory.messages()] == ["user"]
 
 

@@ -1,0 +1,247 @@
+"""One conversation, put together as the program does it, with a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ouro.assemble import Options, opener
+from ouro.display import Todo
+from ouro.errors import SessionInUse, SessionNotFound, TrustNeeded, UsageError
+from ouro.events import (
+    PermissionAsked,
+    Permit,
+    Prompted,
+    QuestionAsked,
+    QuestionClosed,
+    Replied,
+    Reply,
+    TodosChanged,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFinished,
+)
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.messages import Context
+from ouro.session import OpenRequest
+
+
+def make(repository, *script, **options):
+    model = ScriptedModel(script)
+    return opener(Options(repository, ready_model=model, **options)), model
+
+
+async def collect(events):
+    return [event async for event in events]
+
+
+async def test_a_session_is_resumed_as_it_was_left(repository):
+    open_session, _ = make(
+        repository, call("todo", todos=[{"text": "look", "state": "done"}, {"text": "mend"}]), "Done."
+    )
+    session = await open_session(OpenRequest())
+    seen = await collect(session.send("plan it"))
+    assert TodosChanged((Todo("look", "done"), Todo("mend"))) in seen
+    session.rename("the plan")
+    await session.close()
+    again = await open_session(OpenRequest("latest"))
+    assert (again.id, again.title, again.todos) == (session.id, "the plan", (Todo("look", "done"), Todo("mend")))
+    shown = [type(event) for event in again.history() if not isinstance(event, ToolFinished | ToolStarted)]
+    assert shown[0] is Prompted
+    assert shown.count(Replied) == 2
+    await again.close()
+
+
+async def test_an_open_session_cannot_be_opened_twice(repository):
+    open_session, _ = make(repository, "Hello.")
+    session = await open_session(OpenRequest())
+    await collect(session.send("hi"))
+    with pytest.raises(SessionInUse):
+        await open_session(OpenRequest("latest"))
+    await session.close()
+
+
+async def test_resume_without_a_session_says_so(repository):
+    open_session, _ = make(repository)
+    with pytest.raises(SessionNotFound):
+        await open_session(OpenRequest("latest"))
+
+
+async def test_a_folder_with_orders_is_asked_about_and_then_obeyed(repository):
+    (repository / "AGENTS.md").write_text("Use tabs.")
+    open_session, model = make(repository, "Hello.", "Hello.", "Hello.")
+    with pytest.raises(TrustNeeded) as raised:
+        await open_session(OpenRequest())
+    assert raised.value.files == (repository / "AGENTS.md",)
+    doubtful = await open_session(OpenRequest(trust="no"))
+    await collect(doubtful.send("hi"))
+    assert "Use tabs." not in model.requests[-1].messages[0].text
+    await doubtful.close()
+    for request in (OpenRequest(trust="yes"), OpenRequest()):
+        session = await open_session(request)
+        await collect(session.send("hi"))
+        assert "Use tabs." in model.requests[-1].messages[0].text
+        await session.close()
+
+
+async def test_a_permission_is_asked_with_the_diff_and_answered(repository):
+    edit = call("edit", path="api.py", edits=[{"old_text": "'hello '", "new_text": "'hi '"}])
+    open_session, _ = make(repository, call("read", path="api.py"), edit, "Done.")
+    session = await open_session(OpenRequest())
+    asked = []
+    async for event in session.send("say hi"):
+        if isinstance(event, PermissionAsked):
+            asked.append(event)
+            session.answer(event.question_id, Permit("yes"))
+    assert len(asked) == 1
+    assert asked[0].display.body.changes[0].after == (repository / "api.py").read_text()
+    assert "'hi '" in (repository / "api.py").read_text()
+    await session.close()
+
+
+async def test_no_with_a_reason_reaches_the_model(repository):
+    open_session, model = make(repository, call("shell", command="make deploy"), "As you wish.")
+    session = await open_session(OpenRequest())
+    async for event in session.send("deploy"):
+        if isinstance(event, PermissionAsked):
+            session.answer(event.question_id, Permit("no", "not on a Friday"))
+    assert "not on a Friday" in str(model.requests[1].messages[-1])
+    await session.close()
+
+
+async def test_always_is_remembered_in_the_next_session(repository):
+    open_session, _ = make(
+        repository, call("shell", command="touch one"), "Done.", call("shell", command="touch two"), "Done."
+    )
+    first = await open_session(OpenRequest())
+    async for event in first.send("go"):
+        if isinstance(event, PermissionAsked):
+            assert event.rule
+            session_rule = event.rule
+            first.answer(event.question_id, Permit("always"))
+    await first.close()
+    second = await open_session(OpenRequest())
+    assert any(session_rule in rule for rule in second.permission_rules())
+    await second.close()
+
+
+async def test_a_question_is_answered_by_the_person(repository):
+    ask = call("ask_user", question="Which colour?", choices=["red", "blue"])
+    open_session, model = make(repository, ask, "Blue it is.")
+    session = await open_session(OpenRequest())
+    seen = []
+    async for event in session.send("paint it"):
+        seen.append(event)
+        if isinstance(event, QuestionAsked):
+            assert event.question.choices == ("red", "blue")
+            session.answer(event.question_id, Reply(("blue",)))
+    assert QuestionClosed in [type(event) for event in seen]
+    assert "blue" in str(model.requests[1].messages[-1])
+    await session.close()
+
+
+async def test_an_interrupt_ends_a_running_command_and_a_waiting_question(repository):
+    open_session, model = make(
+        repository, call("shell", command="sleep 60"), call("shell", command="make deploy"), "Never mind."
+    )
+    session = await open_session(OpenRequest())
+    for kind in (ToolStarted, PermissionAsked):
+        seen = []
+        async for event in session.send("wait"):
+            seen.append(event)
+            if isinstance(event, kind):
+                session.interrupt()
+        assert seen[-1] == TurnFinished("interrupted")
+        assert [type(event) for event in seen].count(TurnFinished) == 1
+        assert not session.running
+    seen = await collect(session.send("go on"))  # the transcript is sendable: every call has its answer
+    assert seen[-1] == TurnFinished("answered")
+    assert "Interrupted" in str(model.requests[-1].messages)
+    await session.close()
+
+
+async def test_an_interrupt_in_the_middle_of_an_answer_keeps_it(repository):
+    reached = asyncio.Event()
+    open_session, _ = make(repository, ScriptedReply("So far ", hold=reached.wait))
+    session = await open_session(OpenRequest())
+    async for event in session.send("talk"):
+        if type(event).__name__ == "TextDelta" and event.text == "far ":
+            session.interrupt()
+    await session.close()
+    again = await open_session(OpenRequest("latest"))
+    last = list(again.history())[-1]
+    assert (last.message.text, last.message.cut) == ("So far ", True)
+    await again.close()
+
+
+async def test_the_environment_is_told_once_and_again_when_it_changed(repository):
+    open_session, model = make(repository, "One.", "Two.", "Three.")
+    session = await open_session(OpenRequest())
+    await collect(session.send("1"))
+    await collect(session.send("2"))
+    session.set_mode("plan")
+    await collect(session.send("3"))
+    notes = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
+    assert len(notes) == 2
+    assert "Git state" in notes[0]
+    assert notes[1].splitlines()[1].startswith("Permission mode: plan")
+    await session.close()
+
+
+async def test_a_shell_line_of_ones_own_is_shown_and_shared(repository):
+    open_session, model = make(repository, "I see.")
+    session = await open_session(OpenRequest())
+    seen = await collect(session.run_shell("echo out; false", share=True))
+    assert [type(event) for event in seen if not isinstance(event, ToolProgress)] == [ToolStarted, ToolFinished]
+    assert seen[-1].failed
+    await collect(session.run_shell("echo private", share=False))
+    await collect(session.send("what was that?"))
+    asked = str(model.requests[0].messages)
+    assert "echo out; false" in asked
+    assert "private" not in asked
+    await session.close()
+
+
+async def test_a_second_turn_at_the_same_time_is_refused(repository):
+    open_session, _ = make(repository, ScriptedReply("Wait.", hold=asyncio.Event().wait))
+    session = await open_session(OpenRequest())
+    turn = session.send("one")
+    await anext(turn)
+    with pytest.raises(UsageError):
+        await anext(session.send("two"))
+    session.steer("also this")
+    assert session.waiting == ("also this",)
+    assert session.take_back() == "also this"
+    await turn.aclose()
+    await session.close()
+
+
+async def test_long_output_is_kept_whole_in_the_sessions_folder(repository, home):
+    open_session, model = make(repository, call("shell", command="seq 100000"), "Long.", mode="auto")
+    session = await open_session(OpenRequest())
+    await collect(session.send("count"))
+    [spooled] = (home / ".ouro" / "sessions").glob("*/outputs/*")
+    assert spooled.read_text().split() == [str(number) for number in range(1, 100001)]
+    assert str(spooled) in str(model.requests[1].messages[-1])
+    await session.close()
+
+
+async def test_an_ephemeral_session_leaves_nothing_on_disk(repository, home):
+    open_session, _ = make(repository, "Hello.", ephemeral=True)
+    session = await open_session(OpenRequest())
+    await collect(session.send("hi"))
+    await session.close()
+    assert not (home / ".ouro" / "sessions").exists()
+    again = await open_session(OpenRequest(session.id[:8]))
+    assert [type(event) for event in again.history()][0] is Prompted
+    await again.close()
+
+
+async def test_a_folder_that_is_gone_is_said(tmp_path):
+    open_session, _ = make(tmp_path / "gone")
+    with pytest.raises(UsageError, match="is not a folder"):
+        await open_session(OpenRequest())
+    assert not Path(tmp_path / "gone").exists()
