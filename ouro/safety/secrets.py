@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +22,6 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home
 
 SHORTEST_VALUE = 8
-_LONGEST_WAIT = 10.0
-"""Seconds that a text which may hold a secret waits for the scanner to be built."""
 _REST = 2.0
 """Seconds after the first text before the scanner is built unasked: the first request goes first."""
 
@@ -94,12 +93,15 @@ _RULES = (
 class SecretMask:
     """Takes secrets out of texts. May be called from any thread."""
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
+    def __init__(self, values: Iterable[str] = (), patience: float = 10.0) -> None:
+        """Mask `values`, and what looks like a secret. `patience`: seconds in all that texts wait for the scanner."""
         self._known = _known_forms(values)
         self._scanner: Any = None
         self._building: threading.Thread | None = None
         self._lock = threading.Lock()
         self._wanted = threading.Event()
+        self._patience = patience
+        self._give_up_at = 0.0
 
     def mask(self, text: str) -> str:
         """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
@@ -130,10 +132,15 @@ class SecretMask:
         except Exception as error:  # noqa: BLE001 (the other two passes go on without it)
             log.warning("secrets are masked by ouro's own rules only: %s", error)
 
-    def _scanned(self, text: str) -> str:
-        self._wanted.set()
+    def _wait_for_scanner(self) -> None:
+        if not self._wanted.is_set():
+            self._give_up_at = time.monotonic() + self._patience
+            self._wanted.set()
         if self._building is not None:
-            self._building.join(_LONGEST_WAIT)
+            self._building.join(max(0.0, self._give_up_at - time.monotonic()))
+
+    def _scanned(self, text: str) -> str:
+        self._wait_for_scanner()
         if self._scanner is None:
             return text
         data = text.encode("utf-8", "replace")

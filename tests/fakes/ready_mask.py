@@ -15,7 +15,7 @@ def ready_mask() -> Callable[[str], str]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["OURO_HOME"] = folder
         try:
-            mask = SecretMask().mask
+            mask = SecretMask(patience=300).mask
             mask("a text that waits for the scanner: 0123456789abcdefgh")
         finally:
             os.environ.pop("OURO_HOME") if before is None else os.environ.update(OURO_HOME=before)

@@ -9,9 +9,8 @@ from fakes.ready_mask import ready_mask
 from ouro.memory.yaml_text import dump, load
 
 MODULES = (
-    "argparse ast base64 configparser email/message ftplib getpass gettext hashlib hmac http/client http/cookiejar imaplib "
-    "inspect ipaddress json/decoder mailbox netrc os pathlib pickle secrets shutil smtplib socket ssl subprocess tarfile "
-    "token tokenize typing urllib/parse urllib/request uuid zipfile"
+    "base64 configparser ftplib getpass hashlib hmac http/client http/cookiejar imaplib ipaddress mailbox netrc os "
+    "pathlib secrets shutil smtplib socket ssl subprocess token tokenize urllib/parse urllib/request uuid"
 )
 
 
