@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from ouro.utils.runtime import get_home
@@ -54,19 +55,30 @@ def protection(path: Path) -> str:
     return ""
 
 
-def reserved() -> Iterator[Path]:
+def is_reserved(path: Path, root: Path) -> bool:
+    """Whether a real path below `root` is in a place that is not opened unasked, though `root` is not."""
+    plain, own = _parts(str(path)), _parts(str(root))
+    areas = _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", ""))
+    return any(plain[: len(area)] == area and own[: len(area)] != area for _, area in areas)
+
+
+def reserved() -> tuple[Path, ...]:
     """Places where nothing is opened unasked, not even for reading."""
-    yield from map(Path, _SYSTEM)
-    home = _real(Path.home())
-    yield from (home / name for name in _KEYS_IN_HOME)
-    own = _real(get_home())
-    yield from (own / name for name in _OWN_SECRETS)
+    return tuple(area for area, _ in _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", "")))
+
+
+@lru_cache(maxsize=8)
+def _reserved(_home: str, _own: str) -> tuple[tuple[Path, tuple[str, ...]], ...]:
+    """The places, and their parts to compare; asked for each file, so kept for each home."""
+    home, own = _real(Path.home()), _real(get_home())
+    keys, secrets = (home / name for name in _KEYS_IN_HOME), (own / name for name in _OWN_SECRETS)
+    return tuple((area, _parts(str(area))) for area in (*map(Path, _SYSTEM), *keys, *secrets))
 
 
 def is_under(path: Path, area: Path) -> bool:
     """Whether `path` is `area` or below it. `.SSH` counts as `.ssh` on every disk: one question too many."""
-    start = path.parts[: len(area.parts)]
-    return [_plain(part) for part in start] == [_plain(part) for part in area.parts]
+    start = _parts(str(area))
+    return _parts(str(path))[: len(start)] == start
 
 
 def _is_among(path: Path, names: Sequence[str]) -> bool:
@@ -76,6 +88,11 @@ def _is_among(path: Path, names: Sequence[str]) -> bool:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
+
+
+@lru_cache(maxsize=1024)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(_plain(part) for part in Path(path).parts)
 
 
 def _plain(name: str) -> str:

@@ -56,11 +56,7 @@ class Workspace:
 
     def is_inside(self, path: Path) -> bool:
         """Whether work in the folder covers `path`: below a root, and no system file or place of keys."""
-        path = _real(path)
-        root = next((root for root in self._roots if _is_below(path, root)), None)
-        return root is not None and not any(
-            protected.is_under(path, area) and not protected.is_under(root, area) for area in protected.reserved()
-        )
+        return self._covers(_real(path))
 
     def protection(self, path: Path) -> str:
         """Why writing to `path` needs a question even inside; empty where it does not."""
@@ -87,11 +83,11 @@ class Workspace:
         """
         if access == "show" or self._is_granted(path):
             return
-        if not self.is_inside(path):
+        if not self._covers(path):
             raise ToolError(
                 f"{self.shown(path)} is outside the workspace {self.root}, and the user has not allowed it."
             )
-        if access == "write" and (reason := self.protection(path)):
+        if access == "write" and (reason := protected.protection(path)):
             raise ToolError(f"{self.shown(path)} may not be changed unless the user allows it: {reason}.")
 
     def closed_below(self, folder: Path) -> list[Path]:
@@ -162,6 +158,10 @@ class Workspace:
             os.close(descriptor)
             raise
 
+    def _covers(self, path: Path) -> bool:
+        root = next((root for root in self._roots if _is_below(path, root)), None)
+        return root is not None and not protected.is_reserved(path, root)
+
     def _demand_regular(self, path: Path, found: os.stat_result | None) -> None:
         if found is None:
             raise ToolError(f"{self.shown(path)} does not exist.")
@@ -209,7 +209,8 @@ def _path_of(descriptor: int) -> Path:
 
 
 def _is_below(path: Path, folder: Path) -> bool:
-    return Path(_key(path)).is_relative_to(_key(folder))
+    mine, its = _key(path), _key(folder)
+    return mine == its or mine.startswith(its if its.endswith("/") else f"{its}/")
 
 
 def _real(path: Path) -> Path:

@@ -1,0 +1,25 @@
+"""Asking the person."""
+
+from __future__ import annotations
+
+from fakes.tool_context import Surroundings
+
+from ouro.display import Display, Plain, Question
+from ouro.tools.ask_user import AskUser, AskUserArgs
+from ouro.tools.tool import ToolResult
+
+
+async def test_the_question_is_asked_and_the_answers_are_told():
+    around = Surroundings(["tabs", "four of them"])
+    result = await AskUser().run(AskUserArgs("Tabs or spaces?", ["tabs", "spaces"], True, "*why*"), around.context)
+    assert around.questions == [Question("Tabs or spaces?", ("tabs", "spaces"), True, "*why*")]
+    assert result == ToolResult(
+        "The user answered:\ntabs\nfour of them",
+        Display("tabs, four of them", Plain("Tabs or spaces?\ntabs\nfour of them")),
+    )
+
+
+async def test_a_question_that_is_waved_away_is_told():
+    result = await AskUser().run(AskUserArgs("Well?"), Surroundings().context)
+    assert result.display == Display("no answer")
+    assert "gave no answer" in result.text
