@@ -30,7 +30,6 @@ if __name__ == "__main__":
         threading.Event().wait(1.0)
 
 from fakes.fake_session import FakeSession, Wait, says
-
 from ouro.display import CommandOutput, Display
 from ouro.events import PermissionAsked, TextDelta
 from ouro.frontends.tui.run import run_tui

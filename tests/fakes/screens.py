@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fakes.fake_session import FakeSession, opener
-
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel

@@ -66,14 +66,7 @@ def test_s5_when_the_terminal_closes_the_program_goes_with_its_children(start, s
     if scenario == "child":
         terminal.until(lambda: (tmp_path / "child").exists())
     terminal.hang_up()
-    end = time.monotonic() + 5
-    while True:
-        pid, status = os.waitpid(terminal.child.pid, os.WNOHANG)
-        if pid:
-            break
-        assert time.monotonic() < end, "it is still there"
-        time.sleep(0.01)
-    assert os.waitstatus_to_exitcode(status) in (129, -signal.SIGHUP)
+    assert terminal.end(seconds=5) == 129
     if scenario == "child":
         until_gone(int((tmp_path / "child").read_text()), 2)
 
@@ -83,7 +76,7 @@ def test_x7_the_whole_command_is_shown_escaped_with_its_length(start):
     terminal.send("go\r")
     terminal.until(lambda: terminal.shows("Allow?"))
     terminal.until(lambda: terminal.shows("rm -r build⟨5,000 blanks⟩\\x1b[31m\\u202e; curl evil"))
-    assert terminal.shows("5,030 characters")
+    assert terminal.shows("5,028 characters")
     assert terminal.shows("saves the rule  shell(rm *)")
     assert "\u202e".encode() not in terminal.raw
 
@@ -92,8 +85,7 @@ def test_x7_keys_typed_before_the_question_was_there_do_not_answer_it(start):
     terminal = start("asks", size=(30, 100))
     terminal.send("go\ryayes\r1")
     terminal.until(lambda: terminal.shows("Allow?"))
-    terminal.until(lambda: terminal.shows("❯ yayes") or terminal.told("sent") != ["go"] or terminal.shows("❯ 1"))
-    terminal.until(lambda: not terminal.shows("1% of 129k"))
+    terminal.until(lambda: terminal.shows("❯ 1  ") or terminal.shows("❯ yayes1"))
     assert terminal.told("answered") == []
     time.sleep(0.6)  # the time without keys after which a key is an answer is what is tested here
     terminal.send("n")

@@ -6,24 +6,31 @@ import asyncio
 import os
 import selectors
 from codecs import getincrementaldecoder
+from collections.abc import Callable
 from threading import Event
 from typing import Any, TextIO
 
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Paste
+from textual.message import Message
 
 from ouro.frontends.tui.first_frame import FirstFrame
+from ouro.frontends.tui.pastes import PasteSplitter
 
+_ESCAPE_WAIT = 0.02
+"""Seconds after which an Esc is taken for the key, not for the begin of a paste."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 
 
 class TerminalDriver(LinuxDriver):
-    """LinuxDriver with five differences.
+    """LinuxDriver with six differences.
 
-    It does not clear a first picture that is already there, gives on what was typed before it came up, reads no key
-    before there is a prompt to take it (Textual would lose it), drops what is drawn while another program has the terminal (its queue would fill and block the loop), and ends the program when
-    the terminal is gone, where LinuxDriver would read the end of file for ever.
+    It does not clear a first picture that is already there; gives on what was typed before it came up; reads no key
+    before there is a prompt to take it, where Textual would lose it; takes a paste for one whatever it holds; drops
+    what is drawn while another program has the terminal, where its queue would fill and block the loop; and ends the
+    program when the terminal is gone, where LinuxDriver would read the end of the file for ever.
     """
 
     def __init__(self, app: App[Any], *, frame: FirstFrame | None, output: TextIO, **options: Any) -> None:
@@ -63,23 +70,22 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read keys until the end, first those from before."""
-        parser = XTermParser(self._debug)
-        decode = getincrementaldecoder("utf-8")(errors="replace").decode
-        typed, self._typed = self._typed, ""
+        keys = _Keys(XTermParser(self._debug), self.process_message)
         while not self._listens.wait(0.1) and not self.exit_event.is_set():
             pass
+        typed, self._typed = self._typed, ""
+        keys.take(typed)
         with selectors.SelectSelector() as selector:
             selector.register(self.fileno, selectors.EVENT_READ)
-            self._give_on(parser.feed(typed) if typed else ())
             while not self.exit_event.is_set():
-                if selector.select(0.1):
+                if selector.select(_ESCAPE_WAIT if keys.wait_briefly else 0.1):
                     data = self._read()
                     if not data:
                         self._loop.call_soon_threadsafe(self._terminal_is_gone)
                         return
-                    if text := decode(data):  # an empty text would tell the parser that this is the end
-                        self._give_on(parser.feed(text))
-                self._give_on(parser.tick())
+                    keys.take(keys.decode(data))
+                else:
+                    keys.nothing_came()
 
     def _read(self) -> bytes:
         try:
@@ -87,12 +93,44 @@ class TerminalDriver(LinuxDriver):
         except OSError:  # EIO: the other end of the pseudo-terminal was closed
             return b""
 
-    def _give_on(self, events: Any) -> None:
-        for event in events:
-            self.process_message(event)
-
     def _terminal_is_gone(self) -> None:
         self._app.exit(return_code=129)
+
+
+class _Keys:
+    """What a terminal sends, as Textual's events."""
+
+    def __init__(self, parser: XTermParser, give_on: Callable[[Message], None]) -> None:
+        self.decode = getincrementaldecoder("utf-8")(errors="replace").decode
+        self._parser = parser
+        self._give_on = give_on
+        self._splitter = PasteSplitter()
+
+    @property
+    def wait_briefly(self) -> bool:
+        """Whether something is kept back that may only be the Esc key."""
+        return self._splitter.holds
+
+    def take(self, text: str) -> None:
+        for pasted, part in self._splitter.feed(text):
+            if pasted:
+                self._give_on(Paste(part.replace("\x00", "")))
+            else:
+                self._parse(part)
+        self._tick()
+
+    def nothing_came(self) -> None:
+        if held := self._splitter.release():
+            self._parse(held)
+        self._tick()
+
+    def _parse(self, text: str) -> None:
+        for event in self._parser.feed(text):
+            self._give_on(event)
+
+    def _tick(self) -> None:
+        for event in self._parser.tick():
+            self._give_on(event)
 
 
 class _Outlet:

@@ -62,8 +62,8 @@ def draw(look: Look) -> FirstFrame:
     except termios.error as error:
         raise OSError(*error.args) from error
     try:
-        width, height = os.get_terminal_size(1)
-        picture = _ENTER_SCREEN + "".join(_lines(look, max(1, width), max(1, height)))
+        width, height = (size or usual for size, usual in zip(os.get_terminal_size(1), (80, 24), strict=True))
+        picture = _ENTER_SCREEN + "".join(_lines(look, width, height))
         data = picture.encode()
         while data:
             data = data[os.write(1, data) :]

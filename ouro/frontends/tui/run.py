@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
-from ouro.frontends.tui.app import OuroApp
-from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.look import Look
-from ouro.frontends.tui.opening import OpenSession
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 
 if TYPE_CHECKING:
+    from ouro.frontends.tui.app import OuroApp
+    from ouro.frontends.tui.opening import OpenSession
     from ouro.session import OpenRequest
 
 _LAST_MOMENT = 1.8
@@ -51,6 +51,11 @@ def run_tui(
         ConfigError: `tui.keys` or `tui.status` name something that is not there.
     """
     try:
+        gc.disable()  # importing Textual makes nothing that could be collected: a tenth of the time until one can type
+        from ouro.frontends.tui.app import OuroApp
+        from ouro.frontends.tui.driver import TerminalDriver
+
+        gc.enable()
         with _standard_error_in_log() as terminal:
             driver = partial(TerminalDriver, frame=frame, output=terminal)
             app = OuroApp(open_session, request, first_message, look, keep_theme=keep_theme, driver_class=driver)
@@ -119,4 +124,5 @@ def _standard_error_in_log() -> Iterator[TextIO]:
         yield terminal
     finally:
         os.dup2(terminal.fileno(), 2)
-        terminal.close()
+        with suppress(OSError):  # the terminal is gone, with what was still to be drawn
+            terminal.close()

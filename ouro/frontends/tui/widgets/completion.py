@@ -80,6 +80,10 @@ class Completion(Widget):
         """Close; it stays closed until something else is typed."""
         self._dismissed, self.items, self.display = self.typed, (), False
 
+    def stay_above(self, height: int) -> None:
+        """The prompt is that high."""
+        self.styles.margin = (0, 0, height + 1, 0)
+
     def _suggest(self, typed: str) -> tuple[Suggestion, ...]:
         if typed.startswith("/"):
             return tuple(_fitting(self._commands(), typed))[:ROWS]

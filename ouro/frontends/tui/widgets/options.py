@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from rich.text import Text
 from textual import events
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from ouro.utils.terminal_text import clean
+
+_INDENT = 4
 
 
 class Options(Widget):
@@ -37,7 +40,10 @@ class Options(Widget):
         self.ticked = self.ticked ^ {number}
 
     def render(self) -> Text:
-        """A line each, cut where it is too long; the marked one has a sign of its own."""
+        """A line each; a detail that does not fit goes below. The marked one has a sign of its own."""
+        return Text("\n").join(line for lines in self._rendered(self.size.width) for line in lines)
+
+    def _rendered(self, width: int) -> list[list[Text]]:
         marked_style = self.get_component_rich_style("options--marked", partial=True)
         detail_style = self.get_component_rich_style("options--detail", partial=True)
         rendered = []
@@ -46,18 +52,28 @@ class Options(Widget):
             marked = number == self.place
             line = Text(f"{'❯' if marked else ' '} {number + 1} {box}", no_wrap=True, end="")
             line.append(clean(label).replace("\n", " "), marked_style if marked else "")
-            line.append(f"  {clean(detail)}" if detail else "", detail_style)
-            line.truncate(max(1, self.size.width), overflow="ellipsis")
-            rendered.append(line)
-        return Text("\n").join(rendered)
+            rest = Text(clean(detail), detail_style)
+            if line.cell_len + 2 + rest.cell_len <= width or not detail:
+                rendered.append([line.append("  ").append_text(rest)])
+            else:
+                rendered.append([line, *(Text(" " * _INDENT) + part for part in _folded(rest, width - _INDENT))])
+            line.truncate(max(1, width), overflow="ellipsis")
+        return rendered
 
-    def get_content_height(self, *_: object) -> int:
-        """A line a choice."""
-        return len(self.lines)
+    def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
+        """As many lines as the choices need at this width."""
+        return sum(len(lines) for lines in self._rendered(width))
 
     def on_click(self, event: events.Click) -> None:
         """Take the line that was clicked."""
-        place = event.get_content_offset(self)
-        if place is not None and place.y < len(self.lines):
-            self.place = place.y
+        at = event.get_content_offset(self)
+        owners = [number for number, lines in enumerate(self._rendered(self.size.width)) for _ in lines]
+        if at is not None and at.y < len(owners):
+            self.place = owners[at.y]
             self.post_message(self.Picked())
+
+
+def _folded(text: Text, width: int) -> list[Text]:
+    """`text` in pieces of that width; nothing is left out."""
+    width = max(1, width)
+    return list(text.divide(range(width, len(text), width)))

@@ -27,9 +27,9 @@ class PermissionPanel(QuestionPanel):
 
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
         choices = ["yes", "always", "no"] if asked.rule else ["yes", "no"]
-        keys = {name: f"({keymap.shown(name).lower()})" for name in choices}
-        details = keys | {"always": f"{keys.get('always', '')} saves the rule  {escaped(asked.rule)}"}
-        super().__init__(asked.question_id, keymap, Options([(name, details[name]) for name in choices]))
+        details = {"always": f"saves the rule  {escaped(asked.rule)}"}
+        lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in choices]
+        super().__init__(asked.question_id, keymap, Options(lines))
         self.field.placeholder = "a comment for the agent · Enter answers · Esc goes back"
         self._asked = asked
         self._choices = choices
@@ -70,7 +70,7 @@ class PermissionPanel(QuestionPanel):
 
     def _fit(self) -> None:
         body = self.query_one(".question--body")
-        body.styles.max_height = max(3, self.app.size.height * 3 // 10)
+        body.styles.max_height = max(2, min(self.app.size.height * 3 // 10, (self.app.size.height - 6) // 2))
         if isinstance(body, Transcript):
             body.styles.height = max(3, body.virtual_size.height)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from textual import events
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import TextArea
 
 from ouro.frontends.history import HistoryWalk, PromptHistory
@@ -56,6 +57,12 @@ class Prompt(TextArea, inherit_bindings=False):
         self._stashed: list[str] = []
         self._chord = ""
         self._pasted_at = float("-inf")
+
+    def on_resize(self) -> None:
+        """Suggestions stay above the prompt."""
+        frame = self.parent
+        if isinstance(frame, Widget):
+            self.call_after_refresh(lambda: self._completion.stay_above(frame.outer_size.height))
 
     @property
     def before_cursor(self) -> str:

@@ -1,0 +1,112 @@
+"""THREATS U3, U4, U5, U7: the screen under resizes, huge pastes, noise, and terminals that are none."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from fakes.screen_terminal import TESTS, ScreenTerminal
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def start(scenario, **options):
+        started.append(ScreenTerminal(scenario, tmp_path, **options))
+        terminal = started[-1]
+        terminal.until(lambda: terminal.told("opened") and terminal.shows("1% of 128k"))
+        return terminal
+
+    yield start
+    for terminal in started:
+        terminal.close()
+
+
+def resize(terminal, rows, columns):
+    terminal.resize(rows, columns)
+    terminal.read()
+
+
+def test_u3_any_size_while_streaming_and_the_layout_is_back_after(start):
+    terminal = start("stream")
+    terminal.send("go\r")
+    terminal.until(lambda: terminal.shows("word1"))
+    for size in ((1, 1), (1, 500), (500, 1), (10, 40), (200, 500), (2, 2), (24, 80)):
+        resize(terminal, *size)
+    terminal.until(lambda: terminal.shows("word299"))
+    terminal.until(lambda: terminal.shows("1% of 128k"))
+    assert terminal.child.isalive()
+    assert terminal.lines()[-4].startswith("╭")
+
+
+def test_u4_a_paste_of_a_megabyte_with_control_bytes_becomes_a_chip(start):
+    terminal = start("plain")
+    line = b"rm -rf / \x07\x03\x1b[31m\x00 pasted\r"
+    terminal.send(b"\x1b[200~" + line * (1_000_000 // len(line)) + b"\x1b[201~")
+    terminal.until(lambda: terminal.shows("[pasted"))
+    terminal.send("hello")
+    terminal.until(lambda: terminal.shows("hello"))
+    assert terminal.told("sent") == []
+
+
+def test_u4_a_paste_that_holds_the_end_of_a_paste_sends_nothing(start):
+    terminal = start("plain")
+    terminal.send(b"\x1b[200~one\x1b[201~\rtwo\r/exit\r\x1b[201~")
+    terminal.until(lambda: terminal.shows("/exit"))
+    assert terminal.told("sent") == []
+    assert terminal.child.isalive()
+
+
+def test_u5_noise_of_libraries_and_threads_goes_to_the_log(start, home):
+    terminal = start("noisy")
+    terminal.send("go\r")
+    terminal.until(lambda: terminal.shows("quiet here"))
+    log = home / ".ouro" / "logs" / "ouro.log"
+    for noise in ("printed noise", "stderr noise", "raw noise", "logged noise", "thread noise"):
+        terminal.until(lambda noise=noise: noise in log.read_text())
+        assert noise.encode() not in terminal.raw
+    assert log.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("term", ["dumb", "xterm-256color"])
+def test_u7_without_a_terminal_there_is_no_full_screen(term, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "fakes.screen_program", "plain", str(tmp_path)],
+        env={**os.environ, "TERM": term, "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (1, "no full screen here\n", "")
+
+
+def test_u7_suspended_and_resumed_the_screen_and_the_modes_are_back(start):
+    terminal = start("plain")
+    pid = terminal.child.pid
+    terminal.send(b"\x1a")
+    terminal.until(lambda: state_of(pid) == "T")
+    terminal.until(lambda: b"\x1b[?1049l" in terminal.raw)
+    os.kill(pid, signal.SIGCONT)
+    terminal.until(lambda: terminal.raw.count(b"\x1b[?1049h") == 2)
+    terminal.send("hello\r")
+    terminal.until(lambda: terminal.told("sent") == ["hello"])
+    terminal.until(lambda: terminal.shows("the answer"))
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
+def test_u7_the_conversation_and_how_to_resume_stay_in_the_terminal(start):
+    terminal = start("plain")
+    terminal.send("hello\r")
+    terminal.until(lambda: terminal.shows("the answer"))
+    terminal.send(b"\x04")
+    assert terminal.end() == 0
+    left = terminal.raw.rpartition(b"\x1b[?1049l")[2].decode()
+    assert "the answer" in left
+    assert "ouro --resume 0d9f3c52" in left
+    assert terminal.told("closed") == [True]

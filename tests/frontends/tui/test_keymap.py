@@ -1,0 +1,53 @@
+import pytest
+
+from ouro.errors import ConfigError
+from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
+
+
+def test_every_key_of_the_interface_does_what_it_says():
+    keymap = Keymap()
+    assert keymap.keys("send") == ("enter",)
+    assert keymap.keys("newline") == ("shift+enter", "alt+enter", "ctrl+j")
+    assert keymap.keys("editor") == ("ctrl+g", "ctrl+x ctrl+e")
+    assert keymap.keys("help") == ("question_mark", "f1")
+    assert {key: name for key, name in keymap.of("app").items() if key in ("escape", "shift+tab", "alt+p")} == {
+        "escape": "interrupt",
+        "shift+tab": "mode",
+        "alt+p": "model",
+    }
+
+
+def test_no_key_does_two_things_in_one_place_and_ctrl_h_does_nothing():
+    for places in (("prompt", "edit", "app"), ("answer", "app")):
+        keys = [key for action in ACTIONS if action.place in places for key in Keymap().keys(action.name)]
+        assert sorted(keys) == sorted(set(keys))
+        assert "ctrl+h" not in keys
+
+
+def test_a_key_can_be_changed_added_and_taken_away():
+    keymap = Keymap({"stash": "F5", "queue": [], "redraw": ["ctrl+l", "Shift+Ctrl+R"]})
+    assert [keymap.keys(name) for name in ("stash", "queue", "redraw")] == [("f5",), (), ("ctrl+l", "ctrl+shift+r")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sned": "f5"}, "there is no action `sned`"),
+        ({"send": "ctrl+foo"}, "`send` has the key 'ctrl+foo'"),
+        ({"send": 5}, "`send` has the key 5"),
+        ({"stash": "ctrl+o"}, "`ctrl+o` would do both `stash` and `outputs`"),
+    ],
+)
+def test_what_cannot_be_is_an_error_that_names_it(changes, message):
+    with pytest.raises(ConfigError, match="tui.keys") as error:
+        Keymap({name: key if isinstance(key, str) else [key] for name, key in changes.items()})
+    assert message in str(error.value)
+
+
+def test_keys_are_shown_as_people_write_them():
+    assert [shown(key) for key in ("ctrl+x ctrl+e", "question_mark", "escape", "up")] == [
+        "Ctrl+X Ctrl+E",
+        "?",
+        "Esc",
+        "↑",
+    ]

@@ -1,0 +1,40 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ouro.frontends.tui.pastes import PasteSplitter
+
+PIECES = st.lists(st.tuples(st.booleans(), st.text("ab\x1b[2~01;m\r\x07", min_size=1, max_size=12)), max_size=5)
+
+
+def joined(given_on):
+    """The pieces, neighbouring keys in one."""
+    pieces = []
+    for pasted, text in given_on:
+        if pieces and not pasted and not pieces[-1][0]:
+            pieces[-1] = (False, pieces[-1][1] + text)
+        else:
+            pieces.append((pasted, text))
+    return pieces
+
+
+@settings(max_examples=100, deadline=None)
+@given(PIECES, st.integers(1, 7))
+def test_pastes_and_keys_come_out_as_they_went_in_however_they_are_cut(pieces, size):
+    pieces = [(pasted, text) for pasted, text in pieces if "\x1b[20" not in text]
+    sent = "".join(f"\x1b[200~{text}\x1b[201~" if pasted else f"{text}." for pasted, text in pieces)
+    splitter, came = PasteSplitter(), []
+    for start in range(0, len(sent), size):
+        came += splitter.feed(sent[start : start + size])
+    if held := splitter.release():
+        came.append((False, held))
+    assert joined(came) == joined((pasted, text if pasted else f"{text}.") for pasted, text in pieces)
+
+
+def test_an_escape_alone_is_given_on_when_nothing_follows():
+    splitter = PasteSplitter()
+    assert (splitter.feed("a\x1b"), splitter.holds, splitter.release(), splitter.holds) == (
+        [(False, "a")],
+        True,
+        "\x1b",
+        False,
+    )

@@ -1,0 +1,156 @@
+"""The prompt: history, completion, chips, drafts put aside."""
+
+import asyncio
+
+from fakes.fake_session import FakeSession, Wait, says
+from fakes.screens import opened, screen_of, screen_text, until
+from textual import events
+
+from ouro.frontends.tui import actions, outside
+from ouro.messages import Image
+
+
+def prompt(pilot):
+    return pilot.app.parts.prompt
+
+
+async def paste(pilot, text):
+    before = prompt(pilot).text
+    pilot.app.post_message(events.Paste(text))
+    await until(pilot, lambda: prompt(pilot).text != before)
+    prompt(pilot)._pasted_at = float("-inf")
+
+
+async def test_up_and_down_walk_the_history_and_come_back_to_the_draft():
+    async with screen_of(FakeSession([says("1"), says("2")])).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("a", "enter", "b", "enter", "c")
+        texts = []
+        for key in ("up", "up", "up", "down", "down", "down"):
+            await pilot.press(key)
+            texts.append(prompt(pilot).text)
+    assert texts == ["b", "a", "a", "b", "c", "c"]
+
+
+async def test_up_in_several_lines_moves_the_cursor_first():
+    async with screen_of(FakeSession([says("1")])).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("o", "l", "d", "enter", "a", "ctrl+j", "b", "up")
+        assert (prompt(pilot).text, prompt(pilot).cursor_location) == ("a\nb", (0, 1))
+        await pilot.press("up")
+        assert prompt(pilot).text == "old"
+
+
+async def test_a_stashed_draft_comes_back_by_the_same_key_or_after_the_next_message():
+    session = FakeSession([says("1")])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("d", "ctrl+s")
+        assert prompt(pilot).text == ""
+        await pilot.press("ctrl+s")
+        assert prompt(pilot).text == "d"
+        await pilot.press("ctrl+s", "q", "enter")
+        await until(pilot, lambda: session.sent == ["q"])
+        assert prompt(pilot).text == "d"
+
+
+async def test_a_long_paste_is_a_chip_that_is_sent_in_full_and_deleted_as_a_whole():
+    session = FakeSession([says("1")])
+    lines = "\n".join(f"line {number}" for number in range(120))
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("s", "e", "e", "space")
+        await paste(pilot, lines)
+        assert prompt(pilot).text == "see [pasted 120 lines]"
+        await pilot.press("backspace")
+        assert prompt(pilot).text == "see "
+        await paste(pilot, lines)
+        await pilot.press("enter")
+        await until(pilot, lambda: session.sent)
+    assert session.sent == [f"see {lines}"]
+
+
+async def test_a_picture_from_the_clipboard_is_a_chip_and_goes_with_the_message(monkeypatch):
+    picture = Image("image/png", b"\x89PNG" + b"0" * 2000, "clipboard")
+
+    async def read_image():
+        return picture
+
+    monkeypatch.setattr(actions, "read_image", read_image)
+    session = FakeSession([says("1")])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("ctrl+v")
+        await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 2 kB] ")
+        await pilot.press("enter")
+        await until(pilot, lambda: session.sent)
+    assert session.sent_images == [picture]
+
+
+async def test_a_chord_opens_the_editor_and_its_text_comes_back(monkeypatch):
+    async def edit(app, text):
+        return text + " edited"
+
+    monkeypatch.setattr(outside, "edit", edit)
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("a", "ctrl+x", "ctrl+e")
+        await until(pilot, lambda: prompt(pilot).text == "a edited")
+
+
+async def test_slash_suggests_commands_and_tab_or_enter_take_one():
+    session = FakeSession()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("slash", "r", "e", "s")
+        await until(pilot, lambda: "/resume" in screen_text(pilot.app))
+        await pilot.press("tab")
+        assert prompt(pilot).text == "/resume "
+        await pilot.press("ctrl+u", "slash", "c", "l", "e", "a")
+        await pilot.press("enter")
+        await until(pilot, lambda: prompt(pilot).text == "")
+
+
+async def test_at_suggests_files_by_their_letters_and_escape_closes_without_interrupting():
+    session = FakeSession([[Wait()]])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        await pilot.press("i", "n", "space", "at", "g", "d", "m")
+        await until(pilot, lambda: [item.label for item in pilot.app.parts.completion.items] == ["docs/guide.md"])
+        await pilot.press("escape")
+        assert (pilot.app.parts.completion.is_open, session.interrupts) == (False, 0)
+        await pilot.press("backspace", "m", "enter")
+        assert prompt(pilot).text == "in @docs/guide.md "
+
+
+async def test_typing_fast_through_a_suggestion_takes_what_fits_the_last_letter():
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        for key in ("slash", "m", "o", "d", "e", "l", "tab"):
+            pilot.app.post_message(events.Key(key, "/" if key == "slash" else key if len(key) == 1 else None))
+        await until(pilot, lambda: prompt(pilot).text == "/model ")
+
+
+async def test_ctrl_r_searches_what_was_typed_before():
+    async with screen_of(FakeSession([says("1"), says("2")])).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("f", "i", "x", "enter", "t", "e", "s", "t", "enter", "ctrl+r")
+        await until(pilot, lambda: "Search history" in screen_text(pilot.app))
+        await pilot.press("f", "i", "enter")
+        await until(pilot, lambda: prompt(pilot).text == "fix")
+
+
+async def test_a_session_that_opens_late_does_not_hold_up_typing():
+    gate = asyncio.Event()
+
+    async def open_session(request):
+        await gate.wait()
+        return FakeSession()
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await pilot.press("a", "b")
+        assert prompt(pilot).text == "ab"
+        gate.set()
+        await opened(pilot)
