@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -11,6 +12,7 @@ import msgspec
 
 from ouro.display import CommandOutput, Display
 from ouro.safety.access import Effect
+from ouro.safety.environment import child_environment
 from ouro.safety.sandbox import NoSandbox, Sandbox
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import ShellProcess, start_shell
@@ -20,6 +22,7 @@ from ouro.tools.truncate import Capture, readable
 _DEFAULT_SECONDS = 120
 _MOST_SECONDS = 600
 _TITLE = 100
+_SETTLE = 1.0
 
 
 class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,11 +68,26 @@ class Shell(Tool[ShellArgs]):
         environment: Mapping[str, str],
         sandbox: Sandbox | None = None,
         mask: Callable[[str], str] | None = None,
+        *,
+        secrets: Sequence[str] = (),
+        keep: Collection[str] = (),
     ) -> None:
+        """Prepare the shell.
+
+        Args:
+            root: where lines run.
+            jobs: takes over what runs in the background.
+            spool_dir: where long output is kept.
+            environment: ouro's own; children see it without what looks secret.
+            sandbox: what lines run inside of.
+            mask: takes secrets out of what is kept.
+            secrets: values, such as provider keys, that no variable may hold.
+            keep: variables that are passed on although they look secret.
+        """
         self._root = root.resolve()
         self._jobs = jobs
         self._spool_dir = spool_dir
-        self._environment = dict(environment)
+        self._environment = child_environment(environment, secrets=secrets, keep=keep)
         self._sandbox = sandbox or NoSandbox()
         self._mask = mask
         self._running: set[ShellProcess] = set()
@@ -128,6 +146,9 @@ class Shell(Tool[ShellArgs]):
                 left = await process.end()
             finally:
                 self._running.discard(process)
+        if capture.file:
+            # What is read next is all there, unless it is very long.
+            await asyncio.to_thread(capture.settle, _SETTLE)
         ended = "" if in_time else _out_of_time(timeout_seconds)
         return self._result(line, cwd, capture.text(), process, ended or _left_behind(left))
 

@@ -54,7 +54,7 @@ class ShellJobs:
 
     Args:
         spool_dir: where long output is kept.
-        mask: takes secrets out of what is written there; must be quick.
+        mask: takes secrets out of what is written there; called in a thread.
     """
 
     def __init__(self, spool_dir: Path, mask: Callable[[str], str] | None = None) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
+from ouro.tools.spool import SPOOLED, Spool
 from ouro.utils.terminal_text import clean
 
 SHOWN = 30_000
 """Characters of one result that a model is given."""
 IN_MEMORY = 256 * 1024
 """Bytes of output that are held while a command runs: half of its head, half of its tail."""
-SPOOLED = 16 * 1024 * 1024
-"""Bytes of output that are kept in a file at most."""
 
 
 class Capture:
@@ -25,7 +20,7 @@ class Capture:
 
     Args:
         folder: where the file is made when it is needed.
-        mask: takes secrets out of what is written to the file; must be quick.
+        mask: takes secrets out of what is written to the file; called in a thread.
     """
 
     def __init__(self, folder: Path, mask: Callable[[str], str] | None = None) -> None:
@@ -39,25 +34,26 @@ class Capture:
         self._mask = mask
         self._head = bytearray()
         self._tail = bytearray()
-        self._spool: BinaryIO | None = None
-        self._spooled = 0
-        self._pending = bytearray()
+        self._spool: Spool | None = None
 
     def add(self, data: bytes) -> None:
         """One more piece of output."""
         self._keep(data)
         self.total += len(data)
-        if self.total > SHOWN:
-            self._write(data)
+        if self._spool:
+            self._spool.add(data)
+        elif self.total > SHOWN and not self.unsaved:
+            self._start_spool()
 
     def close(self) -> None:
-        """No more will come: the file is complete."""
+        """No more will come."""
         if self._spool:
-            self._flush(bytes(self._pending))
-            self._pending.clear()
-            with contextlib.suppress(OSError):
-                self._spool.close()
-            self._spool = None
+            self._spool.close()
+
+    def settle(self, seconds: float) -> None:
+        """Wait for the file to be complete, where there is one; not to be called in the loop."""
+        if self._spool:
+            self._spool.settle(seconds)
 
     def text(self, limit: int = SHOWN) -> str:
         """Head and tail, cleaned for reading, with what was left out stated between them."""
@@ -94,40 +90,14 @@ class Capture:
         if len(self._tail) > IN_MEMORY:
             del self._tail[: -IN_MEMORY // 2]
 
-    def _write(self, data: bytes) -> None:
-        if self._spooled >= SPOOLED or self.unsaved:
-            return
-        if self._spool is None:
-            self._open()
-            data = bytes(self._head + self._tail)
-        self._pending += data
-        # Whole lines, so that no secret is cut in two before the mask sees it.
-        end = self._pending.rfind(b"\n") + 1 or (len(self._pending) if len(self._pending) > IN_MEMORY else 0)
-        self._flush(bytes(self._pending[:end]))
-        del self._pending[:end]
-
-    def _open(self) -> None:
-        path = self._folder / f"output-{secrets.token_hex(4)}.txt"
+    def _start_spool(self) -> None:
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            self._spool = Spool(self._folder, self._mask)
         except OSError as error:
             self.unsaved = f"the rest could not be kept ({error.strerror})"
             return
-        self._spool = os.fdopen(descriptor, "wb", buffering=0)
-        self.file = path
-
-    def _flush(self, data: bytes) -> None:
-        if not data or self._spool is None:
-            return
-        data = data[: SPOOLED - self._spooled]
-        self._spooled += len(data)
-        if self._mask:
-            data = self._mask(data.decode("utf-8", "replace")).encode("utf-8", "replace")
-        try:
-            self._spool.write(data)
-        except OSError as error:
-            self.unsaved = f"the rest could not be kept ({error.strerror})"
+        self.file = self._spool.path
+        self._spool.add(bytes(self._head + self._tail))
 
 
 def readable(data: bytes) -> str:

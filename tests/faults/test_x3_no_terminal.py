@@ -33,7 +33,8 @@ async def test_x3_git_does_not_ask_for_a_name(bench):
 
 
 async def test_x3_pagers_and_editors_do_not_wait(bench):
-    line = "git init -q . && git commit -q --allow-empty -m one && git log && git commit --amend -q --allow-empty && git log --format=%s"
+    line = "git init -q . && git commit -q --allow-empty -m one && git log"
+    line += " && git commit --amend -q --allow-empty && git log --format=%s"
     result = await bench.run(line, timeout=5)
     assert "\none\n[exit code 0" in result.text
 

@@ -41,6 +41,6 @@ def test_a_file_that_holds_no_rules_is_refused_and_left_alone(home, tmp_path, te
     path = home / ".ouro" / "permissions.yaml"
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(ConfigError, match="permissions.yaml"):
+    with pytest.raises(ConfigError, match=r"permissions\.yaml"):
         RuleStore(path, tmp_path).add("shell(ls)")
     assert path.read_text() == text
