@@ -32,6 +32,7 @@ from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import Plan
+from ouro.utils.log import mask_log
 from ouro.utils.project_files import list_project_files
 from ouro.utils.runtime import get_permissions_path, get_sessions_dir, get_trust_path
 
@@ -101,10 +102,11 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
         raise UsageError(f"{options.cwd} is not a folder.")
     ground = await asyncio.to_thread(_ground, options, request)
     mask = SecretMask([*ground.catalog.key_values(), *secret_values(os.environ)])
+    mask_log(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     memory = await _memory(store, ground, request)
     session = Session(_parts(ground, store, memory, mask))
-    await session.warm()
+    session.warm()
     return session
 
 
@@ -161,7 +163,7 @@ def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager, mask: Sec
         shell=shell,
         plan=plan,
         tools=builtin_tools(ToolParts(workspace, shell, jobs, plan.change)),
-        models=_models(ground, _model_name(ground, memory.model)),
+        models=_models(ground, _model_name(ground, memory.model), mask),
         instructions=system_prompt(project_instructions(options.cwd) if ground.trusted else ()),
         obeys_folder=ground.trusted,
         limits=Limits(settings.limits.max_turns, settings.limits.max_cost),
@@ -188,13 +190,15 @@ def _model_name(ground: _Ground, used_before: str = "") -> str:
     return catalog.resolve(settings.model or catalog.default())
 
 
-def _models(ground: _Ground, name: str) -> ModelSource:
+def _models(ground: _Ground, name: str, mask: SecretMask) -> ModelSource:
     if ready := ground.options.ready_model:
         return ModelSource(name, "off", lambda _name, _effort: [ready], _no_choices)
     catalog = ground.catalog
 
     def make(name: str, effort: Effort) -> Sequence[Model]:
-        return [catalog.make(name, effort), *(catalog.make(each, effort) for each in catalog.fallbacks(name))]
+        models = [catalog.make(each, effort) for each in (name, *catalog.fallbacks(name))]
+        mask.learn(catalog.key_values())  # a key that a command gives is known only now
+        return models
 
     return ModelSource(name, ground.settings.effort, make, lambda: _choices(catalog))
 

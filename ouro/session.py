@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -103,6 +104,7 @@ class Session:
         self._told: Surroundings | None = None
         self._turn: Turn | None = None
         self._lines: set[Turn] = set()
+        self._warming: asyncio.Task[None] | None = None
         parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
         self._agent = LoopAgent(
@@ -274,19 +276,26 @@ class Session:
         """The project's files, for completion."""
         return self._parts.list_files()
 
-    async def warm(self) -> None:
+    def warm(self) -> None:
         """Let a model that takes long to get ready begin, while the person still types."""
-        for model in self._parts.models.current()[:1]:
-            if isinstance(model, Warmable):
-                await model.warm()
+        model = self._parts.models.current()[0]
+        if isinstance(model, Warmable):
+            self._warming = asyncio.create_task(model.warm())
 
     async def close(self) -> None:
-        """End all that runs, and let go of the session."""
+        """End all that runs, and let go of the session.
+
+        Raises:
+            SaveFailed: something said in it could not be saved, and now is lost.
+        """
         self.interrupt()
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.gather(self._warming, return_exceptions=True)
         await self._parts.jobs.close()
-        await self._memory.close()
         for model in self._parts.models.current():
             await model.close()
+        await self._memory.close()
 
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
         now = await surroundings(self.cwd, self._parts.permissions.mode)

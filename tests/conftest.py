@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
-KEPT_VARIABLES = {"PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "VIRTUAL_ENV", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER"}
+KEPT_VARIABLES = {
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TERM",
+    "TEXTUAL_SNAPSHOT_TEMPDIR",
+    "TMPDIR",
+    "VIRTUAL_ENV",
+    "PYTEST_CURRENT_TEST",
+    "PYTEST_XDIST_WORKER",
+}
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory, monkeypatch) -> Path:
     """A home that is empty, an environment without keys, UTC."""
-    import os
-
     folder = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
         if name not in KEPT_VARIABLES and not name.startswith(("PYTEST", "COV", "HYPOTHESIS")):
@@ -25,7 +34,18 @@ def home(tmp_path_factory, monkeypatch) -> Path:
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("PYTHONUTF8", "1")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    (folder / ".gitconfig").write_text("[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n")
+    monkeypatch.setenv("KF_RULE_CACHE_DIR", str(_rules_of_all_tests(tmp_path_factory)))
+    (folder / ".gitconfig").write_text(
+        "[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
+    )
+    return folder
+
+
+def _rules_of_all_tests(tmp_path_factory) -> Path:
+    """One folder for the compiled rules of the secret scanner: compiling them for each test takes seconds each time."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "secret-rules"
+    folder.mkdir(mode=0o700, exist_ok=True)
     return folder
 
 

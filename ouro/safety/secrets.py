@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import threading
 import time
@@ -103,6 +104,10 @@ class SecretMask:
         self._patience = patience
         self._give_up_at = 0.0
 
+    def learn(self, values: Iterable[str]) -> None:
+        """Mask these values too: keys that were not known when the session began."""
+        self._known = [*self._known, *_known_forms(values)]
+
     def mask(self, text: str) -> str:
         """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
 
@@ -165,6 +170,9 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
 
 
 def _cache_folder() -> Any:
+    """Where compiled rules are kept; None leaves it to the scanner's own variable, where that is set."""
+    if os.environ.get("KF_RULE_CACHE_DIR"):
+        return None
     folder = get_home() / "cache" / "secret-rules"
     try:
         return ensure_private_dir(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
+from collections.abc import Callable
 
 from ouro.utils.runtime import ensure_private_dir, get_log_path
 
@@ -22,11 +23,26 @@ def start_log(debug: bool = False) -> None:
     log.setLevel(logging.DEBUG if debug else logging.INFO)
 
 
+def mask_log(mask: Callable[[str], str]) -> None:
+    """Pass everything that is logged from here on through `mask`."""
+
+    def masked(record: logging.LogRecord) -> bool:
+        record.msg, record.args = mask(record.getMessage()), ()
+        if record.exc_info:
+            record.exc_text = mask(logging.Formatter().formatException(record.exc_info))
+        return True
+
+    for handler in logging.getLogger().handlers:
+        handler.filters = [masked]
+
+
 def _handler() -> logging.Handler:
     path = get_log_path()
     try:
         ensure_private_dir(path.parent)
-        handler = logging.handlers.RotatingFileHandler(path, maxBytes=1_000_000, backupCount=4, delay=False, encoding="utf-8")
+        handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=1_000_000, backupCount=4, delay=False, encoding="utf-8"
+        )
         path.chmod(0o600)
     except OSError:
         return logging.NullHandler()
