@@ -41,6 +41,8 @@ class HeadlessOptions:
     input: Literal["text", "stream-json"] = "text"
     output: OutputFormat = "text"
     schema: Path | None = None
+    decide: Callable[[PermissionAsked], Permit] | None = None
+    """Answers permission questions in place of the person; without it they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class HeadlessRun:
         self._output = Output(Pipe(streams.stdout), options.output)
         self._progress = Progress(Pipe(streams.stderr), quiet=options.output == "stream-json")
         self._someone_answers = options.input == "stream-json"
+        self._decide = options.decide
         self._open: dict[str, PermissionAsked | QuestionAsked] = {}
         self._inbox: asyncio.Queue[UserInput | None] = asyncio.Queue()
         self._running = False
@@ -205,6 +208,9 @@ class HeadlessRun:
     def _answer_for_nobody(self, event: PermissionAsked | QuestionAsked, result: Result) -> None:
         if isinstance(event, QuestionAsked):
             self._session.answer(event.question_id, Reply())
+            return
+        if self._decide is not None:
+            self._session.answer(event.question_id, self._decide(event))
             return
         refusal = Refusal(event.call.name, event.title, event.rule)
         result.refusals.append(refusal)

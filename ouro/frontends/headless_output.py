@@ -13,7 +13,14 @@ from ouro.session import Session
 from ouro.utils.terminal_text import clean
 
 OutputFormat = Literal["text", "json", "stream-json"]
-EXIT_CODES: dict[Outcome, int] = {"answered": 0, "failed": 1, "unauthorized": 3, "limit": 4, "refused": 5, "interrupted": 130}
+EXIT_CODES: dict[Outcome, int] = {
+    "answered": 0,
+    "failed": 1,
+    "unauthorized": 3,
+    "limit": 4,
+    "refused": 5,
+    "interrupted": 130,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +105,14 @@ class Pipe:
             self._give_up()
 
     def _give_up(self) -> None:
+        """Point the stream at nothing: the interpreter flushes it once more when it ends."""
         self.gone = True
         try:
-            write_to_nowhere(self._stream.fileno() if self._stream else 1)
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno() if self._stream else 1)
+            os.close(nowhere)
         except (OSError, ValueError):
             self._stream = None
-
-
-def write_to_nowhere(descriptor: int) -> None:
-    """Point a broken stream at nothing: the interpreter flushes it once more when it ends."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
 
 
 class Output:

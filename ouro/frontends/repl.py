@@ -46,15 +46,15 @@ class Repl:
     """Reads lines, and hands each to whom it is for: an open question, a command, the shell, the agent."""
 
     def __init__(self, open_session: OpenSession, *, plain: bool) -> None:
-        self._printer = Printer(Paper(_write, plain=plain))
+        self._printer = Printer(Paper(self._write, plain=plain))
         self._questions = Questions(self._changed)
-        ring = (lambda: None) if plain else (lambda: _write("\a"))
+        ring = (lambda: None) if plain else (lambda: self._write("\a"))
         self._turns = Turns(self._printer, self._questions, ring, self._changed)
         self._front_end = ReplFrontEnd(
             open_session, self._printer, self._questions, self._turns, redraw=self._changed, leave=self._leave
         )
         host = ReplHost(self._front_end, self._printer, self._questions, self._turns, self._cancel_work)
-        self.reader: LineReader | PromptReader = LineReader(host, _write)
+        self.reader: LineReader | PromptReader = LineReader(host)
         if not plain:
             from ouro.frontends.repl_prompt import PromptReader
 
@@ -78,9 +78,11 @@ class Repl:
             self._in_background(self._begin(request, first_message))
             await self._read_lines()
         finally:
-            for number in ENDING_SIGNALS:
-                loop.remove_signal_handler(number)
-            await self._end()
+            try:
+                await self._end()
+            finally:
+                for number in ENDING_SIGNALS:
+                    loop.remove_signal_handler(number)
         if self._failure is not None:
             raise self._failure
         return self._exit_code or 0
@@ -160,6 +162,9 @@ class Repl:
             return
         self.reader.changed()
 
+    def _write(self, text: str) -> None:
+        self.reader.write(text)
+
     def _is_leaving(self) -> bool:
         return self._exit_code is not None
 
@@ -178,9 +183,3 @@ class Repl:
             await session.close()
             if session.is_kept:
                 self._printer.say(f"To go on: ouro --resume {session.id}")
-
-
-def _write(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    sys.stdout.flush()

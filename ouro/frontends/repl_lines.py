@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from ouro.frontends.headless_input import read_block
+from ouro.frontends.headless_output import Pipe
 
 
 class Host(Protocol):
@@ -59,9 +60,9 @@ class Host(Protocol):
 class LineReader:
     """Reads lines from standard input, with a bare prompt."""
 
-    def __init__(self, host: Host, write: Callable[[str], None]) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._write = write
+        self.write = Pipe(sys.stdout).write
         self._rest = b""
         self._ended = False
         self._shown = ""
@@ -94,7 +95,7 @@ class LineReader:
         """Show the prompt where the person is expected to type, once."""
         label = self._host.label()
         if not self._ended and label != self._shown and (self._host.is_asking() or not self._host.is_busy()):
-            self._write(label)
+            self.write(label)
             self._shown = label
             _echo(not self._host.is_secret())
 

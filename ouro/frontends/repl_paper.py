@@ -20,9 +20,13 @@ class Paper:
         self._write = write
         self.plain = plain
         """No colours, no drawing: lines of text alone."""
+        self._is_apart = True
+        """What was printed last ended in an empty line."""
 
     def markdown(self, text: str) -> None:
-        """Print a block of Markdown."""
+        """Print a block of Markdown, between empty lines."""
+        self._write("" if self._is_apart else "\n")
+        self._is_apart = True
         if self.plain:
             self._write(f"{text}\n\n")
             return
@@ -52,6 +56,7 @@ class Paper:
         self._styled((f"  {line}", "bold" if heading else _DIFF_STYLES.get(line[:1], "")))
 
     def _styled(self, *pieces: tuple[str, str]) -> None:
+        self._is_apart = False
         if self.plain:
             self._write("".join(text for text, _ in pieces).rstrip() + "\n")
             return

@@ -38,7 +38,13 @@ OUTPUT_LINES = 8
 DIFF_LINES = 60
 ASKED_LINES = 400
 THOUGHT_SECONDS = 1.0
-OUTCOMES = {"interrupted": "Interrupted.", "failed": "Failed: ", "unauthorized": "Failed: ", "limit": "Stopped: ", "refused": "Refused: "}
+OUTCOMES = {
+    "interrupted": "Interrupted.",
+    "failed": "Failed: ",
+    "unauthorized": "Failed: ",
+    "limit": "Stopped: ",
+    "refused": "Refused: ",
+}
 
 
 class Printer:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import get_app
+from prompt_toolkit.application import get_app, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, has_completions
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from ouro.commands.builtin import COMMANDS
+from ouro.frontends.headless_output import Pipe
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.repl_lines import Host
 from ouro.frontends.tui.fuzzy import Haystack
@@ -28,14 +31,16 @@ STYLE = Style.from_dict(
     {"bottom-toolbar": "noreverse fg:ansibrightblack", "label": "bold", "label.asks": "bold ansiyellow"}
 )
 CONTINUED = ". "
+FLUSH_SECONDS = 0.03
+"""Output is gathered for this long: the prompt is drawn anew after each piece."""
 REFRESH_SECONDS = 1.0
 
 
 class PromptReader:
     """Reads messages: several lines, history, completion; and keys that act at once.
 
-    One prompt runs from beginning to end. Were there a new one for each line, what is typed between two of them would
-    reach the terminal in its line mode, and Enter would arrive as a new line.
+    One prompt runs from beginning to end, and the terminal stays in its raw mode while something is printed above it:
+    what is typed in line mode would be echoed in between, and Enter would arrive as a new line.
     """
 
     def __init__(self, host: Host, echo: Callable[[str], None]) -> None:
@@ -45,6 +50,10 @@ class PromptReader:
         self._running: asyncio.Task[str] | None = None
         self._draft: Document | None = None
         self._asking = False
+        self._pipe = Pipe(sys.stdout)
+        self._pending: list[str] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._input = _Input(sys.stdin)
         self._prompt: PromptSession[str] = PromptSession(
             message=self._label,
             history=_FileHistory(PromptHistory(get_history_path())),
@@ -52,6 +61,7 @@ class PromptReader:
             complete_while_typing=Condition(lambda: not host.is_asking()),
             key_bindings=_keys(host, self._take),
             is_password=Condition(host.is_secret),
+            input=self._input,
             multiline=True,
             prompt_continuation=CONTINUED,
             bottom_toolbar=host.toolbar,
@@ -65,7 +75,7 @@ class PromptReader:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """While this is open, what is printed comes to stand above the prompt."""
+        """While this is open, what others print comes to stand above the prompt, too."""
         with patch_stdout(raw=True):
             yield
 
@@ -80,7 +90,29 @@ class PromptReader:
         """Take the prompt from the screen, and give the terminal back as it was."""
         if self._running is not None:
             self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+            await asyncio.gather(self._running, *filter(None, (self._flushing,)), return_exceptions=True)
+        self._print()
+
+    def write(self, text: str) -> None:
+        """Print above the prompt."""
+        self._pending.append(text)
+        if not self._prompt.app.is_running:
+            self._print()
+        elif self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush())
+
+    async def _flush(self) -> None:
+        while self._pending:
+            await asyncio.sleep(FLUSH_SECONDS)
+            self._input.stays_raw = True
+            try:
+                await run_in_terminal(self._print)
+            finally:
+                self._input.stays_raw = False
+
+    def _print(self) -> None:
+        text, self._pending = "".join(self._pending), []
+        self._pipe.write(text)
 
     def _take(self, buffer: Buffer) -> None:
         text, asking = buffer.text, self._host.is_asking()
@@ -106,6 +138,16 @@ class PromptReader:
 
     def _label(self) -> StyleAndTextTuples:
         return [("class:label.asks" if self._host.is_asking() else "class:label", self._host.label())]
+
+
+class _Input(Vt100Input):
+    """The keyboard, which can be kept in raw mode where prompt_toolkit would go back to lines."""
+
+    stays_raw = False
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        """Line mode, for editors and the shell; not for what ouro itself prints."""
+        return nullcontext() if self.stays_raw else super().cooked_mode()
 
 
 class _FileHistory(History):

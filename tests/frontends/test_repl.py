@@ -174,6 +174,17 @@ def test_a_signal_ends_it_in_good_order_s5(terminal, number, code):
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_a_terminal_that_is_closed_ends_it_s5(terminal, term):
+    screen = terminal("waiting", term)
+    screen.type("go\r")
+    screen.wait_for("Working.")
+    screen.child.ptyproc.fileobj.close()
+    end = time.monotonic() + 10
+    while screen.child.isalive():
+        assert time.monotonic() < end, "it lives on without its terminal"
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
 def test_nothing_from_outside_reaches_the_terminal_as_an_order_u1_u2(terminal, term):
     screen = terminal("hostile", term)
     screen.type("go\r")
