@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from fakes.screen_terminal import TESTS, ScreenTerminal
@@ -96,8 +97,7 @@ def test_u7_suspended_and_resumed_the_screen_and_the_modes_are_back(start):
 
 
 def state_of(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0]
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def test_u7_the_conversation_and_how_to_resume_stay_in_the_terminal(start):

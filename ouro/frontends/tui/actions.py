@@ -44,7 +44,7 @@ class KeyActions:
         try:
             result = method()
             if hasattr(result, "__await__"):
-                await result  # type: ignore[misc]
+                await result
         except UsageError as error:
             self._parts.status.tell(" ".join(str(error).split("\n")), "warning")
 

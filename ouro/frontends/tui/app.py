@@ -17,6 +17,7 @@ from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import PALETTES, Look
+from ouro.frontends.tui.notices import TerminalNotices
 from ouro.frontends.tui.opening import Opening, OpenSession
 from ouro.frontends.tui.parts import make_parts
 from ouro.frontends.tui.project_files import ProjectFiles
@@ -28,7 +29,6 @@ from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.prompt import Prompt
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.utils.log import log
-from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
     from ouro.session import OpenRequest
@@ -62,7 +62,7 @@ class OuroApp(App[int], inherit_bindings=False):
         keymap = Keymap(look.keys)
         files = ProjectFiles(self._list_files, self._look_again)
         self.parts = make_parts(look, keymap, files.haystack, self._take_back)
-        view = ScreenView(self.parts, self._run_command, self._ring, look.bell_after)
+        view = ScreenView(self.parts, self._run_command, TerminalNotices(self), look.bell_after)
         self.turns = Turns(view)
         self.front_end = ScreenFrontEnd(self, self.parts, self.turns, view, keymap, keep_theme)
         self._opening = Opening(open_session, self.front_end, self.turns, view)
@@ -82,7 +82,6 @@ class OuroApp(App[int], inherit_bindings=False):
         """Show the prompt first, open the session after."""
         self.begin_capture_print(self)
         self.parts.prompt.focus()
-        self._title()
         if self._first_message:
             self.turns.queue(Draft(self._first_message))
         self.call_after_refresh(lambda: self.run_worker(self._open()))
@@ -96,7 +95,6 @@ class OuroApp(App[int], inherit_bindings=False):
         self.failure = await self._opening.first(self._request)
         if self.failure is not None:
             self.exit(self.failure.exit_code)
-        self._title()
 
     async def action_press(self, name: str) -> None:
         """A key of the keymap was pressed."""
@@ -154,15 +152,3 @@ class OuroApp(App[int], inherit_bindings=False):
         from ouro.commands.dispatch import dispatch  # what commands need is heavier than the first picture may be
 
         return await dispatch(self.front_end, text)
-
-    def _ring(self, text: str) -> None:
-        self.bell()
-        self._tell_terminal(f"\x1b]9;{text}\x07")
-
-    def _title(self) -> None:
-        title = clean(self.turns.session.title) if self.turns.session else ""
-        self._tell_terminal(f"\x1b]2;{f'ouro · {title}' if title else 'ouro'}\x07")
-
-    def _tell_terminal(self, sequence: str) -> None:
-        if self._driver is not None:
-            self._driver.write(sequence)

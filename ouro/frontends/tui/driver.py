@@ -58,7 +58,7 @@ class TerminalDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         """Take the terminal."""
-        super().start_application_mode()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
         self._lent = False
         if self._frame is not None:  # what Textual found are the first picture's modes, not the user's
             self.attrs_before = self._frame.attributes

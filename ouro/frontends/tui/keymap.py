@@ -166,7 +166,7 @@ def _normal(key: str) -> str:
     parts = []
     for each in key.strip().split():
         *modifiers, last = each.split("+") if len(each) > 1 else [each]
-        named = _SIGNS.get(last, last if len(last) == 1 else last.lower())
+        named = _SIGNS.get(last, last if len(last) == 1 and not modifiers else last.lower())
         parts.append("+".join([*sorted(modifier.lower() for modifier in modifiers), named]))
     return " ".join(parts)
 

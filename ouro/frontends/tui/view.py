@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from ouro.events import Event, PermissionAsked, QuestionAsked, QuestionClosed, TodosChanged, TurnFinished, UsageUpdated
+from ouro.frontends.tui.notices import TerminalNotices
 from ouro.frontends.tui.parts import Parts
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ class ScreenView:
         self,
         parts: Parts,
         run_command: Callable[[str], Awaitable[bool]],
-        ring: Callable[[str], None],
+        notices: TerminalNotices,
         bell_after: float,
     ) -> None:
         self._parts = parts
         self._run_command = run_command
-        self._ring = ring
+        self._notices = notices
         self._bell_after = bell_after
         self._waiting: Callable[[], tuple[str, ...]] = tuple
         self.session: Session | None = None
@@ -44,6 +45,7 @@ class ScreenView:
             self._parts.status.status = self.session.status()
             self._parts.status.refresh()
             self._parts.header.title = self.session.title
+            self._notices.show_title(self.session.title)
             self.waiting_changed()
 
     def show(self, event: Event) -> None:
@@ -54,7 +56,7 @@ class ScreenView:
             case PermissionAsked() | QuestionAsked():
                 parts.questions.ask(event)
                 parts.box.wait_for_answer(True)
-                self._ring("ouro waits for your answer")
+                self._notices.ring("ouro waits for your answer")
             case QuestionClosed(question_id=question_id):
                 self.close_question(question_id)
             case TodosChanged(todos=todos):
@@ -81,7 +83,7 @@ class ScreenView:
         self._parts.box.work_ends()
         self.refresh()
         if 0 <= self._bell_after < seconds:
-            self._ring("ouro is done")
+            self._notices.ring("ouro is done")
 
     def waiting_changed(self) -> None:
         """What waits is shown below the conversation."""

@@ -39,7 +39,7 @@ def test_a_key_can_be_changed_added_and_taken_away():
     ],
 )
 def test_what_cannot_be_is_an_error_that_names_it(changes, message):
-    with pytest.raises(ConfigError, match="tui.keys") as error:
+    with pytest.raises(ConfigError, match=r"tui\.keys") as error:
         Keymap({name: key if isinstance(key, str) else [key] for name, key in changes.items()})
     assert message in str(error.value)
 

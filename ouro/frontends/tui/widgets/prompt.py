@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from textual import events
 from textual.message import Message
-from textual.widget import Widget
 from textual.widgets import TextArea
 
 from ouro.frontends.history import HistoryWalk, PromptHistory
@@ -20,7 +19,9 @@ PASTE_GAP = 0.05
 
 
 _PASSED_ON = ("search_history", "editor", "paste_image", "clear", "leave", "palette", "help")
-"""What is wanted of others; the three in the middle only where there is no text."""
+"""What is wanted of others."""
+_IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
+"""What some of them do where there is text."""
 
 
 class Prompt(TextArea, inherit_bindings=False):
@@ -51,18 +52,12 @@ class Prompt(TextArea, inherit_bindings=False):
         self.chips = Chips()
         self._actions = keymap.of("prompt", "edit")
         self._history = history
-        self._completion = completion
+        self.completion = completion
         self._take_back = take_back
         self._walk: HistoryWalk | None = None
         self._stashed: list[str] = []
         self._chord = ""
         self._pasted_at = float("-inf")
-
-    def on_resize(self) -> None:
-        """Suggestions stay above the prompt."""
-        frame = self.parent
-        if isinstance(frame, Widget):
-            self.call_after_refresh(lambda: self._completion.stay_above(frame.outer_size.height))
 
     @property
     def before_cursor(self) -> str:
@@ -83,7 +78,8 @@ class Prompt(TextArea, inherit_bindings=False):
             self._pasted_at = event.time
             event.stop()
             event.prevent_default()
-            self.put("\n" if event.key in ("enter", "ctrl+j") else event.character if event.is_printable else "")
+            typed = event.character if event.is_printable and event.character else ""
+            self.put("\n" if event.key in ("enter", "ctrl+j") else typed)
             return
         key, self._chord = f"{self._chord} {event.key}".strip(), ""
         action = self._actions.get(key)
@@ -91,9 +87,11 @@ class Prompt(TextArea, inherit_bindings=False):
             self._chord = key
         elif action == "help" and event.is_printable and self.text:
             return
-        elif self._completion.is_open and self._steer_completion(event.key, action):
+        elif self._steer_completion(event.key, action):
             pass
-        elif action in _PASSED_ON and not (self.text and action in ("clear", "palette", "leave")):
+        elif action and self.text and action in _IN_TEXT:
+            await self.run_action(_IN_TEXT[action])
+        elif action in _PASSED_ON:
             self.post_message(self.Wanted(action))
         elif action:
             await self.run_action(action)
@@ -109,7 +107,9 @@ class Prompt(TextArea, inherit_bindings=False):
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
         """What a key does while suggestions are shown; False: what it always does."""
-        completion = self._completion
+        if key != "escape" and action not in ("previous", "next", "send", "queue"):
+            return False
+        completion = self.completion
         completion.look_at(self.before_cursor)
         if not completion.is_open:
             return False
@@ -117,10 +117,8 @@ class Prompt(TextArea, inherit_bindings=False):
             completion.move(-1 if action == "previous" else 1)
         elif key == "escape":
             completion.dismiss()
-        elif action in ("send", "queue"):
-            return self._accept(send=action == "send")
         else:
-            return False
+            return self._accept(send=action == "send")
         return True
 
     def accept(self) -> None:
@@ -130,12 +128,12 @@ class Prompt(TextArea, inherit_bindings=False):
 
     def _accept(self, send: bool) -> bool:
         """Take the chosen suggestion; a command that is complete is sent by the same key."""
-        suggestion, typed = self._completion.chosen, self._completion.typed
+        suggestion, typed = self.completion.chosen, self.completion.typed
         if suggestion is None or (send and suggestion.text.strip() == typed):
             return False
         row, column = self.cursor_location
         self.replace(suggestion.text, (row, column - len(typed)), (row, column))
-        self._completion.dismiss()
+        self.completion.dismiss()
         return not (send and suggestion.final)
 
     def action_send(self) -> None:
@@ -156,7 +154,7 @@ class Prompt(TextArea, inherit_bindings=False):
             return
         self._history.add(draft.text)
         self._walk = None
-        self._completion.dismiss()
+        self.completion.dismiss()
         self.fill(self._stashed.pop() if self._stashed else "")
         self.history.clear()
         if not self._stashed and not self.text:
@@ -188,7 +186,7 @@ class Prompt(TextArea, inherit_bindings=False):
             self._walk = HistoryWalk(self._history.entries(), self.text)
         if (entry := self._walk.move(by)) is not None:
             self.fill(entry)
-            self._completion.dismiss()
+            self.completion.dismiss()
 
     def action_stash(self) -> None:
         """Put the draft aside; on empty input take the last one back."""
@@ -201,14 +199,6 @@ class Prompt(TextArea, inherit_bindings=False):
     def action_clear(self) -> None:
         """Take everything out."""
         self.fill("")
-
-    def action_palette(self) -> None:
-        """Ctrl+P in a text: the line before."""
-        self.action_previous()
-
-    def action_leave(self) -> None:
-        """Ctrl+D in a text: delete to the right."""
-        self.action_delete_right()
 
     def action_delete_left(self) -> None:
         """Backspace; a chip goes as a whole."""

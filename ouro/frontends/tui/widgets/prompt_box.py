@@ -32,8 +32,9 @@ class PromptBox(Horizontal):
         yield self._prompt
 
     def on_resize(self) -> None:
-        """The hint of the empty prompt has to fit."""
+        """The hint of the empty prompt has to fit; suggestions stay above the frame."""
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
+        self._prompt.completion.stay_above(self.outer_size.height)
 
     def on_text_area_changed(self) -> None:
         """A shell line has another sign and edge."""
