@@ -306,7 +306,8 @@ def main() -> None:
         middle = {key: statistics.median(run[key] for run in runs) for key in ("cpu", "wall", "frame", "memory")}
         name = {"ours": "ouro's transcript", "textual": "Textual's Markdown widget"}[what]
         print(
-            f"| {name}, {kind} | {middle['cpu']:.1f} | {middle['wall']:.1f} | {middle['frame'] * 1000:.0f} | {middle['memory']:.0f} |",
+            f"| {name}, {kind} | {middle['cpu']:.1f} | {middle['wall']:.1f} | {middle['frame'] * 1000:.0f} "
+            f"| {middle['memory']:.0f} |",
             flush=True,
         )
     if flags.only and flags.only != "many":

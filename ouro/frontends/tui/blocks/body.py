@@ -13,7 +13,7 @@ from rich.style import Style
 from ouro.display import Body, CommandOutput, Diff, Picture, Plain, Todo, Todos
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import diff_lines
-from ouro.frontends.tui.blocks.lines import Line, crop, fold, indent, tidy, wrap
+from ouro.frontends.tui.blocks.lines import Line, crop, fold, indent, printed, tidy, wrap
 from ouro.frontends.tui.blocks.palette import Palette
 
 MOST_LINES = 2_000
@@ -59,7 +59,7 @@ def preview_size(body: Body, failed: bool) -> int:
 
 def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[Line], int]:
     """The end of what a command printed, and how many of its lines stand before."""
-    rows = tidy(text).rstrip("\n").split("\n")
+    rows = printed(text).rstrip("\n").split("\n")
     shown: list[Line] = []
     taken = 0
     for row in reversed(rows):
@@ -94,7 +94,7 @@ def body_text(body: Body) -> str:
         case Plain():
             return tidy(body.text)
         case CommandOutput():
-            return f"$ {tidy(body.command)}\n{tidy(body.output)}".rstrip("\n")
+            return f"$ {tidy(body.command)}\n{printed(body.output)}".rstrip("\n")
         case Diff():
             return "\n".join(_unified(body))
         case Picture():

@@ -74,7 +74,7 @@ def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palet
             other = right[number] if number < len(right) else Line([Segment(" " * half, palette.text)])
             segments = [*one.segments, Segment("│", palette.muted), *other.segments]
             # Copying takes the right column, the file as it is now.
-            yield Line(segments, len(one.text) + 1 + other.gutter, other.joint)
+            yield Line(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
 
 
 def _half(
@@ -90,8 +90,10 @@ def _row(
     sign: str, number: int, runs: list[Run], digits: int, width: int, style: Style, palette: Palette
 ) -> Iterator[Line]:
     dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
-    first, rest = (f"{number:>{digits}} {sign} ", dim), (" " * (digits + 3), dim)
-    return iter(pad(indent(fold(runs, width - digits - 3), first, rest), width, style))
+    tone = {"+": palette.success, "-": palette.error}.get(sign, palette.muted)
+    signed = indent(fold(runs, width - digits - 3), (f"{sign} ", dim + Style(color=tone.color, bold=True)), ("  ", dim))
+    numbered = indent(signed, (f"{number:>{digits}} ", dim), (" " * (digits + 1), dim))
+    return iter(pad(numbered, width, style))
 
 
 def _colored(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Side, _Side]:
@@ -111,6 +113,8 @@ def _colored(part: Sequence[Pair], language: str, palette: Palette) -> tuple[_Si
 
 def _side(rows: Sequence[tuple[int, str | None]], language: str, palette: Palette) -> _Side:
     numbered = [(number, text) for number, text in rows if text is not None]
+    if not numbered:
+        return {}
     colored = highlight("\n".join(text for _, text in numbered), language, palette, palette.text)
     return {number: runs for (number, _), runs in zip(numbered, colored, strict=True)}
 

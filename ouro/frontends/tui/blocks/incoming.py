@@ -7,8 +7,8 @@ import re
 from ouro.utils.terminal_text import clean
 
 _UNFINISHED = re.compile(
-    r"(?:(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*\x1b?|(?:\x1b\[|\x9b)[0-?]*[ -/]*|\x1b[ -/]*"
-    r"|[\u2000-\U0010ffff]\u200d?)\Z"
+    r"(?:(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])(?:(?!\x07|\x1b\\|\x9c)[\s\S])*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|\x1b[ -/]*"
+    r"|[\u2000-\U0010ffff](?:\u200d[\u2000-\U0010ffff])*\u200d?)\Z"
 )
 _MOST_HELD = 4_096
 

@@ -23,12 +23,14 @@ class Line:
     """One line of the screen.
 
     `gutter` is how many of its first characters are decoration, which copying leaves out. `joint` is what stood
-    before the line in the text: a newline, or, where only the width broke it, a space or nothing.
+    before the line in the text: a newline, or, where only the width broke it, a space or nothing. `filling` is how
+    many of its last characters only fill it up.
     """
 
-    __slots__ = ("gutter", "joint", "segments")
+    __slots__ = ("filling", "gutter", "joint", "segments")
 
-    def __init__(self, segments: Sequence[Segment], gutter: int = 0, joint: str = "\n") -> None:
+    def __init__(self, segments: Sequence[Segment], gutter: int = 0, joint: str = "\n", filling: int = 0) -> None:
+        self.filling = filling
         self.segments = segments
         self.gutter = gutter
         self.joint = joint
@@ -48,11 +50,14 @@ class Line:
 
 
 def tidy(text: str) -> str:
-    """Text from outside, harmless, with tabs as spaces and overwritten progress lines gone."""
-    if "\r" in text:
-        text = _CARRIAGE_RETURNS.sub("", text)
+    """Text from outside, harmless, with tabs as spaces."""
     text = clean(text)
     return text.expandtabs(4) if "\t" in text else text
+
+
+def printed(text: str) -> str:
+    """What a command printed, harmless; of a line that it wrote over again and again, the last state."""
+    return tidy(_CARRIAGE_RETURNS.sub("", text) if "\r" in text else text)
 
 
 def wrap(runs: Sequence[Run], width: int) -> list[Line]:
@@ -85,7 +90,7 @@ def indent(lines: Iterable[Line], first: Run, rest: Run, decoration: bool = True
     for number, line in enumerate(lines):
         text, style = rest if number else first
         gutter = line.gutter + len(text) if decoration or line.gutter or line.joint != "\n" else 0
-        indented.append(Line([Segment(text, style), *line.segments], gutter, line.joint))
+        indented.append(Line([Segment(text, style), *line.segments], gutter, line.joint, line.filling))
     return indented
 
 
@@ -93,9 +98,9 @@ def pad(lines: Iterable[Line], width: int, style: Style) -> list[Line]:
     """`lines`, filled up to `width` cells with the background of `style`."""
     padded = []
     for line in lines:
-        missing = width - line.cells
-        segments = [*line.segments, Segment(" " * missing, style)] if missing > 0 else line.segments
-        padded.append(Line(segments, line.gutter, line.joint))
+        missing = max(0, width - line.cells)
+        segments = [*line.segments, Segment(" " * missing, style)] if missing else line.segments
+        padded.append(Line(segments, line.gutter, line.joint, line.filling + missing))
     return padded
 
 
@@ -111,9 +116,12 @@ def copied(lines: Iterable[Line]) -> str:
     """What copying these lines gives: their text, without decoration, unwrapped."""
     parts: list[str] = []
     for line in lines:
-        text = line.text[line.gutter :].rstrip()
+        text = line.text
+        text = text[line.gutter : len(text) - line.filling]
+        if parts and line.joint == "\n":
+            parts[-1] = parts[-1].rstrip(" ")
         parts.append(text if not parts else line.joint + text)
-    return "".join(parts)
+    return "".join(parts).rstrip(" ")
 
 
 def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:

@@ -87,7 +87,13 @@ class Answer(Block):
         self._drawn = len(self._pieces.finished)
         if (code := self._pieces.open_code()) is not None:
             return [*self._finished, *self._code_lines(*code, inner, palette)]
-        return [*self._finished, *(line for piece in tail for line in self._piece_lines(piece, inner, palette))]
+        lines = list(self._finished)
+        kept = self._code
+        for piece in tail:
+            lines += self._piece_lines(piece, inner, palette)
+            self._code = None
+        self._code = kept
+        return lines
 
     def _estimate(self, width: int) -> int:
         return estimate_text(self.text, width - 4)

@@ -17,7 +17,8 @@ def selected_text(lines: Iterable[tuple[int, Line]], selection: Selection) -> st
     picked = []
     for number, line in lines:
         first, last = selection.get_span(number) or (0, 0)
-        text = line.text[: None if last == -1 else last]
+        text = line.text[: len(line.text) - line.filling]
+        text = text if last == -1 else text[:last]
         picked.append(Line([Segment(text)], max(first, line.gutter), line.joint))
     return copied(picked)
 
@@ -34,4 +35,4 @@ def marked(line: Line, span: tuple[int, int], style: Style) -> Line:
             for left, right in pairwise(cuts)
         ]
         offset += len(text)
-    return Line(segments, line.gutter, line.joint)
+    return Line(segments, line.gutter, line.joint, line.filling)

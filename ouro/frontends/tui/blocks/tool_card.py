@@ -75,7 +75,7 @@ class ToolCard(Block):
         if body is None:
             return 1
         shown = MOST_LINES if self.is_open else preview_size(body, self._state == "failed")
-        return 1 + min(text_size(body), shown + 1)
+        return 1 + min(text_size(body), shown + 1 if shown else 0)
 
     def as_markdown(self) -> str:
         """Its text."""
@@ -97,11 +97,9 @@ class ToolCard(Block):
         summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, "")
         parts = [part for part in (summary, duration(passed) if passed >= 0.1 else "") if part]
         room = max(8, width - len(MARGIN) - 2)
-        title = crop(self._title, room)
-        after = crop("".join(f" · {part}" for part in parts), max(0, room - cell_len(title)))
-        if parts and not after.strip(" ·…"):
-            title = crop(self._title, max(8, room - min(room // 2, cell_len(parts[0]) + 3)))
-            after = crop("".join(f" · {part}" for part in parts), max(0, room - cell_len(title)))
+        after = "".join(f" · {part}" for part in parts)
+        title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
+        after = crop(after, max(0, room - cell_len(title)))
         sign = _SIGNS.get(self._state) or _SPINNER[int(passed * 4) % len(_SPINNER)]
         return Line(
             [

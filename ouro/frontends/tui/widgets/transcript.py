@@ -216,7 +216,8 @@ class Transcript(LineScroll):
             block, within = place
             self._blocks.settle(self._blocks.top(block), self.size.height)
             self._resize_content()
-            self._jump(max(0, min(self._blocks.top(block) + within, self.max_scroll_y)))
+            top = self._blocks.top(block) + min(within, self._blocks.height(block) - 1)
+            self._jump(max(0, min(top, self.max_scroll_y)))
         self._arrange()
 
     def _fold(self, blocks: Sequence[Block], is_open: bool, keep: Block | None = None) -> None:

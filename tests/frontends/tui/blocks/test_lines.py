@@ -1,0 +1,129 @@
+"""Lines: wrapping by cells, copying without decoration."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+
+from ouro.frontends.tui.blocks.heights import Heights
+from ouro.frontends.tui.blocks.incoming import Incoming
+from ouro.frontends.tui.blocks.lines import copied, crop, fold, indent, printed, tidy, wrap
+
+PLAIN = Style.null()
+TEXTS = st.text(st.sampled_from("ab cdef  日本語、🎉é-_/x\n"), max_size=80)
+
+
+def texts(lines):
+    return [line.text for line in lines]
+
+
+def test_words_are_not_torn_also_where_their_style_changes():
+    runs = [("one tw", PLAIN), ("o thr", Style(bold=True)), ("ee", PLAIN)]
+    assert texts(wrap(runs, 8)) == ["one two", "three"]
+
+
+def test_chinese_and_japanese_break_anywhere_and_count_two_cells():
+    assert texts(wrap([("日本語のテキスト", PLAIN)], 6)) == ["日本語", "のテキ", "スト"]
+
+
+def test_a_word_longer_than_the_width_is_cut():
+    assert texts(wrap([("see abcdefghij now", PLAIN)], 5)) == ["see", "abcde", "fghij", "now"]
+
+
+def test_pictures_of_several_characters_are_not_torn():
+    assert texts(fold([("👩‍💻👩‍💻", PLAIN)], 2)) == ["👩‍💻", "👩‍💻"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS, st.integers(2, 20))
+def test_no_line_is_wider_than_the_width_and_no_letter_is_lost(text, width):
+    for lines in (wrap([(text, PLAIN)], width), fold([(text, PLAIN)], width)):
+        assert all(cell_len(line.text) <= width for line in lines)
+        assert "".join("".join(texts(lines)).split()) == "".join(text.split())
+
+
+@settings(max_examples=100, deadline=None)
+@given(TEXTS, st.integers(2, 20))
+def test_copying_folded_text_gives_the_text(text, width):
+    rows = [row.rstrip() for row in text.split("\n")]
+    assert copied(fold([("\n".join(rows), PLAIN)], width)) == "\n".join(rows) or any("  " in row for row in rows)
+
+
+def test_copying_leaves_decoration_out_and_joins_what_only_the_width_broke():
+    lines = indent(wrap([("some words to wrap", PLAIN)], 10), ("│ ", PLAIN), ("│ ", PLAIN))
+    assert texts(lines) == ["│ some words", "│ to wrap"]
+    assert copied(lines) == "some words to wrap"
+
+
+def test_list_markers_are_text():
+    lines = indent(wrap([("some words to wrap", PLAIN)], 10), ("• ", PLAIN), ("  ", PLAIN), decoration=False)
+    assert copied(lines) == "• some words to wrap"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [("abc", 3, "abc"), ("abcd", 3, "ab…"), ("日本語", 4, "日…"), ("a\nb", 9, "a b"), ("abc", 0, "")],
+)
+def test_cropping_says_that_something_is_missing(text, width, shown):
+    assert crop(text, width) == shown
+
+
+def test_progress_that_overwrites_itself_shows_its_last_state():
+    assert printed("10%\r50%\r100%\ndone\r\n") == "100%\ndone\n"
+
+
+def test_text_that_is_not_output_loses_nothing_to_a_carriage_return():
+    assert tidy("rm -rf x\recho\r\n\ty") == "rm -rf xecho\n    y"
+
+
+SEQUENCES = [
+    "\x1b]0;title\x07",
+    "\x1b]8;;https://e.com\x1b\\",
+    "\x1b[1;31m",
+    "\x9b2J",
+    "\x9dx\x9c",
+    "\x1bc",
+    "\x1b(B",
+    "\u202e",
+    "\x00",
+]
+PARTS = [*"ab 日💻\n\t", "👩\u200d💻", "👩\u200d💻\u200d👩", *SEQUENCES]
+
+
+def fed(text, sizes):
+    incoming, shown, place, turn = Incoming(), "", 0, 0
+    while place < len(text):
+        size = sizes[turn % len(sizes)]
+        shown += incoming.feed(text[place : place + size])
+        place, turn = place + size, turn + 1
+    return shown + incoming.finish()
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=30).map("".join), st.lists(st.integers(1, 5), min_size=1))
+@settings(max_examples=200, deadline=None)
+def test_a_stream_is_cleaned_however_it_is_cut(text, sizes):
+    assert fed(text, sizes) == fed(text, [len(text) or 1])
+
+
+@given(
+    st.text(st.sampled_from("a\x1b]0[;1m\x07\\\x9b\x9d 8c日👩\u200d💻\u202e"), max_size=30),
+    st.lists(st.integers(1, 5), min_size=1),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_stream_of_garbage_leaves_nothing_that_a_terminal_would_obey(text, sizes):
+    assert not set(fed(text, sizes)) & set("\x1b\x07\x9b\x9d\u202e")
+
+
+@given(st.lists(st.integers(0, 5), max_size=40), st.data())
+@settings(max_examples=100, deadline=None)
+def test_heights_agree_with_a_plain_sum(heights, data):
+    tree = Heights(heights)
+    for place in data.draw(st.lists(st.integers(0, max(0, len(heights) - 1)), max_size=5)) if heights else []:
+        heights[place] = 3
+        tree.set(place, 3)
+    assert tree.total == sum(heights)
+    assert [tree.top(place) for place in range(len(heights))] == [sum(heights[:place]) for place in range(len(heights))]
+    owners = [place for place, height in enumerate(heights) for _ in range(height)]
+    assert [tree.find(line) for line in range(sum(heights))] == owners
+    assert tree.find(sum(heights)) == len(heights) or 0 in heights

@@ -1,0 +1,83 @@
+"""Markdown as lines."""
+
+import pytest
+
+from ouro.frontends.tui.blocks.markdown import markdown_lines
+from ouro.frontends.tui.blocks.palette import make_palette
+
+PALETTE = make_palette({})
+
+
+def texts(source, width=40):
+    return [line.text.rstrip() for line in markdown_lines(source, width, PALETTE)]
+
+
+def links(source):
+    return [
+        s.style.link for line in markdown_lines(source, 80, PALETTE) for s in line.segments if s.style and s.style.link
+    ]
+
+
+def test_lists_are_nested_and_numbered():
+    assert texts("- a\n  - b\n    more\n- c\n\n3. x\n3. y") == ["• a", "  • b more", "• c", "", "3. x", "4. y"]
+
+
+def test_a_loose_list_keeps_its_blank_lines():
+    assert texts("- a\n\n  more\n\n- b") == ["• a", "", "  more", "", "• b"]
+
+
+def test_a_table_is_fitted_and_aligned():
+    source = "| n | value |\n|---|---:|\n| a | 1 |\n| 日本 | 22 |"
+    assert texts(source) == ["n    │ value", "─────┼──────", "a    │     1", "日本 │    22"]
+
+
+def test_a_wide_table_wraps_its_widest_column():
+    source = "| n | text |\n|---|---|\n| a | " + "word " * 12 + "|"
+    assert max(len(line) for line in texts(source, 30)) <= 30
+    assert texts(source, 30)[2:4] == ["a │ word word word word word", "  │ word word word word word"]
+
+
+def test_a_table_in_a_narrow_place_becomes_a_list():
+    assert texts("| name | value | what |\n|---|---|---|\n| a | 1 | x |", 12) == ["name: a", "value: 1", "what: x"]
+
+
+def test_code_keeps_its_spaces_and_is_folded_not_wrapped():
+    assert texts("```\na  b\n    c\n```") == [" a  b", "     c"]
+
+
+def test_a_link_shows_where_it_leads_once():
+    assert texts("[text](https://e.com/x) and <https://e.com>", 80) == ["text (https://e.com/x) and https://e.com"]
+    assert links("[text](https://e.com/x) and <https://e.com>") == ["https://e.com/x", "https://e.com"]
+
+
+@pytest.mark.parametrize(
+    "target", ["file:///etc/passwd", "vscode://x", "ssh://h", "FILE:///x", "api.py", "data:text/html,x", "javascript:x"]
+)
+def test_odd_schemes_are_shown_but_cannot_be_clicked(target):
+    assert links(f"[click]({target}) ![pic]({target}) <{target}>") == []
+    assert target.lower() in " ".join(texts(f"[click]({target})", 80)).lower()
+
+
+def test_pictures_are_named_with_their_target():
+    assert texts("![a cat](https://e.com/cat.png)", 80) == ["[image: a cat] (https://e.com/cat.png)"]
+
+
+def test_html_and_console_markup_are_text():
+    assert texts("<b>x</b> [red]y[/red] [@click=app.quit]z[/]", 80) == ["<b>x</b> [red]y[/red] [@click=app.quit]z[/]"]
+
+
+def test_entities_cannot_bring_control_characters_back():
+    assert texts("a&#8238;b&#27;[31mc&#x9b;d `e&#8238;f`", 80)[0].isprintable()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5, 40, 500])
+def test_every_block_is_drawn_at_every_width(width):
+    source = "# T\n\npara 日本\n\n> q\n> - l\n\n- a\n  1. b\n     ```py\n     x\n     ```\n\n"
+    source += "| a | b |\n|---|---|\n| 1 | 2 |\n\n---\n\n    code"
+    assert markdown_lines(source, width, PALETTE)
+
+
+def test_deep_nesting_is_drawn():
+    assert markdown_lines("> " * 200 + "x", 40, PALETTE) is not None
+    assert markdown_lines("- " * 200 + "x", 40, PALETTE) is not None
+    assert markdown_lines("[" * 5000, 40, PALETTE) is not None

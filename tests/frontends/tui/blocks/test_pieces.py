@@ -1,0 +1,88 @@
+"""What is shown while an answer streams in is what the whole answer gives."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ouro.frontends.tui.blocks.messages import Answer
+from ouro.frontends.tui.blocks.palette import make_palette
+from ouro.frontends.tui.blocks.pieces import Pieces
+
+PALETTE = make_palette({})
+LINES = (
+    "", "", "", "word", "some words that go on and on until the line is full", "# Title", "===", "---", "***",
+    "- item", "* item", "+ item", "  - nested", "    deep", "\ttab", "1. one", "2. two", "7) seven",
+    "   1. in it", "> quote", "> - list in quote", "```", "```python", "~~~", "````", "  ```", "- ```js",
+    "  code in item", "  ```", "| a | b |", "|---|:-:|", "| 1 | `2` |", "a | b", "-|-", "<div>", "<!-- no",
+    "-->", "[ref]: https://example.com", "a [ref] b", "[x](https://e.com)", "\\", "line  ", "**bo", "ld**",
+    "'''", "\"\"\"", "def f(): # x", "日本語テキスト", "👩‍💻 é", "&#8238;x", "* * *", "- - -", "10. ten", "0. zero",
+    "    - four", "![i](u)",
+)  # fmt: skip
+documents = st.lists(st.sampled_from(LINES), max_size=14).map("\n".join)
+cuts = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+def drawn(answer, width=50):
+    return [
+        (line.text, line.gutter, line.joint, tuple(str(s.style) for s in line.segments))
+        for line in answer.lines(width, PALETTE)
+    ]
+
+
+def streamed(text, sizes):
+    answer, place, turn = Answer(), 0, 0
+    while place < len(text):
+        size = sizes[turn % len(sizes)]
+        answer.append(text[place : place + size])
+        answer.lines(50, PALETTE)
+        place, turn = place + size, turn + 1
+    return answer
+
+
+@settings(max_examples=150, deadline=None)
+@given(documents, cuts)
+@example("1. a\n\n2", [1])
+@example("- a\n\n  ```\n  x\n  ```\n- b\n```\n", [1])
+@example("```py\n" + "x = '''\n" * 60 + "```", [7])
+def test_an_answer_looks_the_same_however_it_arrived(text, sizes):
+    answer = streamed(text, sizes)
+    answer.close()
+    assert drawn(answer) == drawn(Answer(text))
+
+
+@settings(max_examples=100, deadline=None)
+@given(documents, cuts, st.floats(0, 1))
+def test_half_an_answer_looks_like_an_answer_of_that_half(text, sizes, share):
+    half = text[: int(len(text) * share)]
+    answer = streamed(half, sizes)
+    # The last character may be held, lest it belong to a sequence.
+    answer.close()
+    assert drawn(answer) == drawn(Answer(half))
+
+
+@settings(max_examples=100, deadline=None)
+@given(documents)
+def test_pieces_are_the_text(text):
+    pieces = Pieces()
+    pieces.add(text)
+    tail = pieces.settle()
+    joined = "".join(piece.source for piece in [*pieces.finished, *tail])
+    assert text.startswith(joined)
+    assert not text[len(joined) :].strip()
+
+
+def test_only_the_last_piece_stays_open():
+    pieces = Pieces()
+    pieces.add("# Title\n\nwords\n\n- a\n- b\n\nmore\nand")
+    tail = pieces.settle()
+    assert [piece.source for piece in pieces.finished] == ["# Title\n\n", "words\n\n", "- a\n", "- b\n\n"]
+    assert [piece.source for piece in tail] == ["more\nand"]
+
+
+@pytest.mark.parametrize("language", ["python", "html", "json", "nonsense", ""])
+def test_long_code_is_coloured_the_same_in_parts_and_whole(language):
+    code = "".join(f'def f{n}():\n    """Doc\n\n    of {n}."""\n    return {{"a": [{n}, "x"]}}\n' for n in range(60))
+    text = f"```{language}\n{code}```\n\nend"
+    answer = streamed(text, [53])
+    answer.close()
+    assert drawn(answer) == drawn(Answer(text))

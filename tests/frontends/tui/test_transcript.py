@@ -1,0 +1,234 @@
+"""The transcript widget: where it stands, what it keeps, what can be copied."""
+
+import pytest
+from fakes.transcript_app import TranscriptApp
+from rich.cells import cell_len
+from textual.geometry import Offset
+from textual.selection import SELECT_ALL, Selection
+
+from ouro.display import Display, Plain
+from ouro.events import Prompted, Replied, TextDelta, ToolFinished, ToolStarted
+from ouro.frontends.tui.blocks.messages import Answer, Notice, UserMessage
+from ouro.messages import ToolCall, assistant
+
+SIZE = (40, 10)
+
+
+def numbered(count, start=0):
+    return "\n\n".join(f"line {n}" for n in range(start, start + count))
+
+
+def card(call_id="c", body="body\nof it"):
+    return (
+        ToolStarted(ToolCall(call_id, "read", {}), f"read {call_id}"),
+        ToolFinished(call_id, "read", Display("2 lines", Plain(body)), False, 0.0),
+    )
+
+
+async def test_it_stays_at_its_end_while_an_answer_grows():
+    app = TranscriptApp()
+    async with app.run_test(size=SIZE):
+        for n in range(20):
+            app.show(TextDelta(f"line {n}\n\n"))
+        assert app.lines()[-1] == "  line 19"
+        assert app.transcript.following
+
+
+async def test_it_stays_where_the_reader_scrolled_to_and_says_what_is_new():
+    app = TranscriptApp(TextDelta(numbered(20)))
+    async with app.run_test(size=SIZE) as pilot:
+        app.transcript.action_page_up()
+        await pilot.pause()
+        before = app.lines()
+        app.show(TextDelta("\n\nmore\n\nand more"))
+        assert app.lines()[:9] == before[:9]
+        assert app.lines()[9] == "  ↓ 4 new lines"
+        assert not app.transcript.following
+
+
+async def test_the_end_key_and_a_click_on_the_hint_follow_again():
+    app = TranscriptApp(TextDelta(numbered(20)))
+    async with app.run_test(size=SIZE) as pilot:
+        app.transcript.action_scroll_home()
+        app.show(TextDelta("\n\nlast"))
+        assert app.lines()[0] == "  line 0"
+        await pilot.click(offset=(3, 9))
+        assert app.lines()[-1] == "  last"
+        app.transcript.action_scroll_home()
+        app.transcript.action_scroll_end()
+        assert (app.lines()[-1], app.transcript.following) == ("  last", True)
+
+
+async def test_keys_and_wheel_scroll_by_lines_and_pages():
+    app = TranscriptApp(TextDelta(numbered(30)))
+    async with app.run_test(size=SIZE) as pilot:
+        app.transcript.focus()
+        end = app.transcript.scroll_offset.y
+        await pilot.press("pageup", "up")
+        assert app.transcript.scroll_offset.y == end - 10
+        await pilot.press("home")
+        assert app.lines()[0] == "  line 0"
+        await pilot.press("end")
+        assert app.transcript.following
+
+
+async def test_scrolling_up_through_blocks_never_drawn_does_not_jump():
+    app = TranscriptApp(*(Replied(assistant(numbered(7, start=10 * n))) for n in range(50)))
+    async with app.run_test(size=SIZE):
+        seen = app.lines()[0]
+        for _ in range(60):
+            app.transcript.action_scroll_up()
+            assert app.lines()[1] == seen
+            seen = app.lines()[0]
+
+
+async def test_a_resize_keeps_the_line_that_is_read_on_top():
+    app = TranscriptApp(*(Replied(assistant(f"message {n} " + "word " * 40)) for n in range(200)))
+    async with app.run_test(size=SIZE) as pilot:
+        app.transcript.action_scroll_home()
+        app.transcript.step(333)
+        await pilot.pause()
+        block, _ = app.transcript._blocks.block_at(app.transcript.scroll_offset.y)
+        for width in (80, 20, 40):
+            await pilot.resize_terminal(width, 10)
+            assert app.transcript._blocks.block_at(app.transcript.scroll_offset.y)[0] is block
+
+
+async def test_only_what_is_looked_at_is_drawn():
+    app = TranscriptApp(*(Replied(assistant(numbered(5))) for _ in range(1000)))
+    async with app.run_test(size=SIZE):
+        assert sum(block._is_drawn for block in app.transcript._blocks.blocks) < 10
+
+
+async def test_finished_blocks_are_not_drawn_again_while_another_grows():
+    app = TranscriptApp(Prompted("hello"), Replied(assistant("first")), TextDelta("grow"))
+    async with app.run_test(size=SIZE):
+        first = app.transcript._blocks.blocks[1].last_lines
+        app.show(TextDelta("ing"))
+        assert app.transcript._blocks.blocks[1].last_lines is first
+        assert app.lines()[-1] == "  growing"
+
+
+async def test_a_click_opens_and_folds_a_card_where_it_stands():
+    app = TranscriptApp(Prompted("x"), *card())
+    async with app.run_test(size=SIZE) as pilot:
+        assert app.lines() == ["❯ x", "", "  ✓ read c · 2 lines"]
+        await pilot.click(offset=(5, 2))
+        assert app.lines() == ["❯ x", "", "  ✓ read c · 2 lines", "    body", "    of it"]
+        await pilot.click(offset=(5, 2))
+        assert app.lines() == ["❯ x", "", "  ✓ read c · 2 lines"]
+
+
+async def test_all_outputs_open_and_fold_at_once():
+    app = TranscriptApp(*card("a"), *card("b"))
+    async with app.run_test(size=SIZE):
+        app.transcript.toggle_outputs(last_only=True)
+        assert app.lines() == ["  ✓ read a · 2 lines", "  ✓ read b · 2 lines", "    body", "    of it"]
+        app.transcript.toggle_outputs()
+        assert app.lines().count("    body") == 2
+        app.transcript.toggle_outputs()
+        assert app.lines() == ["  ✓ read a · 2 lines", "  ✓ read b · 2 lines"]
+
+
+async def test_opening_all_while_reading_keeps_the_line_on_top():
+    app = TranscriptApp(*(event for n in range(60) for event in card(f"c{n}", "x\n" * 20)))
+    async with app.run_test(size=SIZE) as pilot:
+        app.transcript.action_scroll_home()
+        app.transcript.step(30)
+        await pilot.pause()
+        assert app.lines()[0] == "  ✓ read c30 · 2 lines"
+        app.transcript.toggle_outputs()
+        assert app.lines()[:2] == ["  ✓ read c30 · 2 lines", "    x"]
+
+
+async def test_queued_messages_stand_below_everything():
+    app = TranscriptApp(Prompted("first"))
+    async with app.run_test(size=SIZE):
+        app.transcript.set_queued(["and then\nthis"])
+        app.show(TextDelta("answer"))
+        assert app.lines() == ["❯ first", "", "  answer", "", "  ⋯ queued: and then this"]
+        app.transcript.set_queued([])
+        app.transcript._frames.draw()
+        assert app.lines() == ["❯ first", "", "  answer"]
+
+
+async def test_the_mouse_selects_text_without_margins():
+    app = TranscriptApp(Prompted("question"), Replied(assistant("some **bold** words\n\n```\ncode = 1\n```")))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.mouse_down(offset=(2, 2))
+        await pilot.hover(offset=(30, 4))
+        await pilot.mouse_up(offset=(30, 4))
+        assert app.screen.get_selected_text() == "some bold words\n\ncode = 1"
+        assert any("on " in str(segment.style) for segment in app.strips()[2])
+
+
+async def test_a_selection_joins_what_only_the_width_broke():
+    app = TranscriptApp(Replied(assistant("one two three four five six seven eight nine ten\n\nend")))
+    async with app.run_test(size=(20, 10)):
+        text, _ = app.transcript.get_selection(Selection(Offset(6, 0), Offset(5, 5)))
+        assert text == "two three four five six seven eight nine ten\n\nend"
+
+
+async def test_copying_all_gives_markdown():
+    app = TranscriptApp(Prompted("do *it*"), Replied(assistant("**done**\n\n- a")), *card())
+    async with app.run_test(size=SIZE):
+        expected = "> do *it*\n\n**done**\n\n- a\n\n`read c`: 2 lines\n\n```\nbody\nof it\n```"
+        assert app.transcript.get_selection(SELECT_ALL) == (expected, "\n")
+        assert app.transcript.as_markdown() == expected
+        assert app.transcript.last_answer() == "**done**\n\n- a"
+        assert app.transcript.tail(1) == "  ✓ read c · 2 lines"
+
+
+async def test_clearing_empties_it():
+    app = TranscriptApp(Prompted("x"), TextDelta("y"))
+    async with app.run_test(size=SIZE):
+        app.transcript.clear()
+        app.transcript._frames.draw()
+        assert app.lines() == [""]
+        app.transcript.add(Notice("fresh"))
+        app.transcript._frames.draw()
+        assert app.lines() == ["· fresh"]
+
+
+async def test_blocks_may_be_added_before_it_is_on_the_screen():
+    app = TranscriptApp()
+    app.transcript.add(UserMessage("early"))
+    async with app.run_test(size=SIZE):
+        assert app.lines() == ["❯ early"]
+
+
+async def test_a_theme_changes_every_line():
+    app = TranscriptApp(Replied(assistant("words")))
+    async with app.run_test(size=SIZE) as pilot:
+        dark = str(app.strips()[0]._segments[0].style)
+        app.theme = "textual-light"
+        await pilot.pause()
+        assert str(app.strips()[0]._segments[0].style) != dark
+
+
+async def test_every_line_is_as_wide_as_the_screen_also_with_wide_characters():
+    app = TranscriptApp(
+        Prompted("日本語 🎉 👩‍💻"),
+        Replied(assistant("日本語のテキスト" * 9 + "\n\n| 日本 | b |\n|---|---|\n| c | 🎉 |")),
+    )
+    async with app.run_test(size=(33, 20)):
+        assert {cell_len(strip.text) for strip in app.strips()} == {app.transcript.size.width}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_the_newest_block_of_many_is_in_sight_after_a_replay(count):
+    app = TranscriptApp(*(Replied(assistant(numbered(count, n))) for n in range(500)))
+    async with app.run_test(size=SIZE):
+        assert app.lines()[-1] == f"  line {499 + count - 1}"
+
+
+async def test_an_answer_that_was_never_streamed_is_the_same_block_as_one_that_was():
+    streamed, whole = (
+        TranscriptApp(TextDelta("a *b*"), Replied(assistant("a *b*"))),
+        TranscriptApp(Replied(assistant("a *b*"))),
+    )
+    async with streamed.run_test(size=SIZE):
+        shown = streamed.lines()
+    async with whole.run_test(size=SIZE):
+        assert whole.lines() == shown
+        assert isinstance(whole.transcript._blocks.blocks[0], Answer)

@@ -1,0 +1,164 @@
+"""Each event, and what the transcript shows of it."""
+
+import pytest
+from fakes.transcript_app import TranscriptApp
+
+from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Question, Todo, Todos
+from ouro.events import (
+    PermissionAsked,
+    Prompted,
+    QuestionAsked,
+    QuestionClosed,
+    Replied,
+    Retrying,
+    Said,
+    TextDelta,
+    ThinkingDelta,
+    TodosChanged,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnFinished,
+    UsageUpdated,
+)
+from ouro.messages import Image, Message, Text, Thinking, ToolCall, Usage, assistant
+
+CALL = ToolCall("c", "shell", {})
+STARTED = ToolStarted(CALL, "shell pytest")
+
+
+async def lines_of(*events, size=(80, 20)):
+    app = TranscriptApp(*events)
+    async with app.run_test(size=size):
+        return app.lines()
+
+
+def finished(body=None, summary="ok", failed=False, seconds=2.0):
+    return ToolFinished("c", "shell", Display(summary, body), failed, seconds)
+
+
+async def test_a_prompt_with_a_picture():
+    assert await lines_of(Prompted("look\n  here", (Image("image/png", b"", "a.png"), Image("image/png", b"")))) == [
+        "❯ look",
+        "    here",
+        "  [image: a.png]",
+        "  [image: image/png]",
+    ]
+
+
+async def test_thinking_is_folded_with_its_time_and_size():
+    app = TranscriptApp(ThinkingDelta("one two "), ThinkingDelta("three"))
+    async with app.run_test(size=(60, 20)):
+        app.now += 4
+        app.transcript._frames._tick()
+        app.transcript._frames.draw()
+        assert app.lines() == ["  ▸ Thinking… 4.0s · 3 words"]
+        app.show(TextDelta("so"))
+        assert app.lines() == ["  ▸ Thought for 4.0s · 3 words · Ctrl+O", "", "  so"]
+        app.transcript.toggle_outputs()
+        assert app.lines() == ["  ▾ Thought for 4.0s · 3 words", "  │ one two three", "", "  so"]
+
+
+async def test_a_reply_that_was_not_streamed_is_shown_whole():
+    message = Message("assistant", (Thinking("hm"), Text("first"), Text("second"), CALL))
+    assert await lines_of(Replied(message)) == ["  ▸ Thought · 1 word · Ctrl+O", "", "  first", "", "  second"]
+
+
+async def test_what_was_streamed_before_a_retry_is_void():
+    retry = Retrying("Too many requests.", 2, 4.0, "m")
+    events = (Prompted("x"), TextDelta("half an ans"), retry)
+    assert await lines_of(*events) == ["❯ x", "", "! Warning: Too many requests. Asking m again in 4.0s (attempt 2)."]
+    assert await lines_of(*events, TextDelta("whole"), Replied(assistant("whole"))) == ["❯ x", "", "  whole"]
+
+
+async def test_a_call_that_runs_shows_the_end_of_its_output():
+    output = "".join(f"{n}\n" for n in range(8))
+    assert await lines_of(STARTED, ToolProgress("c", output[:4]), ToolProgress("c", output[4:])) == [
+        "  ⠋ shell pytest",
+        "    … 3 lines before · Ctrl+O",
+        *(f"    {n}" for n in range(3, 8)),
+    ]
+
+
+@pytest.mark.parametrize(("failed", "sign"), [(False, "✓"), (True, "✗")])
+async def test_a_call_that_ended_says_how_by_its_sign(failed, sign):
+    assert await lines_of(STARTED, finished(summary="3 passed", failed=failed)) == [
+        f"  {sign} shell pytest · 3 passed · 2.0s"
+    ]
+
+
+async def test_a_call_that_waits_for_the_person_says_so():
+    asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
+    assert await lines_of(STARTED, asked) == ["  ? shell pytest · waits for you"]
+    assert await lines_of(STARTED, asked, QuestionClosed("q")) == ["  ⠋ shell pytest"]
+
+
+async def test_parallel_calls_keep_their_places():
+    other = ToolStarted(ToolCall("d", "read", {}), "read a.py")
+    assert await lines_of(STARTED, other, ToolFinished("d", "read", Display("1 line"), False, 0.0), finished()) == [
+        "  ✓ shell pytest · ok · 2.0s",
+        "  ✓ read a.py · 1 line",
+    ]
+
+
+async def test_calls_that_had_no_answer_when_the_turn_ended_are_stopped():
+    assert await lines_of(STARTED, TurnFinished("interrupted")) == ["  ■ shell pytest · stopped", "", "· Interrupted."]
+
+
+async def test_a_call_that_was_never_announced_is_shown_all_the_same():
+    assert await lines_of(finished()) == ["  ✓ shell · ok · 2.0s"]
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (Plain("x = 1\n", "python"), []),
+        (CommandOutput("ls", "a\nb\n", 0), ["    a", "    b"]),
+        (CommandOutput("ls", "", 0), []),
+        (Picture("a.png", "image/png", 2048), ["    [image: a.png] image/png, 2 kB"]),
+        (Todos((Todo("a", "done"), Todo("b", "in_progress"), Todo("c"))), ["    ☑ a", "    ▶ b", "    ☐ c"]),
+        (Diff((FileChange("f", "a\n", "b\n"),)), ["    f  +1 −1", "    1 - a", "    1 + b"]),
+    ],
+)
+async def test_each_body_folded(body, shown):
+    assert await lines_of(STARTED, finished(body)) == ["  ✓ shell pytest · ok · 2.0s", *shown]
+
+
+async def test_long_output_is_folded_with_its_size_and_opens():
+    body = CommandOutput("run it", "".join(f"{n}\n" for n in range(50)), 3)
+    app = TranscriptApp(STARTED, finished(body, failed=True))
+    async with app.run_test(size=(60, 80)):
+        assert app.lines()[1:3] == ["    … 44 lines before · Ctrl+O", "    44"]
+        app.transcript.toggle_outputs()
+        assert app.lines()[1:] == ["    $ run it", *(f"    {n}" for n in range(50)), "    exit code 3"]
+
+
+async def test_a_failed_call_shows_why_at_once():
+    shown = await lines_of(STARTED, finished(Plain("Text not found.\nRead the file again."), failed=True))
+    assert shown[1:] == ["    Text not found.", "    Read the file again."]
+
+
+@pytest.mark.parametrize(
+    ("event", "shown"),
+    [
+        (Said("saved"), "· saved"),
+        (Said("look out", "warning"), "! Warning: look out"),
+        (Said("lost", "error"), "✗ Error: lost"),
+        (TurnFinished("failed", "No model."), "✗ Error: The turn failed: No model."),
+        (TurnFinished("limit", "20 turns"), "✗ Error: Stopped at a limit: 20 turns"),
+        (TurnFinished("answered"), ""),
+        (TodosChanged((Todo("a"),)), ""),
+        (UsageUpdated(Usage(), 1, 2), ""),
+        (QuestionAsked("q", Question("why?")), ""),
+        (QuestionClosed("q"), ""),
+    ],
+)
+async def test_notices_and_what_others_show(event, shown):
+    assert await lines_of(event) == [shown]
+
+
+async def test_a_long_title_gives_way_so_that_the_summary_can_be_read():
+    title = "shell " + "x" * 100
+    assert (await lines_of(ToolStarted(CALL, title), finished(summary="exit 1"), size=(40, 5)))[0].endswith(
+        "… · exit 1 · 2.0s"
+    )
