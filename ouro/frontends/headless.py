@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, PermissionAsked, Permit, QuestionAsked, Replied, Reply, Said, TurnFinished
+from ouro.events import (
+    Event,
+    PermissionAsked,
+    Permit,
+    QuestionAsked,
+    QuestionClosed,
+    Replied,
+    Reply,
+    Said,
+    TurnFinished,
+)
 from ouro.frontends.answer_schema import MAX_ASKED_AGAIN, AnswerMisfit, AnswerSchema, asked_again
 from ouro.frontends.headless_input import (
     AnswerInput,
@@ -199,6 +209,8 @@ class HeadlessRun:
                 self._open[event.question_id] = event
             case PermissionAsked() | QuestionAsked():
                 self._answer_for_nobody(event, result)
+            case QuestionClosed():
+                self._open.pop(event.question_id, None)
             case TurnFinished(outcome, detail):
                 result.outcome, result.detail = outcome, detail
                 result.text = result.text if outcome == "answered" else ""
@@ -225,7 +237,7 @@ class HeadlessRun:
                 except OuroError as error:
                     self._show(Said(str(error), "error"))
         self._someone_answers = False
-        for event in self._open.values():
+        for event in tuple(self._open.values()):
             self._answer_for_nobody(event, self._result or Result(self._session.id, ""))
         self._inbox.put_nowait(None)
 
@@ -237,10 +249,8 @@ class HeadlessRun:
             case UserInput():
                 self._inbox.put_nowait(given)
             case PermissionInput():
-                self._open.pop(given.question_id, None)
                 self._session.answer(given.question_id, Permit(given.choice, given.comment))
             case AnswerInput():
-                self._open.pop(given.question_id, None)
                 self._session.answer(given.question_id, Reply(tuple(given.answers)))
             case InterruptInput():
                 self._session.interrupt()

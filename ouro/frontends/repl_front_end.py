@@ -79,7 +79,7 @@ class ReplFrontEnd:
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         """Print the choices with numbers, and wait for one."""
         values = [choice.value for choice in choices]
-        self._printer.choices(title, [_label(choice, choice.value == current) for choice in choices])
+        self._printer.choices(title, [_label(choice, bool(current) and choice.value == current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
 
     async def begin(self, request: OpenRequest) -> bool:

@@ -360,6 +360,16 @@ async def test_interrupt_line_ends_the_turn():
     assert await driver.end() == 130
 
 
+async def test_a_question_that_an_interrupt_closed_is_not_refused_at_the_end_of_input():
+    session = FakeSession([[ASKED]])
+    driver = Conversation(session, "go")
+    await driver.until("permission_asked")
+    driver.say(type="interrupt")
+    await driver.until("result")
+    assert await driver.end() == 130
+    assert session.answers == []
+
+
 async def test_the_end_of_input_refuses_open_questions():
     session = FakeSession([[ASKED, *says("no then")]])
     driver = Conversation(session, "go")
