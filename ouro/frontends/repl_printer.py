@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from ouro.commands.markdown import TODO_MARKS, unified_diff
-from ouro.display import Body, CommandOutput, Diff, Display, FileChange, Picture, Plain, Question, Todo, Todos
+from ouro.display import Diff, Question
 from ouro.events import (
     Event,
     Level,
@@ -29,14 +28,12 @@ from ouro.events import (
 )
 from ouro.frontends.headless_output import one_line
 from ouro.frontends.markdown_blocks import MarkdownBlocks
+from ouro.frontends.repl_bodies import Bodies
 from ouro.utils.terminal_text import clean, escaped
 
 if TYPE_CHECKING:
     from ouro.frontends.repl_paper import Paper
 
-OUTPUT_LINES = 8
-DIFF_LINES = 60
-ASKED_LINES = 400
 THOUGHT_SECONDS = 1.0
 OUTCOMES = {
     "interrupted": "Interrupted.",
@@ -52,6 +49,7 @@ class Printer:
 
     def __init__(self, paper: Paper, clock: Callable[[], float] = time.monotonic) -> None:
         self._paper = paper
+        self._bodies = Bodies(paper)
         self._clock = clock
         self._blocks = MarkdownBlocks()
         self._titles: dict[str, str] = {}
@@ -172,22 +170,15 @@ class Printer:
         self._paper.marked(mark, style, one_line(title), f"{one_line(event.display.summary)}{seconds}")
         if event.call_id in self._seen and isinstance(event.display.body, Diff):
             return
-        self._body(event.display.body, OUTPUT_LINES if not event.failed else 2 * OUTPUT_LINES, DIFF_LINES)
+        self._bodies.show(event.display.body, failed=event.failed)
 
     def _permission(self, event: PermissionAsked) -> None:
         self._seen.add(event.call.id)
         self._paper.line(f"? {escaped(one_line(event.title))}", "bold yellow")
-        self._asked(event.display)
+        self._bodies.asked(event.display)
         self._paper.line(f"  {escaped(event.reason)}", "dim")
         always = f" · a always: {escaped(event.rule)}" if event.rule else ""
         self._paper.line(f"  y yes{always} · n no    (words after the letter are told to the model)")
-
-    def _asked(self, display: Display) -> None:
-        if isinstance(display.body, CommandOutput):
-            for line in display.body.command.splitlines():
-                self._paper.line(f"  $ {escaped(line)}")
-        else:
-            self._body(display.body, ASKED_LINES, ASKED_LINES)
 
     def _question(self, question: Question) -> None:
         self._paper.markdown(clean(question.text))
@@ -203,39 +194,3 @@ class Printer:
         self._titles.clear()
         if event.outcome != "answered":
             self.say(f"{OUTCOMES[event.outcome]}{event.detail}".strip(" :"), "warning")
-
-    def _body(self, body: Body | None, lines: int, diff_lines: int) -> None:
-        match body:
-            case None:
-                pass
-            case Diff(changes):
-                self._diff(changes, diff_lines)
-            case CommandOutput(output=output):
-                self._tail(output, lines)
-            case Plain():
-                if lines >= ASKED_LINES:
-                    self._tail(body.text, lines)
-            case Todos(items):
-                self._todos(items)
-            case Picture():
-                self._paper.line(f"  {one_line(body.name)}, {body.media_type}, {body.bytes:,} bytes", "dim")
-            case _:
-                assert_never(body)
-
-    def _diff(self, changes: Sequence[FileChange], limit: int) -> None:
-        lines = [line for change in changes for line in unified_diff(change)]
-        for line in lines[:limit]:
-            self._paper.diff_line(escaped(line))
-        if len(lines) > limit:
-            self._paper.line(f"  … {len(lines) - limit} more lines", "dim")
-
-    def _tail(self, text: str, limit: int) -> None:
-        lines = clean(text).rstrip().splitlines()
-        if len(lines) > limit:
-            self._paper.line(f"  … {len(lines) - limit} lines before", "dim")
-        for line in lines[-limit:]:
-            self._paper.line(f"  {line}", "dim")
-
-    def _todos(self, todos: Sequence[Todo]) -> None:
-        for todo in todos:
-            self._paper.line(f"  {TODO_MARKS[todo.state]} {one_line(todo.text)}")

@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from ouro.errors import OuroError
-from ouro.events import Event, PermissionAsked, QuestionAsked, QuestionClosed, TurnFinished
+from ouro.events import Event, TurnFinished
+from ouro.frontends.repl_asker import Asker
 from ouro.frontends.repl_printer import Printer
-from ouro.frontends.repl_questions import Questions, parse_permit, parse_reply
+from ouro.frontends.repl_questions import Questions
 from ouro.session import Session
 
 BELL_AFTER = 15.0
@@ -28,11 +29,10 @@ class Turns:
         changed: Callable[[], None],
     ) -> None:
         self._printer = printer
-        self._questions = questions
         self._ring = ring
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._asker = Asker(questions)
         self._next: list[str] = []
         self._began = 0.0
         self._kills = False
@@ -130,15 +130,14 @@ class Turns:
             async with aclosing(events):
                 async for event in events:
                     self._printer.event(event)
-                    self._ask(event)
+                    if self._asker.take(event, self.session) and self.seconds > BELL_AFTER:
+                        self._ring()
                     if isinstance(event, TurnFinished):
                         outcome = event.outcome
         except OuroError as error:
             self._printer.say(str(error), "error")
         finally:
-            for task in self._asking.values():
-                task.cancel()
-            self._asking.clear()
+            self._asker.close()
         if self.seconds > BELL_AFTER:
             self._ring()
         self._go_on(outcome)
@@ -155,30 +154,3 @@ class Turns:
             self._printer.say(f"{len(self._next)} messages wait: Up takes them back, the next message sends them too.")
             return
         self._start(self.session.send(self._next.pop(0)))
-
-    def _ask(self, event: Event) -> None:
-        match event:
-            case PermissionAsked():
-                self._asking[event.question_id] = asyncio.create_task(self._ask_permission(event))
-                self._ring_late()
-            case QuestionAsked():
-                self._asking[event.question_id] = asyncio.create_task(self._ask_question(event))
-                self._ring_late()
-            case QuestionClosed():
-                if task := self._asking.pop(event.question_id, None):
-                    task.cancel()
-            case _:
-                pass
-
-    async def _ask_permission(self, event: PermissionAsked) -> None:
-        letters = "y/a/n" if event.rule else "y/n"
-        permit = await self._questions.ask(f"{letters}? ", lambda line: parse_permit(line, event.rule))
-        self.session.answer(event.question_id, permit)
-
-    async def _ask_question(self, event: QuestionAsked) -> None:
-        reply = await self._questions.ask("answer: ", lambda line: parse_reply(line, event.question))
-        self.session.answer(event.question_id, reply)
-
-    def _ring_late(self) -> None:
-        if self.seconds > BELL_AFTER:
-            self._ring()
