@@ -154,7 +154,9 @@ def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager, mask: Sec
         on_remember=rules.add,
     )
     jobs, plan = ShellJobs(outputs, mask.mask), Plan()
-    shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask)
+    shell = Shell(
+        options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values()
+    )
     return SessionParts(
         cwd=options.cwd,
         memory=memory,

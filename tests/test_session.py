@@ -236,7 +236,7 @@ async def test_an_ephemeral_session_leaves_nothing_on_disk(repository, home):
     await session.close()
     assert not (home / ".ouro" / "sessions").exists()
     again = await open_session(OpenRequest(session.id[:8]))
-    assert [type(event) for event in again.history()][0] is Prompted
+    assert isinstance(next(again.history()), Prompted)
     await again.close()
 
 

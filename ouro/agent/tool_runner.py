@@ -180,7 +180,7 @@ class Batch:
         if not isinstance(permit, Permit):
             raise RefusedError(SAID_NO)
         if permit.choice == "no":
-            raise RefusedError(f"The person said no: {permit.comment}" if permit.comment else SAID_NO)
+            raise RefusedError(f"Refused: {permit.comment}" if permit.comment else SAID_NO)
         if permit.choice == "always" and ask.rule:
             self._runner.permissions.remember(ask.rule)
         return permit.comment

@@ -33,7 +33,8 @@ _NAMES = (
 _SECRET_NAME = re.compile(rf"(?:\A|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:{_NAMES})(?:\Z|[\W_]|(?=[A-Z]))")
 _VARIABLE = re.compile(r"(?:\A|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASS(?:WORD|WD|PHRASE)?|CREDENTIALS?|AUTH|PAT)(?:\Z|_)")
 _NOT_A_SECRET = re.compile(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
-_MAY_HOLD_ONE = re.compile(r"(?=[\w+=.~-]*\d)(?=[\w+=.~-]*[A-Za-z])[\w+=.~-]{16}", re.ASCII)
+_LONG_WORD = re.compile(r"[\w+=.~-]{16,}+", re.ASCII)
+_LETTER, _DIGIT = re.compile(r"[A-Za-z]"), re.compile(r"\d", re.ASCII)
 _PLACEHOLDER = "[secret:"
 
 _VALUE = r"(?=[^\s\"'\[\](){}<>,;|\\]*\d)(?=[^\s\"'\[\](){}<>,;|\\]*[A-Za-z])[^\s\"'\[\](){}<>,;|\\$*%]{8,}"
@@ -67,7 +68,7 @@ _RULES = (
     _rule("user-flag", r"(?<!\w)(?:-u|--user)[ =][\"']?[\w.@-]+:(?P<secret>[^\s\"'$<{]{6,})"),
     _rule(
         "flag",
-        rf"(?i)(?<!\w)--?[\w-]*{_NAMES}(?:=|[ \t]+)[\"']?(?P<secret>(?!-)[^\s\"'$<\[({{|]{{8,}})(?=[\s\"']|\Z)",
+        rf"(?i)(?<![\w-])--?(?!-)[\w-]{{0,40}}?{_NAMES}(?:=|[ \t]+)[\"']?(?P<secret>(?!-)[^\s\"'$<\[({{|]{{8,}})(?=[\s\"']|\Z)",
     ),
     _rule("jwt", r"\b(?P<secret>ey[JK][\w-]{8,}\.ey[JK][\w-]{8,}\.[\w-]*)"),
     _rule("aws-id", r"\b(?P<secret>(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16})\b"),
@@ -116,7 +117,7 @@ class SecretMask:
         for pattern in self._known:
             text = pattern.sub(partial(_known_placeholder), text)
         self._start()
-        if _MAY_HOLD_ONE.search(text):
+        if _may_hold_a_token(text):
             text = self._scanned(text)
         for rule in _RULES:
             text = rule.pattern.sub(partial(_masked, rule.name), text)
@@ -156,6 +157,12 @@ class SecretMask:
                 data = data[:start] + _placeholder(rule, data[start:stop]).encode() + data[stop:]
                 end = start
         return data.decode("utf-8", "replace") if spans else text
+
+
+def _may_hold_a_token(text: str) -> bool:
+    """Whether there is a long word of letters and digits; one pass, however long the words are."""
+    words = (match[0] for match in _LONG_WORD.finditer(text))
+    return any(_LETTER.search(word) and _DIGIT.search(word) for word in words)
 
 
 def is_secret_name(name: str) -> bool:
