@@ -70,6 +70,8 @@ class OuroApp(App[int], inherit_bindings=False):
         self._actions = KeyActions(self, self.parts, self.turns, self.front_end)
         for key, name in keymap.of("app").items():
             self.bind(key, name if name == "suspend_process" else f"press('{name}')", show=False)
+        for key in keymap.keys("clear"):  # the prompt takes it first; here it is for questions
+            self.bind(key, "press('clear')", show=False)
         for name, palette in PALETTES.items():
             self.register_theme(make_theme(name, palette))
         self.theme = look.theme if look.theme in PALETTES else "dark"

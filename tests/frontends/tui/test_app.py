@@ -8,7 +8,7 @@ from fakes.fake_session import FakeSession, Wait, opener, says
 from fakes.screens import asked, opened, screen_of, screen_text, shown, until
 from textual import events
 
-from ouro.display import CommandOutput, Display, Question, Todo
+from ouro.display import CommandOutput, Diff, Display, FileChange, Question, Todo
 from ouro.errors import NoModelError, SessionNotFound, TrustNeeded
 from ouro.events import (
     PermissionAsked,
@@ -391,3 +391,31 @@ async def test_a_paste_is_one_piece_and_sends_nothing():
         pilot.app.post_message(events.Paste("one\r\ntwo\x07\r"))
         await until(pilot, lambda: pilot.app.parts.prompt.text == "one\ntwo\n")
     assert session.sent == []
+
+
+async def test_a_long_diff_is_shown_from_its_beginning_and_can_be_read_to_its_end():
+    after = "".join(f"line {number}\n" for number in range(200))
+    diff = Display("1 file", Diff((FileChange("long.txt", None, after),)))
+    session = FakeSession([[PermissionAsked("q1", CALL, "write long.txt", diff, "mode ask", "")]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: "line 0" in screen_text(pilot.app))
+        for _ in range(60):
+            await pilot.press("pagedown")
+        await until(pilot, lambda: "line 199" in screen_text(pilot.app))
+    assert session.answers == []
+
+
+async def test_x5_ctrl_c_interrupts_also_while_a_permission_is_asked():
+    session = FakeSession([[permission()]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not session.running)
+        assert (session.interrupts, pilot.app._exit) == (1, False)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: pilot.app._exit)

@@ -55,6 +55,7 @@ class PermissionPanel(QuestionPanel):
         if isinstance(display.body, Diff):
             changes = tuple(map(_escaped_change, display.body.changes))
             view = Transcript(classes="question--body question--diff")
+            view.following = False  # read from its beginning
             view.add(Shown(replace(display, body=Diff(changes))))
             return f"{len(changes)} file{'s' if len(changes) > 1 else ''}", view
         text = _text_of(display)

@@ -35,6 +35,11 @@ class Questions(Vertical):
         self._waiting = [asked for asked in self._waiting if asked.question_id != question_id]
         self._show_first()
 
+    def clear(self) -> None:
+        """No question waits any more."""
+        self._waiting = []
+        self._show_first()
+
     def _show_first(self) -> None:
         first = self._waiting[0] if self._waiting else None
         if self._panel is not None and (first is None or self._panel.question_id != first.question_id):
