@@ -77,8 +77,8 @@ class Opening:
         from ouro.commands.command import Choice  # heavier than the first picture may be
         from ouro.commands.setup import set_up
 
-        choices = [Choice("set up", "set up a model", "a key, or a server of yours"), Choice("", "quit")]
-        if not await self._front_end.choose(error.message, choices):
+        choices = [Choice("set up", "set up a model", "a key, or a server of yours"), Choice("quit", "quit")]
+        if await self._front_end.choose(error.message, choices) != "set up":
             return False
         return bool(await set_up(self._front_end))
 

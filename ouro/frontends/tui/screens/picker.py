@@ -79,7 +79,9 @@ class PickList(Widget):
         self._searched = [f"{each.label} {each.detail}".lower() for each in choices]
         self._fitting = list(choices)
         self._current = current
-        self.set_reactive(PickList.place, next((n for n, each in enumerate(choices) if each.value == current), 0))
+        self.set_reactive(
+            PickList.place, next((n for n, each in enumerate(choices) if current and each.value == current), 0)
+        )
         self._words: list[str] = []
 
     @property
