@@ -163,6 +163,8 @@ def _run_plain(args: argparse.Namespace) -> int:
 def _run_full_screen(args: argparse.Namespace) -> int:
     from ouro.frontends.tui import first_frame
 
+    from ouro.config import save_setting
+
     look = _look(args)
     frame = first_frame.draw(look)  # before anything heavy: what is typed from here on is kept
     try:
@@ -172,7 +174,14 @@ def _run_full_screen(args: argparse.Namespace) -> int:
     except BaseException:
         frame.restore()
         raise
-    return run_tui(open_session, _request(args), _first_message(args), look, frame)
+    return run_tui(
+        open_session,
+        _request(args),
+        _first_message(args),
+        look,
+        frame,
+        keep_theme=lambda name: save_setting("tui.theme", name),
+    )
 
 
 def _look(args: argparse.Namespace) -> Look:

@@ -88,6 +88,7 @@ class Batch:
         self._calls = calls
         self._replies: dict[str, ToolReply] = {}
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._began: dict[str, float] = {}
         self._numbers = itertools.count(1)
         self._places = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
         self._asking = asyncio.Lock()
@@ -126,20 +127,21 @@ class Batch:
             self._events.put_nowait(None)
 
     async def _run_one(self, call: ToolCall) -> None:
-        started = time.monotonic()
+        self._began[call.id] = time.monotonic()
         self._events.put_nowait(ToolStarted(call, self._runner.title(call)))
         async with self._places:
             result = await self._result(call)
         self._replies[call.id] = ToolReply(
             call.id, call.name, result.text, result.failed, result.images, result.display
         )
-        seconds = time.monotonic() - started
+        seconds = time.monotonic() - self._began[call.id]
         self._events.put_nowait(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
 
     async def _result(self, call: ToolCall) -> ToolResult:
         try:
             tool, args = self._runner.understand(call)
             comment = await self._permit(call, tool, args)
+            self._began[call.id] = time.monotonic()  # the person's time is not the tool's
             result = await tool.run(args, self._context(call))
         except OuroError as error:
             return _failure(str(error), type(error) is RefusedError)

@@ -34,7 +34,6 @@ from ouro.safety.permissions import Permissions
 from ouro.safety.workspace import Workspace
 from ouro.tools.tool import Tool, ToolResult
 
-
 BIG = "x" * 5000
 
 
@@ -63,8 +62,9 @@ def world(tmp_path):
 
 def make_world(tmp_path, store=None):
     class World:
-        steering: list = []
-        memory = MemoryManager.start(store or DictMemoryStore(), project=str(tmp_path), model="scripted")
+        def __init__(self):
+            self.steering = []
+            self.memory = MemoryManager.start(store or DictMemoryStore(), project=str(tmp_path), model="scripted")
 
         def agent(self, *models, limits=None, instructions_for=lambda _: ""):
             runner = ToolRunner({"echo": Echo()}, Permissions(Workspace(tmp_path), "auto"), Questions().inquire)

@@ -15,7 +15,7 @@ from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
 from ouro.display import Display
 from ouro.errors import StreamCut, ToolError
-from ouro.events import Permit, PermissionAsked, Replied, ToolFinished, ToolStarted, TurnFinished
+from ouro.events import PermissionAsked, Permit, Replied, ToolFinished, ToolStarted, TurnFinished
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.manager import MemoryManager

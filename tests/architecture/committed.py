@@ -1,14 +1,17 @@
-"""Refuse what must not be in the repository: machine paths, download addresses of packages, lock files that name hosts."""
+"""Refuse what must not be committed: machine paths, addresses of packages, lock files that name hosts, keys."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 FORBIDDEN = {
     "a path of somebody's machine": re.compile(rb"/(?:root|work|farm)/[\w.]+|/home/(?!me\b|user\b|you\b)\w+/"),
-    "a download address of a package": re.compile(rb"https?://[^ \"']+(?:/simple/|/packages/[0-9a-f]{2}/|\.whl|/-/[^ ]+\.tgz)"),
+    "a download address of a package": re.compile(
+        rb"https?://[^ \"']+(?:/simple/|/packages/[0-9a-f]{2}/|\.whl|/-/[^ ]+\.tgz)"
+    ),
     "a key": re.compile(rb"sk-(?:ant|proj)-[A-Za-z0-9_-]{20,}"),
 }
 SELF = "tests/architecture/committed.py"
@@ -21,8 +24,7 @@ def problems() -> list[str]:
     for name in filter(None, files):
         if name == SELF:
             continue
-        with open(name, "rb") as file:
-            text = file.read()
+        text = Path(name).read_bytes()
         for what, pattern in FORBIDDEN.items():
             if match := pattern.search(text):
                 line = text[: match.start()].count(b"\n") + 1

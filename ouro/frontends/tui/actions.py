@@ -67,8 +67,17 @@ class KeyActions:
         panel = self._parts.questions.panel
         if isinstance(panel, AskPanel):
             panel.wave_away()
-        else:
-            self._turns.interrupt()
+        elif self._turns.interrupt():
+            self._take_all_back()
+
+    def _take_all_back(self) -> None:
+        """Who interrupts wants to think again: what waited to be said goes back into the prompt."""
+        waited: list[str] = []
+        while (text := self._turns.take_back()) is not None:
+            waited.insert(0, text)
+        if waited:
+            prompt = self._parts.prompt
+            prompt.fill("\n".join([*waited, *([prompt.text] if prompt.text else [])]))
 
     def mode(self) -> None:
         """The next mode."""

@@ -72,7 +72,7 @@ async def test_every_way_to_write_a_new_line():
 
 
 async def test_enter_while_it_runs_steers_and_tab_queues_for_the_next_turn():
-    session = FakeSession([[Wait()], says("done")])
+    session = FakeSession([[busy := Wait()], says("done")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("g", "o", "enter")
@@ -81,7 +81,7 @@ async def test_enter_while_it_runs_steers_and_tab_queues_for_the_next_turn():
         await pilot.press("l", "a", "t", "e", "r", "tab")
         await until(pilot, lambda: pilot.app.turns.waiting == ("now", "later"))
         assert session.steered == ["now"]
-        await pilot.press("escape")
+        busy.until.set()
         await until(pilot, lambda: session.sent == ["go", "later"])
 
 
@@ -113,6 +113,21 @@ async def test_escape_interrupts_and_a_second_one_kills_the_children():
         assert (session.interrupts, session.kills) == (1, 0)
         await pilot.press("escape")
         assert (session.interrupts, session.kills) == (2, 1)
+
+
+async def test_escape_gives_back_what_waited_to_be_said():
+    session = FakeSession([[Wait()]])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await type_text(pilot, "go")
+        await pilot.press("enter")
+        await until(pilot, lambda: session.running)
+        for text, key in (("now", "enter"), ("later", "tab"), ("draft", "escape")):
+            await type_text(pilot, text)
+            await pilot.press(key)
+        await until(pilot, lambda: not session.running)
+        assert pilot.app.parts.prompt.text == "now\nlater\ndraft"
+    assert session.sent == ["go"]
 
 
 async def test_x5_ctrl_c_clears_then_interrupts_then_quits():
