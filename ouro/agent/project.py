@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from ouro.safety.trust import INSTRUCTION_FILES, acting_files, find_root
+from ouro.utils.git import Git, GitError
 
 MAX_INSTRUCTIONS = 40_000
 """Characters of one file; what is longer is cut, and says so."""
+MAX_BRANCH = 250
 GIT_SECONDS = 1.0
 """A repository so large that git needs longer is described without its state."""
 
@@ -104,8 +108,8 @@ async def surroundings(cwd: Path, mode: str) -> Surroundings:
 
 def git_branch(cwd: Path) -> str:
     """The branch that is checked out, or the start of the commit; empty outside a repository. Runs nothing."""
-    head = _read(_git_folder(find_root(cwd)) / "HEAD").strip()
-    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else head[:8]
+    head = _read(_git_folder(find_root(cwd)) / "HEAD").partition("\n")[0].strip()
+    return head.removeprefix("ref: refs/heads/")[:MAX_BRANCH] if head.startswith("ref: ") else head[:8]
 
 
 def _git_folder(root: Path) -> Path:
@@ -116,31 +120,17 @@ def _git_folder(root: Path) -> Path:
 
 
 async def _git_state(cwd: Path) -> str:
+    git = Git(cwd, GIT_SECONDS)
     try:
-        async with asyncio.timeout(GIT_SECONDS):
-            status, commits = await asyncio.gather(
-                _git(cwd, "status", "--short", "--branch"), _git(cwd, "log", "-5", "--format=%h %s")
-            )
-    except (TimeoutError, OSError):
+        status, commits = await asyncio.gather(
+            asyncio.to_thread(git.ask, "status", "--short", "--branch"),
+            asyncio.to_thread(git.ask, "log", "-5", "--format=%h %s"),
+        )
+    except GitError:
         return f"Git branch: {git_branch(cwd)}"
     changed = status.splitlines()
     more = [f"… and {len(changed) - 30} more"] if len(changed) > 30 else []
-    return "\n".join(["Git state at this moment:", *changed[:30], *more, "Last commits:", commits])
-
-
-async def _git(cwd: Path, *arguments: str) -> str:
-    # The repository's own settings must not run anything: no hooks on file changes, no locks taken.
-    flags = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-optional-locks", "--no-pager")
-    process = await asyncio.create_subprocess_exec(
-        "git", *flags, *arguments, cwd=cwd, stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        raise
-    return output.decode(errors="replace").rstrip()
+    return "\n".join(["Git state at this moment:", *changed[:30], *more, "Last commits:", commits.rstrip()])
 
 
 def _between(top: Path, bottom: Path) -> list[Path]:
@@ -152,10 +142,13 @@ def _between(top: Path, bottom: Path) -> list[Path]:
 def _read(path: Path) -> str:
     """A small text file; empty where there is none that can be read."""
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(MAX_INSTRUCTIONS + 1)
+        # O_NONBLOCK: a pipe in the place of a file must not hold up the session.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            data = file.read(4 * MAX_INSTRUCTIONS + 4) if regular else b""
     except OSError:
         return ""
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     if len(text) > MAX_INSTRUCTIONS:
         return text[:MAX_INSTRUCTIONS] + f"\n[cut: {path} is longer than {MAX_INSTRUCTIONS} characters]"
     return text.strip()

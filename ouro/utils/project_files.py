@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from ouro.utils.git import Git, GitError
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
 Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
 """The .gitignore files that hold in a folder, each with where it lies; the nearest first."""
 
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "ls-files", "-z")
-"""A repository can name programs that git would run while listing: none of them is."""
-_GIT_SECONDS = 20
+_GIT_SECONDS = 20.0
 _NEAR_SPELLING = 70.0
 _REPOSITORIES = {".git", ".hg", ".svn", ".jj"}
 _HEAPS = {"node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
@@ -114,15 +113,10 @@ def _nearest_spellings(wanted: str, files: Sequence[str], limit: int) -> list[st
 
 def _listed_by_git(root: Path) -> list[str] | None:
     """None where git does not answer: no repository, one of somebody else, no git."""
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     try:
-        done = subprocess.run(
-            [*_GIT, "--cached", "--others", "--exclude-standard"],
-            cwd=root, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GIT_SECONDS, check=True,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
+        names = set(Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard"))
+    except GitError:
         return None
-    names = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name}
     # A repository inside the repository is a single entry: its own files are what one looks for.
     submodules = (root / ".gitmodules").exists()
     inner = [name for name in names if name.endswith("/") or (submodules and (root / name / ".git").exists())]

@@ -1,0 +1,89 @@
+"""git, asked in a way that nothing a repository says of itself can run a program."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from functools import cached_property
+from pathlib import Path
+
+_FLAGS = (
+    "--no-optional-locks", "--no-pager",
+    "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false",
+)  # fmt: skip
+# A submodule has settings of its own, with programs of its own: git is not sent into it.
+_OF_SUBCOMMAND = {
+    "status": ("--ignore-submodules=dirty",),
+    "diff": ("--ignore-submodules=dirty", "--submodule=short", "--no-color", "--no-ext-diff", "--no-textconv"),
+}
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    # An object that is missing would be fetched, by programs that the repository names.
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+}
+_KEPT = {"GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CEILING_DIRECTORIES"}
+_OWN = {"system", "global"}
+_FILTER = re.compile(r"filter\..*\.(clean|smudge|process)", re.DOTALL)
+
+
+class GitError(OSError):
+    """git is not there, took too long, or said no."""
+
+
+class Git:
+    """Asks about the repository that `folder` is in. Every question blocks: ask from a thread.
+
+    Args:
+        seconds: how long one question may take.
+    """
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._folder = folder
+        self._seconds = seconds
+
+    def ask(self, subcommand: str, *arguments: str) -> str:
+        """What git prints, whatever its exit code.
+
+        Raises:
+            GitError: git is not there, or took too long.
+        """
+        return self._run(subcommand, arguments).stdout.decode(errors="replace")
+
+    def paths(self, *arguments: str) -> list[str]:
+        """What `git ls-files` lists.
+
+        Raises:
+            GitError: git is not there, took too long, or said no.
+        """
+        done = self._run("ls-files", ("-z", *arguments))
+        if done.returncode:
+            raise GitError("git ls-files", done.returncode)
+        return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+
+    def _run(self, subcommand: str, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
+        options = _OF_SUBCOMMAND.get(subcommand, ())
+        filters = self._no_filters if options else ()  # those that compare files convert them first
+        return self._git(*filters, subcommand, *options, *arguments)
+
+    @cached_property
+    def _no_filters(self) -> tuple[str, ...]:
+        """Flags that turn off the filters which the repository itself defines; those of the user stay."""
+        listed = self._git("config", "--list", "--show-scope", "--name-only", "-z").stdout.decode(errors="replace")
+        words = listed.split("\0")
+        named = {name for scope, name in zip(words[::2], words[1::2], strict=False) if scope not in _OWN}
+        filters = sorted(name for name in named if _FILTER.fullmatch(name))
+        if unheard := [name for name in filters if "=" in name]:  # a flag cannot name it
+            raise GitError(f"{unheard[0]} of this repository cannot be turned off")
+        return tuple(flag for name in filters for flag in ("-c", f"{name}="))
+
+    def _git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}
+        try:
+            return subprocess.run(
+                ["git", *_FLAGS, *arguments], cwd=self._folder, env={**kept, **_ENVIRONMENT},
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=self._seconds, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            raise GitError(str(error)) from error
