@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
+
 from fakes.model_server import ModelServer
 from fakes.terminal import Terminal
 
@@ -47,6 +49,51 @@ class Done:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+class OuroTerminal(Terminal):
+    """ouro in a terminal, with what a person does there."""
+
+    GRACE = 0.6
+    """Seconds that a question must have been there before keys answer it; what comes earlier is typed into the prompt."""
+
+    def say(self, text: str, key: str = "\r") -> None:
+        """Type a message in place of what stands in the prompt, and Enter."""
+        self.send("\x15" + text + key)
+
+    def answer(self, key: str, *shown: str) -> None:
+        """Answer the permission question that shows this."""
+        self.until_shows("Allow?", *shown)
+        self._press(key, lambda: not all(map(self.shows, ("Allow?", *shown))))
+
+    def comment(self, text: str, *shown: str) -> None:
+        """Write a comment to the permission question that shows this; it is not answered yet."""
+        self.until_shows("Allow?", *shown)
+        self._press("\t", lambda: self.shows("a comment for the agent"))
+        self.send(text)
+        self.until_shows(text)
+
+    def _press(self, key: str, done: Callable[[], bool]) -> None:
+        """Press a key until the question has heard it."""
+        end = time.monotonic() + 20
+        while not done():
+            assert time.monotonic() < end, self.text()
+            self._watch(lambda: False)
+            self.send(key)
+            self._watch(done)
+
+    def _watch(self, done: Callable[[], bool]) -> None:
+        """For as long as a question does not listen, or until it has changed."""
+        end = time.monotonic() + self.GRACE
+        while time.monotonic() < end and not done():
+            self.read(0.02)
+
+    def leave(self) -> int:
+        """Ctrl+C twice; gives the exit code."""
+        self.send("\x15\x03")
+        self.until_shows("Ctrl+C again quits")
+        self.send("\x03")
+        return self.end()
+
+
 @dataclass
 class OuroProgram:
     """ouro, to be started in `folder` as often as wanted; what is open at the end is closed by `close`."""
@@ -55,7 +102,7 @@ class OuroProgram:
     folder: Path
     more: Mapping[str, str] = field(default_factory=dict)
     """Further environment."""
-    terminals: list[Terminal] = field(default_factory=list)
+    terminals: list[OuroTerminal] = field(default_factory=list)
     processes: list[subprocess.Popen] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -82,12 +129,12 @@ class OuroProgram:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "ouro", *arguments]
 
-    def start(self, *arguments: str, size: tuple[int, int] = (30, 100)) -> Terminal:
+    def start(self, *arguments: str, size: tuple[int, int] = (30, 100)) -> OuroTerminal:
         """ouro in a terminal."""
-        self.terminals.append(Terminal(self.command(*arguments), self.environment, self.folder, size))
+        self.terminals.append(OuroTerminal(self.command(*arguments), self.environment, self.folder, size))
         return self.terminals[-1]
 
-    def screen(self, *arguments: str, size: tuple[int, int] = (30, 100)) -> Terminal:
+    def screen(self, *arguments: str, size: tuple[int, int] = (30, 100)) -> OuroTerminal:
         """ouro on the full screen, its session open."""
         terminal = self.start(*arguments, size=size)
         terminal.until_shows("❯", "test-model")
@@ -112,6 +159,12 @@ class OuroProgram:
     def sessions(self) -> list[dict]:
         """What `ouro sessions list --json` tells, newest first."""
         return json.loads(self.headless("sessions", "list", "--json").out)
+
+    def number_in(self, name: str, terminal: OuroTerminal) -> int:
+        """What a command has written into a file of the folder, once it has."""
+        file = self.folder / name
+        terminal.until(lambda: file.exists() and file.read_text().endswith("\n"))
+        return int(file.read_text())
 
     def close(self) -> None:
         """End what still runs."""

@@ -1,0 +1,143 @@
+"""ouro repairs a failing test in a real third-party package, fetched from the package registry and pinned by its hash.
+
+The package is as published but for one fault that is planted here (FAULT): two tests of its own suite notice it. The
+model is a script, what it reads, runs and changes is real: it searches, runs the suite with the shell tool, reads the
+function, edits it, and runs the suite again. Without the registry this fails, and is not skipped.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from fakes.model_server import Call, Reply
+from fakes.ouro_program import ANTHROPIC, OuroProgram
+
+ORIGINAL_ENVIRONMENT = dict(os.environ)
+"""As the test run was started: where the registry is, and how it is reached, is said there."""
+PINNED = Path(__file__).with_name("repair-package.txt")
+SUITE = "python -B -m pytest -q -p no:cacheprovider"
+FAULT = """\
+--- a/parse.py
++++ b/parse.py
+@@ -231,9 +231,6 @@
+         if am == "AM" and H == 12:
+             # correction for "12" hour functioning as "0" hour: 12:15 AM = 00:15 by 24 hr clock
+             H -= 12
+-        elif am == "PM" and H == 12:
+-            # no correction needed: 12PM is midday, 12:00 by 24 hour clock
+-            pass
+         elif am == "PM":
+             H += 12
+ 
+"""
+BEFORE = '        elif am == "PM":\n'
+AFTER = '        elif am == "PM" and H != 12:\n'
+TASK = "Two tests fail: find out why, and mend it."
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Path:
+    """The package's source distribution, unpacked."""
+    folder = tmp_path_factory.mktemp("published")
+    # Only the package itself is wanted as source: pip builds it with a setuptools of its own to learn its name.
+    command = [
+        *(python_with_pip(), "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"),
+        *("--no-binary", "parse", "--require-hashes", "-r", PINNED, "--dest", folder),
+    ]
+    run = subprocess.run(command, env=ORIGINAL_ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120)
+    assert run.returncode == 0, f"the package registry could not be reached:\n{run.stderr}"
+    with tarfile.open(folder / "parse-1.20.2.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "parse-1.20.2"
+
+
+def python_with_pip() -> str:
+    """The Python of the test run, or the one that its environment was made from."""
+    for python in (sys.executable, sys._base_executable):
+        if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0:
+            return python
+    raise AssertionError("neither Python has pip")
+
+
+@pytest.fixture
+def package(published, tmp_path) -> Path:
+    """A repository that holds the package with the fault in it."""
+    folder = tmp_path / "parse"
+    shutil.copytree(published, folder)
+    subprocess.run(["git", "apply", "-"], cwd=folder, input=FAULT, text=True, check=True)
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "import"]):
+        subprocess.run(["git", *arguments], cwd=folder, check=True)
+    assert suite(folder) == (1, "2 failed, 94 passed, 1 skipped")
+    return folder
+
+
+@pytest.fixture
+def ouro(model_server, package):
+    model_server.script(model)
+    program = OuroProgram(model_server, package)
+    yield program
+    program.close()
+
+
+def suite(folder: Path) -> tuple[int, str]:
+    """The exit code and the count of the package's own suite, run by us."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    run = subprocess.run(SUITE.split(), cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return run.returncode, re.sub(r" in [\d.]+s.*", "", run.stdout.strip().splitlines()[-1])
+
+
+def model(request):
+    """What the model does, one step after the other, from what it was told."""
+    results = request.results
+    match len(results):
+        case 0:
+            return Reply("I will run the suite, and look for the code.", [
+                Call("shell", {"command": SUITE}),
+                Call("grep", {"pattern": "def date_convert", "glob": "*.py"}),
+            ])  # fmt: skip
+        case 2:
+            assert "hour must be in 0..23" in results[0]
+            line = int(re.search(r"^(\d+):def date_convert", results[1], re.MULTILINE)[1])
+            return Call("read", {"path": "parse.py", "offset": line, "limit": 70})
+        case 3:
+            assert BEFORE.strip() in results[2]
+            return Call("edit", {"path": "parse.py", "edits": [{"old_text": BEFORE, "new_text": AFTER}]})
+        case 4:
+            return Call("shell", {"command": SUITE})
+        case _:
+            count = re.search(r"\d+ passed.*(?= in )", results[4])[0]
+            return f"**12 PM is midday**, so nothing is added to it. The suite says: {count}."
+
+
+def test_a_failing_test_is_repaired_on_the_full_screen(ouro, package):
+    terminal = ouro.screen()
+    terminal.say(TASK)
+    terminal.answer("y", "Allow?  shell", SUITE)
+    terminal.until_shows("2 failed, 94 passed, 1 skipped")
+    terminal.until_shows("Allow?  edit", 'elif am == "PM" and H != 12:')
+    terminal.answer("y", "Allow?  edit")
+    terminal.answer("y", "Allow?  shell", SUITE)
+    terminal.until_shows("12 PM is midday, so nothing is added to it. The suite says: 96 passed, 1 skipped.")
+    assert terminal.leave() == 0
+    assert suite(package) == (0, "96 passed, 1 skipped")
+    assert {request.wire for request in ouro.server.requests} == {"openai"}
+    assert changed_files(package) == ["parse.py"]
+
+
+def test_a_failing_test_is_repaired_headless_over_the_other_wire(ouro, package):
+    done = ouro.headless("-p", TASK, "-m", ANTHROPIC, "--mode", "edit", "--allow", f"shell({SUITE})")
+    assert done.code == 0, done.err
+    assert done.out.endswith("The suite says: 96 passed, 1 skipped.\n")
+    assert suite(package) == (0, "96 passed, 1 skipped")
+    assert {request.wire for request in ouro.server.requests} == {"anthropic"}
+    assert changed_files(package) == ["parse.py"]
+
+
+def changed_files(folder: Path) -> list[str]:
+    run = subprocess.run(["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, check=True)
+    return [line[3:] for line in run.stdout.splitlines()]
