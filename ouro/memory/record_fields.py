@@ -62,10 +62,11 @@ class CallFields(msgspec.Struct):
 
 
 class BodyFields(msgspec.Struct):
-    """What unfolds below a reply's summary; without `text` it is the reply's own."""
+    """What unfolds below a reply's summary; without `text` it is the reply's own, or its first `lines`."""
 
     kind: Literal["plain", "command", "picture", "todos"]
     text: str | None = None
+    lines: int | None = None
     language: str = ""
     command: str = ""
     exit_code: int | None = None

@@ -132,7 +132,7 @@ class _Writer:
         if reply.display is not None:
             data["summary"] = self._mask(reply.display.summary)
             if reply.display.body is not None:
-                data["body"] = self._body(reply.display.body, reply.text)
+                data["body"] = self._body(reply.display.body, text)
         return data
 
     def _body(self, body: DisplayBody, told: str) -> dict[str, Any]:
@@ -150,7 +150,13 @@ class _Writer:
                 return {"kind": "todos", "items": [[item.state, self._mask(item.text)] for item in items]}
 
     def _unless_told(self, text: str, told: str) -> dict[str, Any]:
-        return {} if text == told else {"text": self._mask(text)}
+        """Nothing for the reply's own text, and for its beginning how many lines that is: no output is kept twice."""
+        shown = self._mask(text)
+        if shown == told:
+            return {}
+        if shown and told.startswith(f"{shown}\n"):
+            return {"lines": shown.count("\n") + 1}
+        return {"text": shown}
 
     def _masked(self, value: Any, name: str = "") -> Any:
         if isinstance(value, Mapping):
@@ -324,7 +330,7 @@ def _call(data: CallFields) -> ToolCall:
 def _body(body: BodyFields | None, told: str) -> DisplayBody | None:
     if body is None:
         return None
-    text = told if body.text is None else body.text
+    text = _shown_text(body, told)
     if body.kind == "plain":
         return Plain(text, body.language)
     if body.kind == "command":
@@ -332,3 +338,9 @@ def _body(body: BodyFields | None, told: str) -> DisplayBody | None:
     if body.kind == "picture":
         return Picture(body.name, body.media_type, body.bytes)
     return Todos(tuple(Todo(text, state) for state, text in body.items))
+
+
+def _shown_text(body: BodyFields, told: str) -> str:
+    if body.text is not None:
+        return body.text
+    return told if body.lines is None else "\n".join(told.split("\n")[: body.lines])

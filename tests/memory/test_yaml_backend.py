@@ -5,7 +5,7 @@ import pytest
 import yaml
 from memory.store_contract import EVERY_PART, HEADER, StoreContract, message_record
 
-from ouro.display import Diff, Display, FileChange, Plain
+from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.errors import SaveFailed
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -169,3 +169,17 @@ class TestYamlFileMemoryStore(StoreContract):
 
         assert store.load_session(twin.id).header == twin
         assert store.load_session(HEADER.id).header == HEADER
+
+
+def test_an_output_that_the_model_read_too_is_kept_once(tmp_path):
+    store = YamlFileMemoryStore(tmp_path / "sessions")
+    header = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
+    output = "line of output\n" * 50 + "the end"
+    shown = Display("51 lines", CommandOutput("make", output, 0))
+    message = tool(ToolReply("c1", "shell", f"{output}\n[exit code 0, 0.1 s]", display=shown))
+    store.create_session(header)
+    store.save_message(header.id, MessageRecord(1, header.created_at, message))
+    store.close_session(header.id)
+    [file] = tmp_path.rglob("session.yaml")
+    assert file.read_text().count("the end") == 1
+    assert store.load_session(header.id).records[0].message == message
