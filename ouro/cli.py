@@ -20,6 +20,7 @@ SUBCOMMANDS = {
     "models": "the models that can be used, and why the others cannot",
     "config": "each setting, its value, and where that comes from",
     "doctor": "check the installation, and say what to mend",
+    "completion": "a script that completes this command line in bash, zsh or fish",
     "demo": "see ouro mend a small program, without a model or a key",
 }
 """Each is a module of `ouro/subcommands/` with `add_arguments(parser)` and `run(args)`."""
@@ -74,10 +75,22 @@ def _run_subcommand(name: str, arguments: Sequence[str]) -> int:
         prog=f"ouro {name}", description=SUBCOMMANDS[name], formatter_class=argparse.RawDescriptionHelpFormatter
     )
     module.add_arguments(parser)
+    parser.set_defaults(whole_parser=_whole_parser)
     return int(module.run(parser.parse_args(arguments)))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _whole_parser() -> argparse.ArgumentParser:
+    """The command line with its subcommands, as a shell completes it."""
+    import importlib
+
+    parser = _parser(with_message=False)
+    subparsers = parser.add_subparsers()
+    for name, text in SUBCOMMANDS.items():
+        importlib.import_module(f"ouro.subcommands.{name}").add_arguments(subparsers.add_parser(name, help=text))
+    return parser
+
+
+def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     import argparse
 
     commands = "\n".join(f"  ouro {name:<10} {text}" for name, text in SUBCOMMANDS.items())
@@ -88,7 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=True,
     )
-    parser.add_argument("message", nargs="?", default="", help="a first message")
+    if with_message:
+        parser.add_argument("message", nargs="?", default="", help="a first message")
     parser.add_argument("-m", "--model", default="", help="the model to use, by name or a part of it")
     parser.add_argument("-r", "--resume", nargs="?", const=PICK, default="", metavar="SESSION",
                         help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
@@ -161,9 +175,8 @@ def _run_plain(args: argparse.Namespace) -> int:
 
 
 def _run_full_screen(args: argparse.Namespace) -> int:
-    from ouro.frontends.tui import first_frame
-
     from ouro.config import save_setting
+    from ouro.frontends.tui import first_frame
 
     look = _look(args)
     frame = first_frame.draw(look)  # before anything heavy: what is typed from here on is kept
