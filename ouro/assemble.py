@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from ouro.agent.limits import Limits
 from ouro.agent.model_source import ModelChoice, ModelSource
@@ -39,8 +41,7 @@ from ouro.utils.runtime import get_permissions_path, get_sessions_dir, get_trust
 Opener = Callable[[OpenRequest], Awaitable[Session]]
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What the command line says of every session that is opened in this process."""
 
     cwd: Path
@@ -68,15 +69,14 @@ class Options:
         }
 
 
-@dataclass(slots=True)
-class _Ground:
+class _Ground(msgspec.Struct):
     """What a session stands on, once the person has said whether the folder is trusted."""
 
     options: Options
     settings: Settings
     trusted: bool
     catalog: Catalog
-    notices: list[str] = field(default_factory=list)
+    notices: list[str] = msgspec.field(default_factory=list)
 
 
 def opener(options: Options) -> Opener:
@@ -84,7 +84,11 @@ def opener(options: Options) -> Opener:
     store = DictMemoryStore() if options.ephemeral else None
 
     async def open_one(request: OpenRequest) -> Session:
-        return await open_session(options, request, store)
+        nonlocal options
+        session = await open_session(options, request, store)
+        # `--trust` was said of the folder as it was then: what is written there later is asked about.
+        options = replace(options, trust=False)
+        return session
 
     return open_one
 
@@ -105,7 +109,11 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     mask_log(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     memory = await _memory(store, ground, request)
-    session = Session(_parts(ground, store, memory, mask))
+    try:
+        session = Session(_parts(ground, store, memory, mask))
+    except BaseException:
+        await memory.close()  # else it would count as open here
+        raise
     session.warm()
     return session
 
@@ -154,9 +162,7 @@ def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager, mask: Sec
         on_remember=rules.add,
     )
     jobs, plan = ShellJobs(outputs, mask.mask), Plan()
-    shell = Shell(
-        options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values()
-    )
+    shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
     return SessionParts(
         cwd=options.cwd,
         memory=memory,

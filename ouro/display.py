@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 TodoState = Literal["pending", "in_progress", "done"]
 
 
-@dataclass(frozen=True, slots=True)
-class Plain:
+class Plain(msgspec.Struct, frozen=True):
     """Text to be shown as it is; `language` names its syntax where it has one (`python`, `json`, …)."""
 
     text: str
     language: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(msgspec.Struct, frozen=True):
     """One file before and after; None stands for no file."""
 
     path: str
@@ -28,15 +27,13 @@ class FileChange:
     """The line of the file that `before` and `after` begin with: of a long file only a part is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Diff:
+class Diff(msgspec.Struct, frozen=True):
     """What a call changed, or would change, in files."""
 
     changes: tuple[FileChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOutput:
+class CommandOutput(msgspec.Struct, frozen=True):
     """A shell line and what it printed: head and tail, where it printed more than is shown."""
 
     command: str
@@ -45,8 +42,7 @@ class CommandOutput:
     """None while it runs, and where a signal or the time limit ended it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(msgspec.Struct, frozen=True):
     """A picture, by name and size; front ends that cannot draw it name it."""
 
     name: str
@@ -54,16 +50,14 @@ class Picture:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Todo:
+class Todo(msgspec.Struct, frozen=True):
     """One line of the agent's plan."""
 
     text: str
     state: TodoState = "pending"
 
 
-@dataclass(frozen=True, slots=True)
-class Todos:
+class Todos(msgspec.Struct, frozen=True):
     """The agent's plan."""
 
     items: tuple[Todo, ...]
@@ -72,16 +66,14 @@ class Todos:
 Body = Plain | Diff | CommandOutput | Picture | Todos
 
 
-@dataclass(frozen=True, slots=True)
-class Display:
+class Display(msgspec.Struct, frozen=True):
     """A line that sums a call up (`42 lines`, `3 matches in 2 files`), and what unfolds below it."""
 
     summary: str
     body: Body | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What the agent wants to know of the person."""
 
     text: str
@@ -89,4 +81,4 @@ class Question:
     """Offered answers; the person may always write another."""
     several: bool = False
     """More than one choice may be taken."""
-    details: str = field(default="")
+    details: str = ""

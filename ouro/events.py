@@ -8,8 +8,9 @@ with Said and Prompted (a steering message) between them, and TurnFinished last,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from ouro.display import Display, Question, Todo
 from ouro.messages import Image, Message, ToolCall, Usage
@@ -18,53 +19,46 @@ Level = Literal["info", "warning", "error"]
 Outcome = Literal["answered", "interrupted", "failed", "unauthorized", "limit", "refused"]
 
 
-@dataclass(frozen=True, slots=True)
-class Prompted:
+class Prompted(msgspec.Struct, frozen=True):
     """A message of the person entered the transcript: the turn's first, or one that steers it."""
 
     text: str
     images: tuple[Image, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(msgspec.Struct, frozen=True):
     """A piece of the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingDelta:
+class ThinkingDelta(msgspec.Struct, frozen=True):
     """A piece of the model's thinking."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Replied:
+class Replied(msgspec.Struct, frozen=True):
     """A model call ended; the message is in the transcript. With `cut` it is only what came before the cut."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStarted:
+class ToolStarted(msgspec.Struct, frozen=True):
     """A tool call is being looked at; `title` says in a few words what it will do (`read api.py`)."""
 
     call: ToolCall
     title: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolProgress:
+class ToolProgress(msgspec.Struct, frozen=True):
     """A running tool has printed something."""
 
     call_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFinished:
+class ToolFinished(msgspec.Struct, frozen=True):
     """A tool call has its answer."""
 
     call_id: str
@@ -74,8 +68,7 @@ class ToolFinished:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class PermissionAsked:
+class PermissionAsked(msgspec.Struct, frozen=True):
     """A call waits for the person; answered by `session.answer(question_id, Permit(…))`."""
 
     question_id: str
@@ -89,30 +82,26 @@ class PermissionAsked:
     """The rule that "always" would save, such as `shell(git push *)`; empty where it cannot be remembered."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionAsked:
+class QuestionAsked(msgspec.Struct, frozen=True):
     """The agent asks the person something; answered by `session.answer(question_id, Reply(…))`."""
 
     question_id: str
     question: Question
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionClosed:
+class QuestionClosed(msgspec.Struct, frozen=True):
     """A permission or question no longer waits: answered, or the turn was interrupted."""
 
     question_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class TodosChanged:
+class TodosChanged(msgspec.Struct, frozen=True):
     """The agent's plan, whole."""
 
     todos: tuple[Todo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Retrying:
+class Retrying(msgspec.Struct, frozen=True):
     """A model call failed and is asked again after `wait` seconds; what it had streamed is void."""
 
     reason: str
@@ -121,8 +110,7 @@ class Retrying:
     model: str
 
 
-@dataclass(frozen=True, slots=True)
-class UsageUpdated:
+class UsageUpdated(msgspec.Struct, frozen=True):
     """What the session has used so far, and how full the model's window is (tokens)."""
 
     session: Usage
@@ -130,16 +118,14 @@ class UsageUpdated:
     window: int
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(msgspec.Struct, frozen=True):
     """ouro itself has something to tell: a save that failed, a limit near, a record set aside."""
 
     text: str
     level: Level = "info"
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFinished:
+class TurnFinished(msgspec.Struct, frozen=True):
     """The turn is over; `detail` says why it was not answered."""
 
     outcome: Outcome
@@ -165,8 +151,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(msgspec.Struct, frozen=True):
     """The person's answer to a permission question."""
 
     choice: Literal["yes", "always", "no"]
@@ -174,8 +159,7 @@ class Permit:
     """Handed to the model with the answer: why not, or what to mind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The person's answer to a question of the agent; empty when it was waved away."""
 
     answers: tuple[str, ...] = ()

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
+
+import msgspec
 
 from ouro.display import Display
 
 Role = Literal["system", "user", "assistant", "tool"]
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """Words."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """What ouro adds to a message of the person: date, git state, recalled notes. The model reads it as text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Thinking:
+class Thinking(msgspec.Struct, frozen=True):
     """What a model thought before it spoke; `signature` is the provider's seal, sent back unchanged."""
 
     text: str
@@ -35,17 +33,19 @@ class Thinking:
     """The provider hid the words: `signature` holds its opaque data, `text` is empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(msgspec.Struct, frozen=True):
     """A picture, as the bytes of its file."""
 
     media_type: str
-    data: bytes = field(repr=False)
+    data: bytes
     name: str = ""
 
+    def __repr__(self) -> str:
+        """Without the bytes: a log is for people."""
+        return f"Image({self.media_type!r}, {len(self.data)} bytes, {self.name!r})"
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+
+class ToolCall(msgspec.Struct, frozen=True):
     """A model asks for a tool to be run."""
 
     id: str
@@ -55,8 +55,7 @@ class ToolCall:
     """What the model sent in place of arguments, where it was not a JSON object; such a call is never run."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolReply:
+class ToolReply(msgspec.Struct, frozen=True):
     """What came of a tool call."""
 
     call_id: str
@@ -72,8 +71,7 @@ Part = Text | Context | Thinking | Image | ToolCall | ToolReply
 P = TypeVar("P", Text, Context, Thinking, Image, ToolCall, ToolReply)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Tokens, and money in US dollars, of one model call or of many."""
 
     input: int = 0
@@ -95,8 +93,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message of the transcript."""
 
     role: Role

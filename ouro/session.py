@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from ouro.agent.agent import AgentParts, LoopAgent, Prompt
 from ouro.agent.limits import Limits
@@ -18,8 +19,8 @@ from ouro.agent.replay import last_plan, replay
 from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
 from ouro.display import Todo
-from ouro.errors import UsageError
-from ouro.events import Answer, Event, TodosChanged, TurnFinished
+from ouro.errors import SaveFailed, UsageError
+from ouro.events import Answer, Event, Said, TodosChanged, TurnFinished
 from ouro.llm.model import Effort, Warmable
 from ouro.memory.backend import SessionInfo
 from ouro.memory.manager import MemoryManager
@@ -34,8 +35,7 @@ from ouro.tools.tool import AnyTool
 __all__ = ["JobInfo", "ModelChoice", "OpenRequest", "Session", "SessionInfo", "SessionParts", "Status"]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
+class OpenRequest(msgspec.Struct, frozen=True):
     """Which session a front end asks for."""
 
     resume: str = ""
@@ -44,8 +44,7 @@ class OpenRequest:
     """What the person said of the folder: `yes` is remembered, `no` opens it without obeying its files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     """What the status line tells."""
 
     model: str
@@ -58,8 +57,7 @@ class Status:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class SessionParts:
+class SessionParts(msgspec.Struct, frozen=True):
     """What a Session is made of; `assemble.py` puts it together."""
 
     cwd: Path
@@ -82,11 +80,10 @@ class SessionParts:
     """Can be taken up again later."""
 
 
-@dataclass(slots=True)
-class _Spoken:
+class _Spoken(msgspec.Struct):
     """What the person said while the agent was busy."""
 
-    steering: list[Prompt] = field(default_factory=list)
+    steering: list[Prompt] = msgspec.field(default_factory=list)
 
     def take(self) -> list[Prompt]:
         taken, self.steering = self.steering, []
@@ -235,7 +232,8 @@ class Session:
 
     async def set_effort(self, effort: Effort) -> None:
         """Change how long the model thinks, from the next request on."""
-        await self._parts.models.change(self.status().model, effort)
+        self._parts.models.change(self.status().model, effort)
+        await self._release_models()
 
     async def set_model(self, name: str) -> None:
         """Change the model, from the next request on.
@@ -243,7 +241,8 @@ class Session:
         Raises:
             NoModelError: it is not known or has no key; the one in use stays.
         """
-        await self._parts.models.change(name, self._parts.models.effort)
+        self._parts.models.change(name, self._parts.models.effort)
+        await self._release_models()
         self._memory.set_model(self.status().model)
 
     async def models(self) -> tuple[ModelChoice, ...]:
@@ -289,10 +288,14 @@ class Session:
             SaveFailed: something said in it could not be saved, and now is lost.
         """
         self.interrupt()
+        for turn in (self._turn, *self._lines):
+            if turn is not None:
+                await turn.ended()  # it saves what was said to its last word
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.gather(self._warming, return_exceptions=True)
         await self._parts.jobs.close()
+        await self._parts.models.release()
         for model in self._parts.models.current():
             await model.close()
         await self._memory.close()
@@ -307,15 +310,23 @@ class Session:
                     shown = self.todos
                     yield TodosChanged(shown)
                 yield event
+        await self._parts.models.release()
 
     async def _run_line(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
         own = OwnLine(self._parts.shell, line)
         async with aclosing(own.run()) as events:
             async for event in events:
                 yield event
-        if share:
-            await self._share(f"I ran this in a shell:\n\n$ {line}\n{own.result.text}")
         yield own.finished()
+        if share:
+            try:
+                await self._share(f"I ran this in a shell:\n\n$ {line}\n{own.result.text}")
+            except SaveFailed as error:
+                yield Said(str(error), "error")
+
+    async def _release_models(self) -> None:
+        if not self.running:
+            await self._parts.models.release()
 
     async def _share(self, text: str) -> None:
         """Let the model read it before its next answer: now, or at the next tool boundary of the running turn."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+
+import msgspec
 
 from ouro.agent.limits import Limits, Repetition
 from ouro.agent.tool_runner import ToolRunner
@@ -28,8 +29,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Image, Message, Text, ToolCall, system, tool, user
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(msgspec.Struct, frozen=True):
     """What the person says, with pictures, and what ouro adds to it."""
 
     text: str
@@ -37,8 +37,7 @@ class Prompt:
     context: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentParts:
+class AgentParts(msgspec.Struct, frozen=True):
     """What a LoopAgent is made of."""
 
     models: Callable[[], Sequence[Model]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ouro.errors import LimitReached
 from ouro.messages import ToolCall, ToolReply, Usage
@@ -13,8 +14,7 @@ WARN_AFTER = 3
 STOP_AFTER = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """What one turn may use; None sets no limit."""
 
     max_turns: int | None = None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ouro.llm.model import Effort, Model
 
 
-@dataclass(frozen=True, slots=True)
-class ModelChoice:
+class ModelChoice(msgspec.Struct, frozen=True):
     """A model that could be used, and why it cannot."""
 
     name: str
@@ -31,18 +31,24 @@ class ModelSource:
         self.choices = choices
         self.effort = effort
         self._models = make(name, effort)
+        self._before: list[Model] = []
 
     def current(self) -> Sequence[Model]:
         """The model that is asked first, then its fallbacks."""
         return self._models
 
-    async def change(self, name: str, effort: Effort) -> None:
-        """Use another model from the next request on.
+    def change(self, name: str, effort: Effort) -> None:
+        """Use another model from the next request on. Those before may be answering still: `release` lets go of them.
 
         Raises:
             NoModelError: it is not known or has no key; the one in use stays.
         """
         before, self._models = self._models, self._make(name, effort)
+        self._before.extend(before)
         self.effort = effort
+
+    async def release(self) -> None:
+        """Close the models that were in use before."""
+        before, self._before = self._before, []
         for model in before:
             await model.close()

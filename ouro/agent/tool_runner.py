@@ -6,8 +6,10 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from ouro.display import Display, Plain, Question
 from ouro.errors import OuroError, ToolError
@@ -158,17 +160,22 @@ class Batch:
         Raises:
             RefusedError: it may not.
         """
-        decision = self._decide(tool, args)
-        comment = ""
+        decision, comment = self._decide(tool, args), ""
         if isinstance(decision, Ask):
             async with self._asking:  # one question at a time: "always" to the first may answer the second
-                decision = self._decide(tool, args)
-                if isinstance(decision, Ask):
-                    comment = await self._ask_permission(call, tool, args, decision)
+                decision, comment = await self._settle(call, tool, args)
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
         return comment
+
+    async def _settle(self, call: ToolCall, tool: AnyTool, args: Any) -> tuple[Decision, str]:
+        """Ask until the question that was answered is still the question: meanwhile a path may lead elsewhere."""
+        decision, answered, comment = self._decide(tool, args), None, ""
+        while isinstance(decision, Ask) and decision != answered:
+            comment = await self._ask_permission(call, tool, args, decision)
+            decision, answered = self._decide(tool, args), decision
+        return decision, comment
 
     def _decide(self, tool: AnyTool, args: Any) -> Decision:
         return self._runner.permissions.decide(tool.name, tool.effect, tool.targets(args))

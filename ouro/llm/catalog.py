@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import NoModelError
 from ouro.llm.discovery import LocalModel, LocalServer, base_url, look_around
@@ -24,8 +26,7 @@ LOCAL_WINDOW = 32_768
 NOTHING_SAID = ModelEntry()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """A model that could be used, and why it cannot."""
 
     name: str
@@ -35,8 +36,7 @@ class Candidate:
     """`models.yaml`, the variable with its key, or the server that offers it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """How a model is reached."""
 
     wire: Wire

@@ -6,9 +6,10 @@ import json
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from ouro.llm.providers import LOCAL, Provider
 
@@ -18,8 +19,7 @@ MAX_ANSWER = 1_000_000
 NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "bge-", "clip")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalModel:
+class LocalModel(msgspec.Struct, frozen=True):
     """A model that a server on this machine offers."""
 
     name: str
@@ -28,8 +28,7 @@ class LocalModel:
     """Tokens, where the server says."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalServer:
+class LocalServer(msgspec.Struct, frozen=True):
     """A server that answered."""
 
     provider: Provider

@@ -7,7 +7,8 @@ Where a provider charges more beyond a length, the window ends there: no session
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ouro.llm.model import ModelSpec, Prices
 

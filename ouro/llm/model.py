@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import msgspec
+
 from ouro.messages import Message, Usage
 
 Effort = Literal["off", "low", "medium", "high"]
@@ -33,8 +35,7 @@ class Prices:
         return spent / 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
+class ModelSpec(msgspec.Struct, frozen=True):
     """What is known of a model."""
 
     name: str
@@ -50,8 +51,7 @@ class ModelSpec:
     """Trained on the `*** Begin Patch` format: is given `apply_patch` in place of `edit`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSpec:
+class ToolSpec(msgspec.Struct, frozen=True):
     """A tool as the model is told of it; `parameters` is a JSON schema of an object."""
 
     name: str
@@ -59,15 +59,13 @@ class ToolSpec:
     parameters: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class TextChunk:
+class TextChunk(msgspec.Struct, frozen=True):
     """A piece of the answer."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ThinkingChunk:
+class ThinkingChunk(msgspec.Struct, frozen=True):
     """A piece of thinking; a signature or redacted data closes the block."""
 
     text: str
@@ -75,8 +73,7 @@ class ThinkingChunk:
     redacted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CallChunk:
+class CallChunk(msgspec.Struct, frozen=True):
     """A piece of a tool call. `index` tells parallel calls apart; arguments come as pieces of JSON text."""
 
     index: int
@@ -85,15 +82,13 @@ class CallChunk:
     arguments: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UsageChunk:
+class UsageChunk(msgspec.Struct, frozen=True):
     """What the call used, so far or in all: the last one counts."""
 
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class EndChunk:
+class EndChunk(msgspec.Struct, frozen=True):
     """The provider said that the answer is complete. A stream that ends without it was cut."""
 
     reason: Literal["stop", "tools", "length", "filtered"]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Literal
 
+import msgspec
+
 from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
 from ouro.utils.runtime import tilde
@@ -48,7 +50,7 @@ class ModelEntry:
         """`spec` with what is written here."""
         names = ("window", "max_output", "prices", "images", "tools", "thinking", "patches")
         said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return replace(spec, **said)
+        return msgspec.structs.replace(spec, **said)
 
 
 @dataclass(frozen=True, slots=True)

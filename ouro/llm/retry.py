@@ -6,7 +6,8 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+
+import msgspec
 
 from ouro.errors import TransientModelError
 from ouro.llm.model import Chunk, Model, ToolSpec
@@ -19,8 +20,7 @@ LONGEST_WAIT = 60.0
 """Seconds. Who is asked to wait longer is better told than kept waiting."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """What was streamed so far is void: after `wait` seconds `model` is asked, for the `number`th time."""
 
     model: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from ouro.errors import StreamCut
 
@@ -12,8 +13,7 @@ MAX_LINE = 16_000_000
 """Characters. A server that never ends its line is not let fill the memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerEvent:
+class ServerEvent(msgspec.Struct, frozen=True):
     """One event: its type, empty where the server names none, and its data."""
 
     event: str

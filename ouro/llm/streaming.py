@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut
 from ouro.llm.model import CallChunk, Chunk, EndChunk, TextChunk, ThinkingChunk, UsageChunk
@@ -21,12 +22,11 @@ _USABLE_ID = re.compile(r"\S{1,4000}")
 CUT_SHORT = "(nothing: the answer reached the longest length that was allowed)"
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(msgspec.Struct):
     """What one part of the message is made of."""
 
     kind: Literal["text", "thinking", "call"]
-    pieces: list[str] = field(default_factory=list)
+    pieces: list[str] = msgspec.field(default_factory=list)
     signature: str = ""
     redacted: bool = False
     closed: bool = False

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from ouro.errors import SessionNotFound
 from ouro.messages import Message
@@ -15,8 +16,7 @@ FORMAT = 1
 """The version of the session files that this ouro writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHeader:
+class SessionHeader(msgspec.Struct, frozen=True):
     """What a session starts with."""
 
     id: str
@@ -27,8 +27,7 @@ class SessionHeader:
     format: int = FORMAT
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRecord:
+class MessageRecord(msgspec.Struct, frozen=True):
     """One message of the transcript; numbers rise, whatever the clock does."""
 
     number: int
@@ -36,16 +35,14 @@ class MessageRecord:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class TitleRecord:
+class TitleRecord(msgspec.Struct, frozen=True):
     """From here on the session is called so."""
 
     title: str
     at: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRecord:
+class ModelRecord(msgspec.Struct, frozen=True):
     """From here on this model answers."""
 
     model: str
@@ -55,8 +52,7 @@ class ModelRecord:
 Record = MessageRecord | TitleRecord | ModelRecord
 
 
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
+class SessionInfo(msgspec.Struct, frozen=True):
     """A session in a list."""
 
     id: str
@@ -73,8 +69,7 @@ class SessionInfo:
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSession:
+class LoadedSession(msgspec.Struct, frozen=True):
     """A session as it was found."""
 
     header: SessionHeader

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from ouro.errors import SessionDamaged
 from ouro.memory.backend import FORMAT, LoadedSession, Record, SessionHeader
@@ -21,13 +22,12 @@ MOST_IN_A_RECORD = 32 << 20
 _MOST_NOTICES = 3
 
 
-@dataclass(slots=True)
-class _Findings:
+class _Findings(msgspec.Struct):
     """What is to be told, gathered while reading."""
 
-    damaged: list[str] = field(default_factory=list)
-    kinds: Counter[str] = field(default_factory=Counter)
-    fields: Counter[str] = field(default_factory=Counter)
+    damaged: list[str] = msgspec.field(default_factory=list)
+    kinds: Counter[str] = msgspec.field(default_factory=Counter)
+    fields: Counter[str] = msgspec.field(default_factory=Counter)
 
     def notices(self, path: Path) -> list[str]:
         lines = [f"{each} It is skipped, and stays in {path}." for each in self.damaged[:_MOST_NOTICES]]

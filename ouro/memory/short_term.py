@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Message, Part, Text, Thinking, ToolCall, ToolReply, tool

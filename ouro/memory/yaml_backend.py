@@ -8,9 +8,11 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFound
 from ouro.memory import session_index
@@ -36,8 +38,7 @@ from ouro.utils.runtime import ensure_private_dir
 _ID = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(msgspec.Struct, frozen=True):
     folder: Path
     lock: SessionLock
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Mode = Literal["ask", "edit", "plan", "auto"]
 """How much is free: ask first, edit files, plan only, everything but the hard floor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(msgspec.Struct, frozen=True):
     """Go ahead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """The person decides; `rule` is what "always" would save, empty where it cannot be remembered."""
 
     reason: str
     rule: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(msgspec.Struct, frozen=True):
     """No; `reason` is told to the model."""
 
     reason: str

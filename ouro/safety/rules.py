@@ -5,9 +5,10 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import msgspec
 
 from ouro.errors import ConfigError
 from ouro.safety.access import Effect
@@ -18,8 +19,7 @@ _RULE = re.compile(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
 _EFFECTS = {"read": Effect.READ, "write": Effect.WRITE, "run": Effect.RUN, "shell": Effect.RUN, "net": Effect.NET}
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """One rule: the tools it speaks of, and what they touch; no pattern: anything."""
 
     head: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from ouro.safety.rules import path_rule, plain
 from ouro.safety.shell_floor import floor
@@ -44,8 +45,7 @@ _ACTING = re.compile(
 )  # settings by which a program is made to run another: never offered as a rule
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """One thing that must be allowed: a command, or a path that is read or written."""
 
     kind: Literal["command", "read", "write"]
@@ -55,8 +55,7 @@ class Need:
     """What is read or written; for a command that only makes files, those files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """A shell line, judged but for modes and rules."""
 
     line: Line

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ouro.safety.shell_word import Command, Word, names
 
@@ -79,8 +80,7 @@ _AWK_ESCAPE = re.compile(r"system|getline|ARGV|ENVIRON|[|>@]|close|fflush")
 _LONG_ENOUGH = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """A command that only reads, and the words that may be paths."""
 
     paths: tuple[Word, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 _HARMLESS = re.compile(
     r"(LANG|LANGUAGE|LC_[A-Z]+|TZ|CI|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLUMNS|LINES|TERM|RUST_BACKTRACE"
@@ -23,8 +24,7 @@ _SIMPLE_ESCAPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(msgspec.Struct, frozen=True):
     """One word after quoting; a guess where it holds something that the shell would compute."""
 
     text: str
@@ -33,8 +33,7 @@ class Word:
     """It holds an unquoted `*`, `?` or `[`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(msgspec.Struct, frozen=True):
     """`name=value`."""
 
     name: str
@@ -46,8 +45,7 @@ class Assignment:
         return bool(_HARMLESS.fullmatch(self.name)) and not self.name.endswith("_proxy")
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(msgspec.Struct, frozen=True):
     """`operator target`, such as `>> log`."""
 
     operator: str
@@ -64,8 +62,7 @@ class Redirect:
         return self.operator in (">&", "<&") and bool(re.fullmatch(r"\d+-?|-", self.target.text))
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """One simple command."""
 
     words: tuple[Word, ...]

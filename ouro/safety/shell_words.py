@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from ouro.safety.shell_values import MAX_DEPTH, WORDS, WordReader
 from ouro.safety.shell_word import Assignment, Command, Redirect, Word, names
@@ -30,8 +33,7 @@ _PASS_THROUGH = names(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A shell line: its commands in order, those inside of others among them, and what cannot be judged."""
 
     commands: tuple[Command, ...]

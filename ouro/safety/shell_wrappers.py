@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from ouro.safety.shell_word import Assignment, Command, Word, names
 
@@ -45,8 +47,7 @@ _RUNNER_WORDS = {
 _FIND_ACTIONS = ("-exec", "-execdir", "-ok", "-okdir")
 
 
-@dataclass(frozen=True, slots=True)
-class Inner:
+class Inner(msgspec.Struct, frozen=True):
     """What a command would run besides itself."""
 
     commands: tuple[Command, ...] = ()

@@ -8,20 +8,22 @@ import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, Literal
+
+import msgspec
 
 from ouro.errors import ToolError
 from ouro.safety import protected
 
 _TRIES = 20
+_granted: ContextVar[frozenset[tuple[str, str]]] = ContextVar("granted", default=frozenset())
 Access = Literal["read", "write", "show"]
 """`show`: to show the person what a call would change, before they say whether it may; never for the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A file's place, its folder open and checked: no link put in its way leads `name` astray."""
 
     path: Path
@@ -47,7 +49,6 @@ class Workspace:
     def __init__(self, root: Path, extra: Sequence[Path] = ()) -> None:
         self.root = Path(os.path.realpath(root))
         self._roots = (self.root, *(Path(os.path.realpath(each)) for each in extra))
-        self._granted: set[str] = set()
 
     def resolve(self, text: str) -> Path:
         """The real path that `text` names: `~`, relative to the root, links followed."""
@@ -62,9 +63,12 @@ class Workspace:
         """Why writing to `path` needs a question even inside; empty where it does not."""
         return protected.protection(_real(path))
 
-    def grant(self, path: Path) -> None:
-        """Let `path`, and what lies below it, be opened although it is outside or protected."""
-        self._granted.add(_key(_real(path)))
+    def grant(self, path: Path, access: Access = "write") -> None:
+        """Let the running task open `path`, and what lies below it, although it is outside or protected.
+
+        A call of a tool is a task: what it was granted ends with it.
+        """
+        _granted.set(_granted.get() | {(access, _key(_real(path)))})
 
     def shown(self, path: Path) -> str:
         """`path` for reading eyes: relative to the root inside it, else with `~`."""
@@ -81,7 +85,7 @@ class Workspace:
         Raises:
             ToolError: it is outside, or protected, and was not granted.
         """
-        if access == "show" or self._is_granted(path):
+        if access == "show" or self._is_granted(path, access):
             return
         if not self._covers(path):
             raise ToolError(
@@ -93,7 +97,9 @@ class Workspace:
     def closed_below(self, folder: Path) -> list[Path]:
         """Places below `folder` that a search of it must leave out: keys, system files."""
         inner = (area for area in protected.reserved() if _is_below(area, folder) and area != folder)
-        return [area for area in inner if area.exists() and not self.is_inside(area) and not self._is_granted(area)]
+        return [
+            area for area in inner if area.exists() and not self.is_inside(area) and not self._is_granted(area, "read")
+        ]
 
     @contextmanager
     def place(self, text: str, access: Access, *, create_parents: bool = False, follow: bool = True) -> Iterator[Place]:
@@ -172,8 +178,9 @@ class Workspace:
         named = Path(os.path.normpath(self.root / os.path.expanduser(text.replace("\0", "\ufffd"))))  # noqa: PTH111
         return _real(named.parent) / named.name
 
-    def _is_granted(self, path: Path) -> bool:
-        return any(_key(each) in self._granted for each in (path, *path.parents)) if self._granted else False
+    def _is_granted(self, path: Path, access: Access) -> bool:
+        granted = {key for each, key in _granted.get() if each in (access, "write")}
+        return any(_key(each) in granted for each in (path, *path.parents)) if granted else False
 
     def _open_folder(self, folder: Path, *, create: bool) -> int:
         flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, TitleRecord, find_session, timestamp

@@ -6,7 +6,6 @@ import asyncio
 import os
 import stat
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -28,8 +27,7 @@ class ApplyPatchArgs(msgspec.Struct, frozen=True):
     input: Annotated[str, msgspec.Meta(description="The whole patch, from *** Begin Patch to *** End Patch.")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(msgspec.Struct, frozen=True):
     """What is done to one file."""
 
     patch: FilePatch

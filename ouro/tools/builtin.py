@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from ouro.display import Todo
 from ouro.safety.workspace import Workspace
@@ -21,8 +22,7 @@ from ouro.tools.tool import AnyTool
 from ouro.tools.write import Write
 
 
-@dataclass(frozen=True, slots=True)
-class ToolParts:
+class ToolParts(msgspec.Struct, frozen=True):
     """What the built-in tools are made of."""
 
     workspace: Workspace

@@ -6,7 +6,6 @@ import asyncio
 import io
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, BinaryIO, ClassVar
@@ -45,8 +44,7 @@ class ReadArgs(msgspec.Struct, frozen=True):
     ] = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
+class _Window(msgspec.Struct, frozen=True):
     """Lines of a text; `total` is None where the end was not reached."""
 
     lines: Sequence[str]

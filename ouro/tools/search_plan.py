@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ouro.errors import ToolError
 from ouro.safety.workspace import Workspace
@@ -15,8 +16,7 @@ LARGEST = 50_000_000
 """Bytes; larger files of a folder are passed over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to search for, and where."""
 
     pattern: str
@@ -31,8 +31,7 @@ class Plan:
     """Folders that are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """A line that was found, or stands beside one."""
 
     number: int
@@ -40,8 +39,7 @@ class Line:
     found: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """A file in which something was found; its path is relative to the folder that was searched."""
 
     path: str

@@ -23,8 +23,7 @@ _MOST_RUNNING = 20
 _MOST_KEPT = 100
 
 
-@dataclass(frozen=True, slots=True)
-class JobInfo:
+class JobInfo(msgspec.Struct, frozen=True):
     """A background job, as it stands."""
 
     id: str

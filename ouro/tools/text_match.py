@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
+
+import msgspec
 
 from ouro.errors import ToolError
 from ouro.tools.indentation import Reindent, reindent_between
@@ -29,16 +30,14 @@ _NUMBER = re.compile(r"[0-9]+")
 _NUMBERED = re.compile(r"[ ]*[0-9]+\t")
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """What to replace, and how it was found: empty where the text stands there exactly."""
 
     spans: tuple[Span, ...]
     how: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(msgspec.Struct, frozen=True):
     how: str
     normal: Callable[[str], str]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
@@ -16,8 +15,7 @@ from ouro.messages import Image
 from ouro.safety.access import Effect
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(msgspec.Struct, frozen=True):
     """What a tool may use of its surroundings during one call."""
 
     report: Callable[[str], None]
@@ -26,8 +24,7 @@ class ToolContext:
     """Ask the person; gives the answers, none when the question was waved away."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True):
     """What came of a call: `text` for the model, `display` for the reader."""
 
     text: str

@@ -33,7 +33,7 @@ async def test_status_usage_and_context_tell_the_figures():
 
 
 async def test_an_unknown_price_is_never_shown_as_free():
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     front_end = FakeFrontEnd()
     status = front_end.session.status()

@@ -1,10 +1,9 @@
 """What only Anthropic has: cache marks, sealed thinking, two ways of asking for it."""
 
-from dataclasses import replace
-
 import pytest
 from fakes.model_server import Reply, failure
 from fakes.wires import READ, SHELL, Wire, chunks_of
+from msgspec.structs import replace
 
 from ouro.llm.anthropic_wire import AnthropicWire
 from ouro.llm.endpoint import Endpoint

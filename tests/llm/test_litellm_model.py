@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fakes.model_server import Reply, Tokens
 from fakes.wires import KEY, Wire, chunks_of, first_text
+from msgspec.structs import replace
 
 from ouro.errors import ModelUnavailable, StreamCut
 from ouro.llm import litellm_process

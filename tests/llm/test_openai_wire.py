@@ -1,11 +1,11 @@
 """What only OpenAI-compatible servers have: dialects, and fields that not all of them know."""
 
 import base64
-from dataclasses import replace
 
 import pytest
 from fakes.model_server import Call, Reply, Tokens, failure, sse
 from fakes.wires import READ, Wire
+from msgspec.structs import replace
 
 from ouro.llm.endpoint import Endpoint
 from ouro.llm.model import ModelSpec

@@ -96,7 +96,7 @@ async def test_pictures_of_the_person_and_of_tools_are_sent(wire):
 
 async def test_a_model_that_sees_no_pictures_is_told_of_them(wire):
     wire.server.script(["ok"])
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     looked = tool(ToolReply("a1", "read", "a picture", images=(PICTURE,)))
     messages = [user("Look", [PICTURE]), assistant("", ToolCall("a1", "read", {"path": "x"})), looked]
@@ -166,7 +166,7 @@ async def test_the_key_is_sent_as_the_provider_wants_it(wire):
 
 
 async def test_no_tools_are_sent_to_a_model_that_has_none(wire):
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     wire.server.script(["ok", "ok"])
     await wire.ask(spec=replace(wire.spec, tools=False))

@@ -1,8 +1,7 @@
 """What every session store must do; a test class of each store inherits this."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ouro.display import CommandOutput, Display, Picture, Plain, Todo, Todos
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ouro.errors import NoModelError, OuroError, TrustNeeded
 from ouro.events import Said
@@ -67,7 +68,7 @@ class Opening:
                 if answer not in ("yes", "no"):
                     self._front_end.leave()
                     return None
-                request = replace(request, trust=answer)  # type: ignore[arg-type]
+                request = replace(request, trust=answer)
             except NoModelError as error:
                 if not await self._set_up_a_model(error):
                     raise

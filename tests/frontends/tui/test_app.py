@@ -1,11 +1,11 @@
 """The screen, key by key, on fake sessions."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 from fakes.fake_session import FakeSession, Wait, opener, says
 from fakes.screens import asked, opened, screen_of, screen_text, shown, until
+from msgspec.structs import replace
 from textual import events
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Question, Todo
