@@ -33,7 +33,7 @@ FAULT = """\
 -            pass
          elif am == "PM":
              H += 12
- 
+
 """
 BEFORE = '        elif am == "PM":\n'
 AFTER = '        elif am == "PM" and H != 12:\n'

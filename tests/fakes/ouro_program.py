@@ -53,7 +53,7 @@ class OuroTerminal(Terminal):
     """ouro in a terminal, with what a person does there."""
 
     GRACE = 0.6
-    """Seconds that a question must have been there before keys answer it; what comes earlier is typed into the prompt."""
+    """Seconds that a question must have been there before keys answer it; earlier ones go to the prompt."""
 
     def say(self, text: str, key: str = "\r") -> None:
         """Type a message in place of what stands in the prompt, and Enter."""

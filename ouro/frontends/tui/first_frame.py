@@ -6,6 +6,7 @@ import array
 import contextlib
 import fcntl
 import os
+import signal
 import sys
 import termios
 from dataclasses import dataclass
@@ -61,6 +62,7 @@ def draw(look: Look) -> FirstFrame:
         frame = FirstFrame(attributes, _make_raw(attributes))
     except termios.error as error:
         raise OSError(*error.args) from error
+    _restore_at_signals(frame)
     try:
         width, height = (size or usual for size, usual in zip(os.get_terminal_size(1), (80, 24), strict=True))
         picture = _ENTER_SCREEN + "".join(_lines(look, width, height))
@@ -71,6 +73,17 @@ def draw(look: Look) -> FirstFrame:
         frame.restore()
         raise
     return frame
+
+
+def _restore_at_signals(frame: FirstFrame) -> None:
+    """Until the full screen listens to these signals itself nothing is open but the picture."""
+
+    def end(number: int, _: object) -> None:
+        frame.restore()
+        os._exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
 
 
 def _make_raw(attributes: list[Any]) -> str:

@@ -1,0 +1,152 @@
+"""How ouro ends when it is not asked: killed, terminated, its window closed; what was on the screen comes back."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from fakes.model_server import Call, Reply
+
+AT_WORK = "echo $$ > pid; sleep 300 & echo $! > child; wait"
+
+
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def streaming(ouro, terminal):
+    held = threading.Event()
+    ouro.server.script([Reply("The first half, the second.", hold=held, after=4)])
+    terminal.say("hello")
+    terminal.until_shows("The first half")
+    return []
+
+
+def at_work(ouro, terminal):
+    ouro.server.script([Reply("I will wait.", [Call("shell", {"command": AT_WORK})])])
+    terminal.say("run it")
+    return [ouro.number_in("pid", terminal), ouro.number_in("child", terminal)]
+
+
+def idle(ouro, terminal):
+    terminal.say("say: all done")
+    terminal.until_shows("  all done")
+    return []
+
+
+def asking(ouro, terminal):
+    terminal.send("\x1b[Z\x1b[Z\x1b[Z\x1b[Z")
+    terminal.until_shows("· auto ·")
+    terminal.send("\x1b[Z")
+    terminal.until_shows("· ask ·")
+    ouro.server.script([Reply("May I?", [Call("shell", {"command": "touch made"})])])
+    terminal.say("run it")
+    terminal.until_shows("Allow?  shell")
+    return []
+
+
+MOMENTS = {"idle": idle, "streaming": streaming, "at work": at_work, "asking": asking}
+
+
+@pytest.fixture(params=list(MOMENTS))
+def moment(request):
+    return MOMENTS[request.param]
+
+
+def after(ouro):
+    """What the next start shows and sends."""
+    ouro.server.script(lambda request: "Here again.")
+    terminal = ouro.screen("--resume", "latest")
+    terminal.until_shows("say: before", "the answer before")
+    terminal.say("go on")
+    terminal.until_shows("Here again.")
+    return terminal
+
+
+def begun(ouro):
+    """ouro after a first answer, with its modes from before it."""
+    terminal = ouro.start("--mode", "auto")
+    modes = terminal.modes()
+    terminal.until_shows("test-model")
+    terminal.say("say: before the answer before")
+    terminal.until_shows("  before the answer before")
+    return terminal, modes
+
+
+def test_s9_a_kill_at_any_moment_loses_nothing_that_was_shown_as_complete(ouro, moment):
+    terminal, _ = begun(ouro)
+    children = moment(ouro, terminal)
+    terminal.signal(signal.SIGKILL)
+    assert terminal.end() == 128 + signal.SIGKILL
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    again = after(ouro)
+    request = ouro.server.requests[-1]
+    if moment is idle:
+        again.until_shows("  all done")
+    if moment in (at_work, asking):
+        assert "interrupted" in request.messages[-2]["content"]
+        assert request.messages[-2]["role"] == "tool"
+    if moment is asking:
+        assert not (ouro.folder / "made").exists()
+
+
+def test_s3_a_torn_tail_is_said_and_the_rest_is_there(ouro):
+    ouro.headless("-p", "say: before the answer before")
+    ouro.headless("-p", "say: torn", "-c")
+    (file,) = ouro.home.glob("sessions/*/session.yaml")
+    data = file.read_bytes()
+    file.write_bytes(data[:-20])
+    terminal = after(ouro)
+    assert terminal.shows("torn") or terminal.shows("set aside")
+    assert list(file.parent.glob("*.torn*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_s5_a_signal_ends_ouro_and_its_children_and_gives_the_terminal_back(ouro, moment, number):
+    terminal, modes = begun(ouro)
+    children = moment(ouro, terminal)
+    terminal.signal(number)
+    terminal.until(lambda: terminal.modes() == modes)
+    assert terminal.end() == 128 + number
+    terminal.until(lambda: all(map(is_gone, children)))
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
+    assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")
+    after(ouro)
+
+
+def test_s5_a_window_that_is_closed_ends_ouro_and_its_children(ouro, moment):
+    terminal, _ = begun(ouro)
+    children = moment(ouro, terminal)
+    terminal.hang_up()
+    terminal.until(lambda: not terminal.child.isalive())
+    terminal.until(lambda: all(map(is_gone, children)))
+    after(ouro)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_s5_a_signal_while_ouro_starts_leaves_the_terminal_as_it_was(ouro, number):
+    terminal = ouro.start()
+    modes = terminal.modes()
+    terminal.until(lambda: b"opening the session" in terminal.raw)
+    terminal.signal(number)
+    terminal.until(lambda: terminal.modes() == modes)
+    assert terminal.end() == 128 + number
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
+    assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")
+
+
+def test_u7_ouro_is_suspended_and_brought_back(ouro):
+    terminal, modes = begun(ouro)
+    terminal.send("\x1a")
+    terminal.until(lambda: terminal.modes() == modes)
+    terminal.signal(signal.SIGCONT)
+    terminal.until_shows("before the answer before", "test-model")
+    terminal.say("say: back again")
+    terminal.until_shows("  back again")
+    assert terminal.leave() == 0
