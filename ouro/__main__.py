@@ -1,6 +1,6 @@
 """`python -m ouro`: the same program as the command `ouro`."""
 
-from ouro.cli import main
+from ouro.cli import run
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run())

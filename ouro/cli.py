@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -39,6 +40,14 @@ examples:
 
 exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a limit was reached,
             5 permission refused, 130 interrupted"""
+
+
+def run() -> int:
+    """The program `ouro`: `main`, in a process that is its own."""
+    try:
+        return main()
+    finally:
+        gc.freeze()  # the process ends: Python would look for garbage in all that was loaded, a sixth of a short run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -33,12 +33,13 @@ class HttpStream:
         self._endpoint = endpoint
         self._timeouts = timeouts
         self._client: httpx.AsyncClient | None = None
+        self._making = asyncio.Lock()
 
     async def warm(self) -> None:
         """Have the client ready before the first request; off the loop, for it takes a tenth of a second."""
-        if self._client is None:
-            client = await asyncio.to_thread(_new_client, self._endpoint, self._timeouts)
-            self._client = self._client or client
+        async with self._making:  # the first request comes while the client is being made: it waits, and makes no other
+            if self._client is None:
+                self._client = await asyncio.to_thread(_new_client, self._endpoint, self._timeouts)
 
     async def post(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
         """Send `body` as JSON, and give the events of the answer.
@@ -173,13 +174,14 @@ def _new_client(endpoint: Endpoint, timeouts: Timeouts) -> httpx.AsyncClient:
 
 
 def _load_httpx() -> Any:
-    """httpx, without its command line: that alone would load click and rich."""
-    name = "httpx._main"
-    if "httpx" not in sys.modules:
-        sys.modules[name] = None  # type: ignore[assignment]
+    """httpx, without its command line (it would load click and rich), and without HTTP/2 (not spoken here)."""
+    hidden = [name for name in ("httpx._main", "h2") if name not in sys.modules and "httpx" not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
+        import httpcore
         import httpx
     finally:
-        if sys.modules.get(name, httpx) is None:
+        for name in hidden:
             del sys.modules[name]
+    assert httpcore
     return httpx
