@@ -40,7 +40,7 @@ class Turn:
     def __init__(self, events: Callable[[], AsyncGenerator[Event, None]]) -> None:
         self._source = events
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[TurnFinished] | None = None
 
     def interrupt(self) -> None:
         """End the turn; its stream closes with `TurnFinished("interrupted")`."""
@@ -50,6 +50,7 @@ class Turn:
     async def events(self) -> AsyncGenerator[Event, None]:
         """All events; TurnFinished comes last, exactly once. Closing the stream interrupts the turn."""
         self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._tell_end)  # not in `_run`: a task cancelled early never gets there
         try:
             while True:
                 event = await self._queue.get()
@@ -60,7 +61,15 @@ class Turn:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def ended(self) -> None:
+        """Wait until it has tidied up, whoever reads its events."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _tell_end(self, task: asyncio.Task[TurnFinished]) -> None:
+        self._queue.put_nowait(TurnFinished("interrupted") if task.cancelled() else task.result())
+
+    async def _run(self) -> TurnFinished:
         outcome = TurnFinished("failed", "The turn ended without an answer.")
         try:
             async with aclosing(self._source()) as events:
@@ -69,11 +78,7 @@ class Turn:
                         outcome = event
                     else:
                         self._queue.put_nowait(event)
-        except asyncio.CancelledError:
-            outcome = TurnFinished("interrupted")
-            raise
         except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program
             log.exception("the turn failed")
             outcome = TurnFinished("failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`.")
-        finally:
-            self._queue.put_nowait(outcome)
+        return outcome

@@ -78,7 +78,7 @@ class Permissions:
             path = self._workspace.resolve(target)
             writes = effect is Effect.WRITE and self._workspace.protection(path)
             if writes or not self._workspace.is_inside(path):
-                self._workspace.grant(path)
+                self._workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
     def remember(self, rule: str) -> None:
         """Allow what `rule` names from now on; several rules may stand with commas between them.
@@ -115,7 +115,7 @@ class Permissions:
         if effect is Effect.WRITE and (reason := self._workspace.protection(path)):
             return Ask(f"{shown}: {reason}")
         if rule := self._policy.on_path("ask", tool, effect, path, said):
-            return Ask(f"the rule `ask {rule}` says so")
+            return Ask(f"{shown}: the rule `ask {rule}` says so")
         if self._policy.is_free(tool, effect, path):
             return Allow()
         place = f"it changes {shown}" if self._workspace.is_inside(path) else f"{shown} is outside the workspace"

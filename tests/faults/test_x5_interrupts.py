@@ -1,0 +1,192 @@
+"""X5: an interrupt wins wherever the turn is, also a second one, also a closing session; nothing said is lost."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from ouro.assemble import Options, open_session, opener
+from ouro.errors import ConfigError, ModelUnavailable
+from ouro.events import PermissionAsked, Permit, Retrying, TextDelta, ToolProgress, TurnFinished
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.messages import ToolReply
+from ouro.session import OpenRequest
+
+INTERRUPTED = TurnFinished("interrupted")
+
+
+async def opened(repository, *script, **options):
+    model = ScriptedModel(script)
+    return await open_session(Options(repository, ready_model=model, **options), OpenRequest()), model
+
+
+async def resumed(repository):
+    return await open_session(Options(repository, ready_model=ScriptedModel([])), OpenRequest("latest"))
+
+
+def said(session) -> list[str]:
+    """The transcript in short: role, words, and what the calls were answered."""
+    return [
+        f"{message.role}: {message.text}{' | '.join(reply.text[:11] for reply in message.parts_of(ToolReply))}"
+        for message in session._memory.messages()
+    ]
+
+
+class Held(ScriptedModel):
+    """Gives nothing at all, and is interrupted once it has been asked."""
+
+    session = None
+
+    async def stream(self, messages, tools=()):
+        asyncio.get_running_loop().call_soon(self.session.interrupt)
+        await asyncio.Event().wait()
+        yield  # pragma: no cover
+
+
+PHASES = {
+    "before the first token": (None, None),
+    "in the middle of the words": (ScriptedReply("So far ", hold=asyncio.Event().wait), TextDelta),
+    "in the middle of a call's arguments": (
+        ScriptedReply("So far ", (call("shell", command="echo " + "x" * 99),), cut=True),
+        Retrying,
+    ),
+    "while it waits to ask again": (ModelUnavailable("The server is busy."), Retrying),
+    "while a question waits": (call("shell", command="make deploy"), PermissionAsked),
+    "while a tool runs": (call("shell", command="echo begun; sleep 600"), ToolProgress),
+}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("times", [1, 2])
+async def test_x5_an_interrupt_ends_the_turn_in_each_phase_and_the_next_one_can_be_sent(repository, phase, times):
+    step, kind = PHASES[phase]
+    session, _ = await opened(repository, step, mode="auto" if "runs" in phase else "ask")
+    if step is None:
+        silent = Held([])
+        silent.session = session
+        session._parts.models._models = [silent]
+    seen = []
+    async with asyncio.timeout(20):
+        async for event in session.send("do it"):
+            seen.append(event)
+            if kind is not None and isinstance(event, kind):
+                for _ in range(times):
+                    session.interrupt()
+                    await asyncio.sleep(0)
+    assert seen[-1] == INTERRUPTED
+    assert seen.count(INTERRUPTED) == 1
+    for message in session._memory.context():
+        assert not (message.tool_calls and message.cut)
+    session._parts.models._models = [ScriptedModel(["Fine."])]
+    assert [event async for event in session.send("go on")][-1] == TurnFinished("answered")
+    await session.close()
+
+
+async def test_x5_an_interrupt_before_the_turn_has_begun_ends_it(repository):
+    session, _ = await opened(repository, "Hello.")
+    seen = []
+
+    async def listen():
+        seen.extend([event async for event in session.send("hi")])
+
+    listening = asyncio.create_task(listen())
+    asyncio.get_running_loop().call_soon(session.interrupt)  # after the turn was made, before its first step
+    async with asyncio.timeout(5):
+        await listening
+    assert seen == [INTERRUPTED]
+    assert not session.running
+    await session.close()
+
+
+async def test_x5_closing_in_the_middle_of_an_answer_keeps_its_words(repository):
+    session, _ = await opened(repository, ScriptedReply("So far ", hold=asyncio.Event().wait))
+    async with aclosing(session.send("talk")) as events:
+        async for event in events:
+            if event == TextDelta("far "):
+                await session.close()
+                break
+    again = await resumed(repository)
+    assert said(again) == ["user: talk", "assistant: So far "]
+    await again.close()
+
+
+async def test_x5_closing_while_a_tool_runs_ends_it_and_answers_its_call(repository):
+    line = "echo $$ > pid; echo begun; exec sleep 600"
+    session, _ = await opened(repository, call("shell", command=line), mode="auto")
+    async with aclosing(session.send("wait")) as events:
+        async for event in events:
+            if isinstance(event, ToolProgress):
+                await session.close()
+                break
+    assert not await _alive((repository / "pid").read_text().strip())
+    again = await resumed(repository)
+    assert said(again) == ["user: wait", "assistant: ", "tool: Interrupted"]
+    await again.close()
+
+
+async def _alive(pid: str) -> bool:
+    process = await asyncio.create_subprocess_exec("kill", "-0", pid, stderr=asyncio.subprocess.DEVNULL)
+    return await process.wait() == 0
+
+
+async def test_x5_an_answer_to_a_question_that_is_gone_is_dropped(repository):
+    session, _ = await opened(repository, call("shell", command="touch made"), "Fine.")
+    asked = []
+    async for event in session.send("do it"):
+        if isinstance(event, PermissionAsked):
+            asked.append(event.question_id)
+            session.interrupt()
+    session.answer(asked[0], Permit("always"))
+    session.answer("nothing", Permit("yes"))
+    assert not (repository / "made").exists()
+    assert session.permission_rules() == ()
+    await session.close()
+
+
+async def test_x5_another_model_in_the_middle_of_an_answer_does_not_break_it(repository):
+    going = asyncio.Event()
+    session, model = await opened(repository, ScriptedReply("So far so good", hold=going.wait))
+    new = ScriptedModel(["Fine."])
+    session._parts.models._make = lambda _name, _effort: [new]
+    seen = []
+    async for event in session.send("talk"):
+        seen.append(event)
+        if event == TextDelta("good"):
+            await session.set_model("scripted")
+            assert not model.closed
+            going.set()
+    assert seen[-1] == TurnFinished("answered")
+    assert model.closed
+    assert not new.closed
+    await session.close()
+    assert new.closed
+
+
+async def test_x5_a_line_of_one_s_own_that_cannot_be_saved_is_shown_and_said(repository, home, monkeypatch):
+    session, _ = await opened(repository, "Hello.")
+    assert [event async for event in session.send("hi")]
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("ouro.memory.yaml_backend.append", full)
+    seen = [event async for event in session.run_shell("echo out", share=True)]
+    kinds = [type(event).__name__ for event in seen if not isinstance(event, ToolProgress)]
+    assert kinds == ["ToolStarted", "ToolFinished", "Said"]
+    assert "No space left on device" in seen[-1].text
+    monkeypatch.undo()
+    await session.close()
+
+
+async def test_x5_a_session_that_could_not_be_put_together_is_not_held_open(repository, home):
+    session, _ = await opened(repository, "Hello.")
+    assert [event async for event in session.send("hi")]
+    await session.close()
+    open_again = opener(Options(repository, ready_model=ScriptedModel([])))
+    (home / ".ouro" / "permissions.yaml").write_text("[")
+    with pytest.raises(ConfigError):
+        await open_again(OpenRequest("latest"))
+    (home / ".ouro" / "permissions.yaml").unlink()
+    again = await open_again(OpenRequest("latest"))
+    assert again.id == session.id
+    await again.close()
