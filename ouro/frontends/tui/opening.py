@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 OpenSession = Callable[["OpenRequest"], Awaitable["Session"]]
 
 
+class DemoWanted(OuroError):
+    """There is no model, and the person would like to see `ouro demo`."""
+
+
 class Opening:
     """Opens sessions: asks for trust, offers the set-up where there is no model."""
 
@@ -78,10 +82,17 @@ class Opening:
         from ouro.commands.command import Choice  # heavier than the first picture may be
         from ouro.commands.setup import set_up
 
-        choices = [Choice("set up", "set up a model", "a key, or a server of yours"), Choice("quit", "quit")]
-        if await self._front_end.choose(error.message, choices) != "set up":
-            return False
-        return bool(await set_up(self._front_end))
+        choices = [
+            Choice("set up", "set up a model", "a key, or a server of yours"),
+            Choice(
+                "demo", "see the demo", "a recorded model mends a small program: no key, nothing leaves this machine"
+            ),
+            Choice("quit", "quit"),
+        ]
+        chosen = await self._front_end.choose(error.message, choices)
+        if chosen == "demo":
+            raise DemoWanted("The demo was chosen.")
+        return chosen == "set up" and bool(await set_up(self._front_end))
 
     async def _ask_trust(self, needed: TrustNeeded) -> str | None:
         from ouro.commands.command import Choice  # heavier than the first picture may be

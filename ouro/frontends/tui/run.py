@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -66,6 +67,10 @@ def run_tui(
         raise
     if frame is not None:
         frame.restore_modes()
+    from ouro.frontends.tui.opening import DemoWanted
+
+    if isinstance(app.failure, DemoWanted):
+        return subprocess.call([sys.executable, "-m", "ouro", "demo"])
     _say_goodbye(app)
     return app.return_value if app.return_value is not None else app.return_code or 0
 
@@ -103,7 +108,8 @@ def _say_goodbye(app: OuroApp) -> None:
         if app.failure is not None:
             print(app.failure, file=sys.stderr)  # noqa: T201 (the screen is closed)
         elif session is not None and (tail := app.parts.transcript.tail(_TAIL).strip("\n")):
-            print(f"{tail}\n\nContinue with: ouro --resume {session.id[:8]}")  # noqa: T201
+            how_to_resume = f"\n\nContinue with: ouro --resume {session.id[:8]}" if session.is_kept else ""
+            print(f"{tail}{how_to_resume}")  # noqa: T201
             sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the terminal is gone; nor shall Python's own last flush fail

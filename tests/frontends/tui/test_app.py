@@ -19,6 +19,7 @@ from ouro.events import (
     TodosChanged,
     ToolStarted,
 )
+from ouro.frontends.tui.opening import DemoWanted
 from ouro.messages import ToolCall
 from ouro.session import OpenRequest
 
@@ -325,9 +326,20 @@ async def test_without_a_model_the_set_up_is_offered_and_quitting_says_why():
 
     async with screen_of(open_session=open_session).run_test() as pilot:
         await until(pilot, lambda: "No model is usable." in screen_text(pilot.app))
-        await pilot.press("down", "enter")
+        await pilot.press("down", "down", "enter")
         await until(pilot, lambda: pilot.app._exit)
     assert pilot.app.return_value == 3
+
+
+async def test_without_a_model_the_demo_can_be_chosen():
+    async def open_session(request):
+        raise NoModelError("No model is usable.")
+
+    async with screen_of(open_session=open_session).run_test() as pilot:
+        await until(pilot, lambda: "see the demo" in screen_text(pilot.app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: pilot.app._exit)
+    assert isinstance(pilot.app.failure, DemoWanted)
 
 
 async def test_opening_another_session_shows_it_and_closes_the_first():
