@@ -35,6 +35,7 @@ from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import Plan
 from ouro.utils.log import mask_log
+from ouro.utils.masked_writes import mask_writes
 from ouro.utils.project_files import list_project_files
 from ouro.utils.runtime import get_permissions_path, get_sessions_dir, get_trust_path
 
@@ -107,6 +108,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     ground = await asyncio.to_thread(_ground, options, request)
     mask = SecretMask([*ground.catalog.key_values(), *secret_values(os.environ)])
     mask_log(mask.mask)
+    mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     memory = await _memory(store, ground, request)
     try:

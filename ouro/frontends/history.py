@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ouro.utils.log import log
+from ouro.utils.masked_writes import write_masked
 from ouro.utils.runtime import ensure_private_dir
 
 _KEPT_BYTES = 2_000_000
@@ -21,22 +22,27 @@ class PromptHistory:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._own: list[str] = []
 
     def entries(self) -> list[str]:
-        """All entries, oldest first, none twice; a file that cannot be read is taken for empty."""
+        """All entries, oldest first, our own last, none twice; a file that cannot be read is taken for empty."""
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT_BYTES))
                 text = file.read().decode(errors="replace")
         except OSError:
-            return []
-        newest_first = dict.fromkeys(_unescaped(line) for line in reversed(text.split("\n")) if line)
-        return list(newest_first)[::-1]
+            text = ""
+        found = [*(_unescaped(line) for line in text.split("\n") if line), *self._own]
+        return list(dict.fromkeys(reversed(found)))[::-1]
 
     def add(self, text: str) -> None:
-        """Keep an entry. A disk that refuses it is told to the log: a lost history line is no reason to stop."""
-        if not text.strip() or text.startswith(" "):
-            return
+        """Keep an entry: here as it is, in the file without the secrets that it holds."""
+        if text.strip() and not text.startswith(" "):
+            self._own.append(text)
+            write_masked(text, self._write)
+
+    def _write(self, text: str) -> None:
+        """A disk that refuses is told to the log: a lost history line is no reason to stop."""
         try:
             ensure_private_dir(self._path.parent)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -5,7 +5,6 @@ import signal
 import threading
 
 import pytest
-
 from fakes.model_server import Call, Reply
 
 AT_WORK = "echo $$ > pid; sleep 300 & echo $! > child; wait"

@@ -125,6 +125,14 @@ def test_exit_code_3_for_a_model_that_is_not_there(ouro):
     assert (done.code, done.out) == (3, "")
 
 
+def test_exit_code_3_for_a_key_that_is_not_accepted(ouro):
+    ouro.server.script(lambda request: failure(401, f"Incorrect API key provided: {KEY}", code="invalid_api_key"))
+    done = ouro.headless("-p", "hello")
+    assert (done.code, done.out) == (3, "")
+    assert KEY not in done.err
+    assert "models.yaml" in done.err
+
+
 def test_exit_code_4_when_the_turns_are_used_up(ouro):
     done = ouro.headless("-p", "repeat: 5 true", "--max-turns", "2", "--mode", "auto")
     assert (done.code, done.out) == (4, "")

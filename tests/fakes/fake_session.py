@@ -32,6 +32,7 @@ from ouro.events import (
 )
 from ouro.messages import Image, ToolCall, Usage, assistant
 from ouro.session import ModelChoice, OpenRequest, Status
+from ouro.utils.masked_writes import mask_writes
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,7 @@ def opener(*sessions: FakeSession) -> Callable[[OpenRequest], object]:
 
     async def open_session(request: OpenRequest) -> FakeSession:
         open_session.requests.append(request)
+        mask_writes(str)
         return left.pop(0)
 
     open_session.requests = []

@@ -62,17 +62,17 @@ class OuroTerminal(Terminal):
     def answer(self, key: str, *shown: str) -> None:
         """Answer the permission question that shows this."""
         self.until_shows("Allow?", *shown)
-        self._press(key, lambda: not all(map(self.shows, ("Allow?", *shown))))
+        self.press(key, lambda: not all(map(self.shows, ("Allow?", *shown))))
 
     def comment(self, text: str, *shown: str) -> None:
         """Write a comment to the permission question that shows this; it is not answered yet."""
         self.until_shows("Allow?", *shown)
-        self._press("\t", lambda: self.shows("a comment for the agent"))
+        self.press("\t", lambda: self.shows("a comment for the agent"))
         self.send(text)
         self.until_shows(text)
 
-    def _press(self, key: str, done: Callable[[], bool]) -> None:
-        """Press a key until the question has heard it."""
+    def press(self, key: str, done: Callable[[], bool]) -> None:
+        """Press a key until it was heard: just after a question or a paste came it is not meant for them."""
         end = time.monotonic() + 20
         while not done():
             assert time.monotonic() < end, self.text()

@@ -1,9 +1,24 @@
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.frontends.history import HistoryWalk, PromptHistory, _escaped, _unescaped
+from ouro.utils import masked_writes
+from ouro.utils.masked_writes import mask_writes, writer
+
+
+@pytest.fixture(autouse=True)
+def keys_are_known(monkeypatch):
+    monkeypatch.setattr(masked_writes, "_mask", None)
+    mask_writes(lambda text: text.replace("hunter2", "[secret]"))
+
+
+def written(path: Path) -> list[str]:
+    """What a session that comes later finds."""
+    writer.submit(int).result()
+    return PromptHistory(path).entries()
 
 
 def test_two_sessions_share_one_private_file(home):
@@ -12,6 +27,7 @@ def test_two_sessions_share_one_private_file(home):
     first.add("one\nwith \\n two lines")
     second.add("two")
     first.add("two")
+    assert written(path) == ["one\nwith \\n two lines", "two"]
     assert second.entries() == ["one\nwith \\n two lines", "two"]
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -21,12 +37,32 @@ def test_blank_lines_and_those_that_begin_with_a_blank_are_not_kept(home):
     for text in ("", "  ", " secret", "kept"):
         history.add(text)
     assert history.entries() == ["kept"]
+    assert written(home / ".ouro" / "history") == ["kept"]
+
+
+def test_k1_what_was_typed_is_recalled_whole_and_written_without_its_secrets(home):
+    path = home / ".ouro" / "history"
+    history = PromptHistory(path)
+    history.add("the password is hunter2")
+    assert history.entries()[-1] == "the password is hunter2"
+    assert written(path) == ["the password is [secret]"]
+    assert b"hunter2" not in path.read_bytes()
+
+
+def test_k1_nothing_is_written_before_the_keys_are_known(home, monkeypatch):
+    monkeypatch.setattr(masked_writes, "_mask", None)
+    path = home / ".ouro" / "history"
+    PromptHistory(path).add("hunter2, typed ahead")
+    assert written(path) == []
+    mask_writes(lambda text: text.replace("hunter2", "[secret]"))
+    assert written(path) == ["[secret], typed ahead"]
 
 
 def test_a_disk_that_refuses_is_no_reason_to_stop():
     history = PromptHistory(Path("/proc/nothing/history"))
     history.add("text")
-    assert history.entries() == []
+    assert written(Path("/proc/nothing/history")) == []
+    assert history.entries() == ["text"]
 
 
 @settings(max_examples=100, deadline=None)

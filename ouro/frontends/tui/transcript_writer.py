@@ -33,6 +33,7 @@ from ouro.messages import Thinking as ThinkingPart
 _ENDINGS = {
     "interrupted": "Interrupted",
     "failed": "The turn failed",
+    "unauthorized": "The turn failed",
     "limit": "Stopped at a limit",
     "refused": "Refused",
 }
