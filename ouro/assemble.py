@@ -75,6 +75,7 @@ class _Ground(msgspec.Struct):
 
     options: Options
     settings: Settings
+    trust: TrustStore
     trusted: bool
     catalog: Catalog
     notices: list[str] = msgspec.field(default_factory=list)
@@ -117,6 +118,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
         await memory.close()  # else it would count as open here
         raise
     session.warm()
+    mask.prepare()
     return session
 
 
@@ -126,7 +128,7 @@ def _ground(options: Options, request: OpenRequest) -> _Ground:
     settings = load_settings(find_root(options.cwd) if trusted else None, options.flags())
     catalog = Catalog.from_files()
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
-    return _Ground(options, settings, trusted, catalog, notices)
+    return _Ground(options, settings, trust, trusted, catalog, notices)
 
 
 def _is_trusted(store: TrustStore, options: Options, request: OpenRequest) -> bool:
@@ -175,7 +177,7 @@ def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager, mask: Sec
         tools=builtin_tools(ToolParts(workspace, shell, jobs, plan.change)),
         models=_models(ground, _model_name(ground, memory.model), mask),
         instructions=system_prompt(project_instructions(options.cwd) if ground.trusted else ()),
-        obeys_folder=ground.trusted,
+        trusts=lambda path: ground.trusted and ground.trust.is_trusted(root, [path]),
         limits=Limits(settings.limits.max_turns, settings.limits.max_cost),
         list_sessions=lambda everywhere: _sessions(store, options.cwd, everywhere),
         list_files=lambda: list_project_files(options.cwd),

@@ -15,10 +15,11 @@ from ouro.llm.discovery import LocalModel, LocalServer, base_url, look_around
 from ouro.llm.endpoint import Endpoint
 from ouro.llm.keys import Keys
 from ouro.llm.known_models import KNOWN, OUTPUT_SHARE, known_spec, needs_litellm
+from ouro.llm.litellm_providers import is_litellm_provider
 from ouro.llm.model import Effort, Model, ModelSpec, Prices
 from ouro.llm.models_file import ModelEntry, ModelsFile, close_to_others, read_models_file
 from ouro.llm.names import find_model, nearest
-from ouro.llm.providers import HOSTED, LOCAL, PROVIDERS, Provider, Wire, provider_of
+from ouro.llm.providers import HOSTED, LOCAL, Provider, Wire, provider_of
 from ouro.utils.runtime import get_models_path, tilde
 
 LOCAL_WINDOW = 32_768
@@ -123,8 +124,8 @@ class Catalog:
         others = [[model.name for model in self._local()], [spec.name for spec in KNOWN.values()]]
         if found := find_model(name, others):
             return found
-        if "/" in name and not nearest(name.partition("/")[0], PROVIDERS):
-            return name  # a provider that only litellm knows
+        if "/" in name and is_litellm_provider(name.partition("/")[0]):
+            return name
         near = nearest(name, [each for group in (*own, *others) for each in group])
         meant = f" Did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else ""
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")

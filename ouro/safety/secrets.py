@@ -110,6 +110,13 @@ class SecretMask:
         """Mask these values too: keys that were not known when the session began."""
         self._known = [*self._known, *_known_forms(values)]
 
+    def prepare(self) -> None:
+        """Let the scanner be built in the background: the first time ever it takes seconds."""
+        with self._lock:
+            if self._building is None:
+                self._building = threading.Thread(target=self._build, name="secret-rules", daemon=True)
+                self._building.start()
+
     def mask(self, text: str) -> str:
         """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
 
@@ -117,18 +124,12 @@ class SecretMask:
         """
         for pattern in self._known:
             text = pattern.sub(partial(_known_placeholder), text)
-        self._start()
+        self.prepare()
         if _may_hold_a_token(text):
             text = self._scanned(text)
         for rule in _RULES:
             text = rule.pattern.sub(partial(_masked, rule.name), text)
         return text
-
-    def _start(self) -> None:
-        with self._lock:
-            if self._building is None:
-                self._building = threading.Thread(target=self._build, name="secret-rules", daemon=True)
-                self._building.start()
 
     def _build(self) -> None:
         self._wanted.wait(_REST)

@@ -1,11 +1,14 @@
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from fakes.local_servers import local_server, models
 
 from ouro.errors import ConfigError, NoModelError
+from ouro.llm import litellm_providers
 from ouro.llm.catalog import Candidate, Catalog, Route
 from ouro.llm.endpoint import Endpoint
 from ouro.llm.model import ModelSpec, Prices
@@ -344,3 +347,16 @@ def test_the_environment_of_the_process_is_not_changed(models_file):
     before = dict(os.environ)
     catalog(models_file, "default: gpt-5\n").choices()
     assert dict(os.environ) == before
+
+
+def test_a_provider_that_nobody_knows_is_no_model():
+    with pytest.raises(NoModelError, match="No model `nosuch/model`"):
+        Catalog(environ={}).resolve("nosuch/model")
+
+
+def test_the_list_of_litellm_providers_is_that_of_the_pinned_litellm():
+    code = "import litellm; print(*(str(getattr(each, 'value', each)) for each in litellm.provider_list))"
+    environment = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    known = Path(litellm_providers.__file__).with_suffix(".txt").read_text().split()
+    assert sorted(done.stdout.split()) == known
