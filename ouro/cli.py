@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
 
-    from ouro.assemble import Opener
+    from ouro.assemble import Options
     from ouro.frontends.tui.look import Look
-    from ouro.session import OpenRequest
+    from ouro.open_request import OpenRequest
+    from ouro.session import Session
+
+    OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 
 SUBCOMMANDS = {
     "sessions": "list, show, export, rename, remove and repair sessions",
@@ -44,10 +47,13 @@ exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a li
 
 def run() -> int:
     """The program `ouro`: `main`, in a process that is its own."""
+    # What a start loads stays: to look through it again and again for garbage took a tenth of the time to the first
+    # request. At the end Python would look once more, which took a sixth of a short run.
+    gc.set_threshold(50_000, 20, 20)
     try:
         return main()
     finally:
-        gc.freeze()  # the process ends: Python would look for garbage in all that was loaded, a sixth of a short run
+        gc.freeze()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -215,12 +221,31 @@ def _look(args: argparse.Namespace) -> Look:
     return Look(tui.theme, __version__, _folder(args), tui.keys, tui.status, tui.notify_seconds)
 
 
-def _opener(args: argparse.Namespace) -> Opener:
-    from ouro.assemble import Options, opener
+def _opener(args: argparse.Namespace) -> OpenSession:
+    """Opens sessions; what they are made of is loaded with the first, beside the loop: the prompt is there already."""
+    import asyncio
+    from functools import cache
+
     from ouro.utils.log import start_log
 
     start_log(args.debug)
-    options = Options(
+
+    @cache
+    def make() -> OpenSession:
+        from ouro.assemble import opener
+
+        return opener(_options(args))
+
+    async def open_session(request: OpenRequest) -> Session:
+        return await (await asyncio.to_thread(make))(request)
+
+    return open_session
+
+
+def _options(args: argparse.Namespace) -> Options:
+    from ouro.assemble import Options
+
+    return Options(
         cwd=_folder(args),
         model=args.model,
         mode=args.mode,
@@ -232,7 +257,6 @@ def _opener(args: argparse.Namespace) -> Opener:
         ephemeral=args.ephemeral,
         trust=args.trust,
     )
-    return opener(options)
 
 
 def _folder(args: argparse.Namespace) -> Path:
@@ -240,7 +264,7 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _request(args: argparse.Namespace) -> OpenRequest:
-    from ouro.session import OpenRequest
+    from ouro.open_request import OpenRequest
 
     wanted = "latest" if args.latest else args.resume
     return OpenRequest(resume="" if wanted == PICK else wanted)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -26,6 +25,7 @@ from ouro.memory.backend import SessionInfo
 from ouro.memory.manager import MemoryManager
 from ouro.memory.tokens import estimate
 from ouro.messages import Image, Usage, user
+from ouro.open_request import OpenRequest
 from ouro.safety.permissions import Mode, Permissions
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import JobInfo, ShellJobs
@@ -33,15 +33,6 @@ from ouro.tools.todo import Plan
 from ouro.tools.tool import AnyTool
 
 __all__ = ["JobInfo", "ModelChoice", "OpenRequest", "Session", "SessionInfo", "SessionParts", "Status"]
-
-
-class OpenRequest(msgspec.Struct, frozen=True):
-    """Which session a front end asks for."""
-
-    resume: str = ""
-    """Empty: a new one. Else an id, the start of one, words of a title, or `latest`."""
-    trust: Literal["unknown", "yes", "no"] = "unknown"
-    """What the person said of the folder: `yes` is remembered, `no` opens it without obeying its files."""
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -70,8 +61,8 @@ class SessionParts(msgspec.Struct, frozen=True):
     models: ModelSource
     instructions: str
     """The system prompt."""
-    obeys_folder: bool
-    """The folder is trusted: instructions in it are told to the model."""
+    trusts: Callable[[Path], bool]
+    """Whether the person trusts a file of instructions as it is now."""
     limits: Limits
     list_sessions: Callable[[bool], list[SessionInfo]]
     list_files: Callable[[], list[str]]
@@ -111,7 +102,7 @@ class Session:
                 tools=self._runner,
                 instructions=parts.instructions,
                 steering=self._spoken.take,
-                instructions_for=NestedInstructions(parts.cwd).for_paths if parts.obeys_folder else _no_instructions,
+                instructions_for=NestedInstructions(parts.cwd, parts.trusts).for_paths,
                 limits=parts.limits,
             )
         )
@@ -334,7 +325,3 @@ class Session:
             self._spoken.steering.append(Prompt(text))
         else:
             await self._memory.add(user(text))
-
-
-def _no_instructions(_paths: Sequence[str]) -> str:
-    return ""

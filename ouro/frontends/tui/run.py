@@ -52,11 +52,10 @@ def run_tui(
         ConfigError: `tui.keys` or `tui.status` name something that is not there.
     """
     try:
-        gc.disable()  # importing Textual makes nothing that could be collected: a tenth of the time until one can type
         from ouro.frontends.tui.app import OuroApp
         from ouro.frontends.tui.driver import TerminalDriver
 
-        gc.enable()
+        gc.freeze()  # what was imported stays: nobody need look through it for garbage again
         with _standard_error_in_log() as terminal:
             driver = partial(TerminalDriver, frame=frame, output=terminal)
             app = OuroApp(open_session, request, first_message, look, keep_theme=keep_theme, driver_class=driver)
