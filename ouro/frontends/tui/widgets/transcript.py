@@ -207,7 +207,8 @@ class Transcript(LineScroll):
     def _restyle(self) -> None:
         place = self._blocks.block_at(self.scroll_offset.y)
         self._palette = make_palette(self.app.theme_variables)
-        self._blocks.restyle(self.size.width, self._palette)
+        # Before the first layout the widget has no width; the screen's is near enough for a first picture.
+        self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
         self._return_to(place)
 
     def _return_to(self, place: tuple[Block, int] | None) -> None:
