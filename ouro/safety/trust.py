@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ouro.errors import ConfigError
+from ouro.utils.git import Git, GitError
 from ouro.utils.private_files import write_private
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.typed_yaml import convert
 from ouro.utils.yaml_tree import read_yaml
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+_GIT_SECONDS = 2.0
 CONFIG_FILE = Path(".ouro") / "config.yaml"
 HEADER = """\
 # Folders whose instructions and settings ouro may obey, with the hashes of those files as they were then.
@@ -43,21 +45,40 @@ def find_root(folder: Path) -> Path:
 
 
 def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
-    """The files of a folder that ouro would obey: instructions from `root` down to `cwd`, and the project's settings.
+    """The files of a folder that ouro would obey: instructions, and the project's settings.
 
+    Instructions from `root` down to `cwd`, and those further down that git tracks.
     Links that lead out of the folder and what is no regular file are left out: nothing may read those either.
     """
     root = root.resolve()
     inner = (cwd or root).resolve()
+    found = instruction_files(root, inner)
+    below = [path for path in _tracked_below(root, inner) if path not in found and _is_acting(path, root)]
+    return (*found, *below, *(path for path in [root / CONFIG_FILE] if _is_acting(path, root)))
+
+
+def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
+    """The instructions of `root`, those of `folder`, and those on the way there, in this order."""
+    root, inner = root.resolve(), folder.resolve()
     folders = [inner, *inner.parents]
     way = folders[: folders.index(root) + 1] if root in folders else [root]
-    named = [folder / name for folder in reversed(way) for name in INSTRUCTION_FILES]
-    own = get_home().resolve()
-    return tuple(path for path in (*named, root / CONFIG_FILE) if _is_acting(path, root, own))
+    named = [each / name for each in reversed(way) for name in INSTRUCTION_FILES]
+    return tuple(path for path in named if _is_acting(path, root))
 
 
-def _is_acting(path: Path, root: Path, own: Path) -> bool:
-    resolved = path.resolve()
+def _tracked_below(root: Path, folder: Path) -> list[Path]:
+    """What git does not track came with a package, or was written by a tool: nobody chose it."""
+    if not os.path.lexists(root / ".git"):
+        return []
+    try:
+        names = Git(folder, _GIT_SECONDS).paths("--cached", "--", *(f":(glob)**/{name}" for name in INSTRUCTION_FILES))
+    except GitError:
+        return []
+    return sorted(folder / name for name in names)
+
+
+def _is_acting(path: Path, root: Path) -> bool:
+    resolved, own = path.resolve(), get_home().resolve()
     # In the user's own folder `.ouro/` is not the project's but the user's.
     return (
         os.access(path, os.R_OK)

@@ -32,7 +32,7 @@ def escaped(text: str) -> str:
 
 def _replacement(match: re.Match[str]) -> str:
     if match[0] == "\u200d":
-        before, after = match.string[: match.start()], match.string[match.end() :]
-        if before and after and ord(before[-1]) > 0x2000 and ord(after[0]) > 0x2000:
+        around = match.string[max(0, match.start() - 1) : match.end() + 1]
+        if len(around) == 3 and ord(around[0]) > 0x2000 and ord(around[2]) > 0x2000:
             return match[0]
     return ""
