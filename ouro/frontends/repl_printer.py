@@ -149,7 +149,8 @@ class Printer:
             self._echoed.remove(text)
             return
         first, *more = clean(text).splitlines() or [""]
-        self._paper.line(f"› {first}" + (f" … and {len(more)} more line{'s' if len(more) > 1 else ''}" if more else ""), "bold")
+        rest = f" … and {len(more)} more line{'s' if len(more) > 1 else ''}" if more else ""
+        self._paper.line(f"› {first}{rest}", "bold")
 
     def _end_thought(self) -> None:
         if self._thinking_since is not None:
