@@ -292,7 +292,7 @@ class Session:
         await self._memory.close()
 
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
-        now = await surroundings(self.cwd, self._parts.permissions.mode)
+        now = await surroundings(self.cwd, self._parts.permissions.mode, self._told)
         note, self._told = now.note(self._told), now
         shown = self.todos
         async with aclosing(self._agent.run(Prompt(text, images, note))) as events:

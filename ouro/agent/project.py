@@ -107,10 +107,11 @@ MODE_NOTES = {
 }
 
 
-async def surroundings(cwd: Path, mode: str) -> Surroundings:
-    """Where and when, as of now."""
+async def surroundings(cwd: Path, mode: str, told: Surroundings | None = None) -> Surroundings:
+    """Where and when, as of now; git is asked where its state is news: at first, and on a branch that was not told."""
     branch = git_branch(cwd)
-    return Surroundings(cwd, date.today(), branch, await _git_state(cwd) if branch else "", mode)  # noqa: DTZ011
+    is_news = branch and (told is None or told.branch != branch)
+    return Surroundings(cwd, date.today(), branch, await _git_state(cwd) if is_news else "", mode)  # noqa: DTZ011
 
 
 def git_branch(cwd: Path) -> str:

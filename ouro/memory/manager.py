@@ -20,7 +20,7 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.short_term import outputs_to_drop, sendable, with_answers, without_outputs
-from ouro.memory.tokens import count, estimate_messages
+from ouro.memory.tokens import TokenCount, estimate_messages
 from ouro.messages import Message, Usage
 from ouro.utils.log import log
 from ouro.utils.terminal_text import clean
@@ -43,6 +43,7 @@ class MemoryManager:
         self._created = loaded is not None
         self._messages: list[Message] = []
         self._usage = Usage()
+        self._size = TokenCount()
         self._next = 1
         self._last_at = header.created_at
         self._dropped: frozenset[str] = frozenset()
@@ -90,7 +91,7 @@ class MemoryManager:
     @property
     def tokens(self) -> int:
         """Of the context: by the provider's figures, and an estimate for what is newer."""
-        whole = count(self._messages)
+        whole = self._size.tokens
         if not self._dropped or _answered_since(self._messages, self._shrunk_at):
             return whole
         saved = estimate_messages(sendable(self._messages)) - estimate_messages(self.context())
@@ -171,7 +172,9 @@ class MemoryManager:
 
     def _keep(self, messages: Sequence[Message]) -> None:
         self._messages.extend(messages)
-        self._usage = sum((each.usage for each in messages if each.usage is not None), self._usage)
+        for each in messages:
+            self._usage += each.usage or Usage()
+            self._size.add(each)
 
     def _now(self) -> str:
         self._last_at = timestamp(self._last_at)

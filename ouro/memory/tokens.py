@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 
@@ -21,13 +21,28 @@ def estimate_messages(messages: Iterable[Message]) -> int:
     return int(sum(_characters(part) for message in messages for part in message.parts) / CHARACTERS_A_TOKEN)
 
 
-def count(messages: Sequence[Message]) -> int:
-    """Tokens of the next request: what the last answer's usage says, and an estimate for what came after it."""
-    for index in range(len(messages) - 1, -1, -1):
-        usage = messages[index].usage
-        if messages[index].role == "assistant" and usage is not None and usage.input:
-            return usage.input + usage.output + estimate_messages(messages[index + 1 :])
-    return estimate_messages(messages)
+class TokenCount:
+    """Tokens of the next request: what the last answer's usage says, and an estimate for what came after it.
+
+    Kept up to date message by message: a status line asks for it more often than messages come.
+    """
+
+    def __init__(self) -> None:
+        self._told = 0
+        self._characters = 0.0
+
+    @property
+    def tokens(self) -> int:
+        """As of the last message."""
+        return self._told + int(self._characters / CHARACTERS_A_TOKEN)
+
+    def add(self, message: Message) -> None:
+        """One more message stands behind the others."""
+        usage = message.usage
+        if message.role == "assistant" and usage is not None and usage.input:
+            self._told, self._characters = usage.input + usage.output, 0.0
+        else:
+            self._characters += sum(map(_characters, message.parts))
 
 
 def _characters(part: Part) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
@@ -69,7 +70,7 @@ AnyTool = Tool[Any]
 
 def spec_of(tool: AnyTool) -> ToolSpec:
     """The tool as a model is told of it."""
-    return ToolSpec(tool.name, inspect.getdoc(type(tool)) or "", _schema_of(tool.Args))
+    return ToolSpec(tool.name, inspect.getdoc(type(tool)) or "", _schema_of(tool.Args))  # type: ignore[arg-type]  # mypy takes no metaclass for hashable
 
 
 def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
@@ -84,6 +85,7 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
         raise ToolError(f"Wrong arguments for {tool.name}: {error}.") from error
 
 
+@cache  # the same for each request
 def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON schema of `args`, without references: not every provider follows them."""
     _, definitions = msgspec.json.schema_components([args], ref_template="{name}")

@@ -1,5 +1,12 @@
-from ouro.memory.tokens import count, estimate, estimate_messages
+from ouro.memory.tokens import TokenCount, estimate, estimate_messages
 from ouro.messages import Image, Message, Text, ToolCall, Usage, assistant, user
+
+
+def count(messages):
+    size = TokenCount()
+    for message in messages:
+        size.add(message)
+    return size.tokens
 
 
 def test_a_text_is_counted_by_its_characters():
