@@ -1,0 +1,97 @@
+"""K4: what is installed is what was locked: by hash, from nowhere in particular, and nothing of it starts by itself."""
+
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+LOCKS = [PROJECT / "requirements" / name for name in ("ouro.txt", "dev.txt")]
+STARTS_BY_ITSELF: dict[str, set[str]] = {}
+"""Files that Python runs at its every start, by package; each would need a reason here."""
+_ENTRY = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==([^\s;\\]+)((?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+
+
+def entries(lock: Path) -> dict[str, tuple[str, list[str]]]:
+    """Name, version and hashes of each package of a lock."""
+    found = {}
+    for name, version, rest in _ENTRY.findall(lock.read_text()):
+        found[plain(name)] = (version, re.findall(r"--hash=sha256:([0-9a-f]{64})\b", rest))
+    return found
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pyproject() -> dict:
+    return tomllib.loads((PROJECT / "pyproject.toml").read_text())
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_k4_each_locked_package_has_a_version_and_hashes(lock):
+    text = lock.read_text()
+    begun = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    assert len(entries(lock)) == len(begun) > 20
+    assert [name for name, (_, hashes) in entries(lock).items() if not hashes] == []
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_k4_a_lock_names_no_place_that_packages_come_from(lock):
+    assert re.findall(r"://|--(?:extra-)?index-url|--find-links|--trusted-host|@ ", lock.read_text()) == []
+
+
+def test_k4_the_two_locks_agree():
+    run, develop = map(entries, LOCKS)
+    assert {name: entry for name, entry in run.items() if develop.get(name) != entry} == {}
+
+
+def test_k4_all_that_is_needed_is_locked_and_litellm_exactly():
+    needed = pyproject()["project"]["dependencies"]
+    names = {plain(re.split(r"[^\w.-]", each, maxsplit=1)[0]) for each in needed}
+    assert names - set(entries(LOCKS[0])) == set()
+    version, _ = entries(LOCKS[0])["litellm"]
+    assert [each for each in needed if each.startswith("litellm")] == [f"litellm=={version}"]
+
+
+def test_k4_releases_of_the_last_days_are_left_out():
+    assert pyproject()["tool"]["uv"]["exclude-newer"] == "7 days"
+
+
+def test_k4_the_lock_is_installed_with_its_hashes_demanded():
+    installs = re.findall(r"pip install [^\n]*", (PROJECT / "README.md").read_text())
+    from_lock = [line for line in installs if "requirements/" in line]
+    assert from_lock
+    assert [line for line in from_lock if "--require-hashes" not in line] == []
+
+
+def test_k4_nothing_that_is_installed_runs_at_the_start_of_python():
+    locked = {name: version for lock in LOCKS for name, (version, _) in entries(lock).items()}
+    found, seen = {}, 0
+    for installed in importlib.metadata.distributions():
+        name = plain(installed.name)
+        if locked.get(name) != installed.version:
+            continue  # not ours: what else is in this environment is the business of who put it there
+        seen += 1
+        files = [str(file) for file in installed.files or ()]
+        assert files, f"{name} does not say what it has installed"
+        if started := {file for file in files if _starts_by_itself(file)}:
+            found[name] = started
+    assert found == STARTS_BY_ITSELF
+    assert seen > 20
+
+
+def _starts_by_itself(file: str) -> bool:
+    top, _, rest = file.partition("/")
+    return (not rest and top.endswith(".pth")) or re.fullmatch(r"(site|user)customize(\..*)?", top) is not None
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [("litellm_init.pth", True), ("sitecustomize.py", True), ("sitecustomize/__init__.py", True),
+     ("usercustomize.cpython-311.so", True), ("torch/weights.pth", False), ("litellm/main.py", False)],
+)  # fmt: skip
+def test_k4_what_starts_by_itself_is_known_by_its_name(file, expected):
+    assert _starts_by_itself(file) is expected
