@@ -1,0 +1,58 @@
+"""The plain prompt, in a real terminal: chosen by flag, and where the terminal can do no more."""
+
+import os
+import signal
+
+import pytest
+from fakes.model_server import Call, Reply
+
+
+def test_a_conversation_at_the_plain_prompt_is_taken_up_again(ouro):
+    ouro.server.script([Reply("I will.", [Call("shell", {"command": "touch made"})]), "It **is** made."])
+    terminal = ouro.start("--plain")
+    terminal.until_shows("›")
+    terminal.send("make it\r")
+    terminal.until_shows("touch made", "y/a/n?")
+    terminal.send("y\r")
+    terminal.until_shows("It is made.")
+    assert (ouro.folder / "made").exists()
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    assert b"\x1b[?1049h" not in terminal.raw
+    again = ouro.start("--plain", "--resume", "latest")
+    again.until_shows("make it", "It is made.")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_s5_a_signal_ends_the_plain_prompt_and_what_it_runs(ouro, number):
+    ouro.server.script([Call("shell", {"command": "echo $$ > pid; sleep 300"})])
+    terminal = ouro.start("--plain", "--mode", "auto")
+    modes = terminal.modes()
+    terminal.until_shows("›")
+    terminal.send("run it\r")
+    pid = ouro.number_in("pid", terminal)
+    terminal.signal(number)
+    terminal.until(lambda: terminal.modes() == modes)
+    assert terminal.end() == 128 + number
+    terminal.until(lambda: is_gone(pid))
+    assert ouro.sessions()[0]["messages"] >= 2
+
+
+def test_u7_a_dumb_terminal_gets_lines_and_no_sequences(ouro):
+    ouro.more = {"TERM": "dumb"}
+    terminal = ouro.start()
+    terminal.until_shows(">")
+    terminal.send("say: plain words\n")
+    terminal.until_shows("plain words")
+    terminal.until(lambda: terminal.text().count("plain words") >= 2)
+    terminal.send("\x04")
+    assert terminal.end() == 0
+    assert b"\x1b" not in terminal.raw
+
+
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
