@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from fakes import terminal
 from fakes.terminal import descendants
@@ -35,7 +38,12 @@ class Terminal(terminal.Terminal):
 
     def memory(self) -> float:
         """MiB of resident memory, the program and its descendants."""
-        return sum(map(_resident, descendants(self.pid))) / 1024
+        return resident(self.pid)
+
+
+def resident(pid: int) -> float:
+    """MiB of resident memory, a process and all below it."""
+    return sum(map(_resident, descendants(pid))) / 1024
 
 
 def _resident(pid: int) -> int:
