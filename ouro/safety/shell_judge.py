@@ -95,7 +95,9 @@ def rule_for(need: Need, workspace: Workspace) -> str:
 
 def _needs(command: Command, places: Places) -> Iterator[Need]:
     found = reading(command)
-    if found is None or not all(each.harmless for each in command.assignments):
+    if found is not None and command.program == "git" and (setting := places.program_of_git(command)):
+        yield Need("command", f"git with the repository's {setting[:30]}", command)
+    elif found is None or not all(each.harmless for each in command.assignments):
         made: tuple[Path, ...] = ()
         if command.name in ("mkdir", "touch") and all(word.exact for word in command.words):
             made = tuple(path for word in written_paths(command) for path in places.named(word.text))

@@ -10,12 +10,14 @@ from itertools import islice
 from pathlib import Path
 
 from ouro.safety import protected
-from ouro.safety.shell_word import Word
+from ouro.safety.shell_word import Command, Word
 from ouro.safety.shell_words import Line
 from ouro.safety.workspace import Workspace
+from ouro.utils.git import Git, GitError
 
 _MOST_FOLDERS = 16
 _MOST_MATCHES = 1000
+_GIT_SECONDS = 1.0
 HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"})
 
 
@@ -53,6 +55,19 @@ class Places:
                 pattern = str(start / word.text[len(_before_pattern(word.text)) :])
                 found = islice(glob.iglob(pattern, include_hidden=True), _MOST_MATCHES)  # noqa: PTH207 - keeps no order
                 yield from (self.workspace.resolve(each) for each in found)
+
+    def program_of_git(self, command: Command) -> str:
+        """The setting of a repository by which a git that only reads would run a program; empty where there is none."""
+        texts = [word.text for word in command.arguments]
+        moved = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
+        for folder in dict.fromkeys([*self.folders, *(path for text in moved for path in self.named(text))]):
+            try:
+                found = Git(folder, _GIT_SECONDS).own_programs() if folder.is_dir() else []
+            except GitError as error:
+                found = [str(error)]
+            if found:
+                return found[0]
+        return ""
 
     def is_outside(self, path: Path) -> bool:
         """The workspace does not cover it."""

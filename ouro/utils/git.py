@@ -24,8 +24,13 @@ _ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",
 }
 _KEPT = {"GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CEILING_DIRECTORIES"}
-_OWN = {"system", "global"}
+_NOT_ITS_OWN = {"system", "global", "command"}
 _FILTER = re.compile(r"filter\..*\.(clean|smudge|process)", re.DOTALL)
+_READING_RUNS = re.compile(
+    r"core\.fsmonitor|diff\.external|diff\..*\.(textconv|command)|gpg\.(.*\.)?program|" + _FILTER.pattern, re.DOTALL
+)
+_FETCHING_RUNS = re.compile(r"core\.sshcommand|remote\..*\.(uploadpack|vcs)|protocol\..*", re.DOTALL)
+_ON_OR_OFF = {"true", "false", "yes", "no", "on", "off", "1", "0", ""}
 
 
 class GitError(OSError):
@@ -62,6 +67,29 @@ class Git:
             raise GitError("git ls-files", done.returncode)
         return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
+    def own_programs(self) -> list[str]:
+        """What of the repository's own makes a git which only reads run a program: settings, and a hook.
+
+        Raises:
+            GitError: git is not there, or took too long.
+        """
+        fetches = any(name.endswith(".promisor") for name in self._own)  # what is missing, while it reads
+        found = [
+            name
+            for name, value in self._own.items()
+            if (_READING_RUNS.fullmatch(name) and not (name == "core.fsmonitor" and value.lower() in _ON_OR_OFF))
+            or (fetches and _FETCHING_RUNS.fullmatch(name))
+        ]
+        return found or self._hooks_of_reading()
+
+    def _hooks_of_reading(self) -> list[str]:
+        """`git diff` writes down what it has compared, and tells a hook."""
+        answer = self._git("rev-parse", "--git-common-dir", "--show-toplevel").stdout.decode(errors="replace")
+        common, _, top = answer.rstrip("\n").partition("\n")
+        hooks = self._own.get("core.hookspath", "")
+        folder = self._folder / top / Path(hooks).expanduser() if hooks else self._folder / common / "hooks"
+        return ["post-index-change"] if common and (folder / "post-index-change").exists() else []
+
     def _run(self, subcommand: str, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
         options = _OF_SUBCOMMAND.get(subcommand, ())
         filters = self._no_filters if options else ()  # those that compare files convert them first
@@ -70,13 +98,20 @@ class Git:
     @cached_property
     def _no_filters(self) -> tuple[str, ...]:
         """Flags that turn off the filters which the repository itself defines; those of the user stay."""
-        listed = self._git("config", "--list", "--show-scope", "--name-only", "-z").stdout.decode(errors="replace")
-        words = listed.split("\0")
-        named = {name for scope, name in zip(words[::2], words[1::2], strict=False) if scope not in _OWN}
-        filters = sorted(name for name in named if _FILTER.fullmatch(name))
+        filters = sorted(name for name in self._own if _FILTER.fullmatch(name))
         if unheard := [name for name in filters if "=" in name]:  # a flag cannot name it
             raise GitError(f"{unheard[0]} of this repository cannot be turned off")
         return tuple(flag for name in filters for flag in ("-c", f"{name}="))
+
+    @cached_property
+    def _own(self) -> dict[str, str]:
+        """The settings that are the repository's, and not the user's, the system's or ours."""
+        done = self._git("config", "--list", "--show-scope", "-z")
+        if done.returncode:
+            raise GitError("the repository's settings cannot be read")
+        words = done.stdout.decode(errors="replace").split("\0")
+        lines = (line for scope, line in zip(words[::2], words[1::2], strict=False) if scope not in _NOT_ITS_OWN)
+        return {name: value for name, _, value in (line.partition("\n") for line in lines)}
 
     def _git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _KEPT}

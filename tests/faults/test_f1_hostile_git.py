@@ -12,6 +12,9 @@ from ouro.assemble import Options, open_session
 from ouro.commands.git_changes import changes
 from ouro.errors import UsageError
 from ouro.llm.scripted_model import ScriptedModel
+from ouro.safety.access import Effect
+from ouro.safety.permissions import Allow, Ask, Deny, Permissions
+from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest
 from ouro.utils.project_files import list_project_files
 
@@ -203,3 +206,53 @@ def test_f1_a_head_with_many_lines_is_not_a_branch(repository):
     assert git_branch(repository) == "main"
     (repository / ".git" / "HEAD").write_text("ref: refs/heads/" + "x" * 5000)
     assert len(git_branch(repository)) <= 250
+
+
+READING = ["git status", "git diff", "git log -1", "git show", "git -C . diff --stat", "cd .git && git log -p"]
+
+
+@pytest.mark.parametrize("line", READING)
+def test_f1_a_line_that_only_reads_is_asked_about_where_the_repository_would_run_something(hostile, repository, line):
+    decision = Permissions(Workspace(hostile), "ask").decide("shell", Effect.RUN, [line])
+    assert isinstance(decision, Ask)
+    assert "git with the repository's" in decision.reason
+    assert isinstance(Permissions(Workspace(hostile), "plan").decide("shell", Effect.RUN, [line]), Deny)
+    allowed = Permissions(Workspace(hostile), "ask", allow=["shell(git *)"])
+    assert isinstance(allowed.decide("shell", Effect.RUN, [line.rpartition("&& ")[2]]), Allow)
+
+
+RUNNING = "fsmonitor external textconv command clean process program ssh.program".split()
+_SECTIONS = ("core", "diff", "diff.odd", "diff.odd", "filter.odd", "filter.odd", "gpg", "gpg")
+
+
+@pytest.mark.parametrize("setting", [".".join(each) for each in zip(_SECTIONS, RUNNING, strict=True)])
+def test_f1_each_setting_by_itself_is_a_reason_to_ask(repository, setting):
+    git(repository, "config", setting, "./evil")
+    decision = Permissions(Workspace(repository), "ask").decide("shell", Effect.RUN, ["git status"])
+    assert decision == Ask(f"it runs git with the repository's {setting}", "shell(git status *)")
+
+
+def test_f1_settings_that_name_no_program_are_no_reason_to_ask(repository):
+    for name, value in {"core.fsmonitor": "true", "core.hooksPath": ".husky/_", "core.sshCommand": "ssh -i x"}.items():
+        git(repository, "config", name, value)
+    git(repository, "config", "--global", "filter.lfs.process", "git-lfs filter-process")
+    for line in READING[:5]:
+        assert Permissions(Workspace(repository), "ask").decide("shell", Effect.RUN, [line]) == Allow()
+
+
+@pytest.mark.parametrize("hooks", ["", "theirs"])
+def test_f1_a_hook_that_reading_tells_is_asked_about(repository, witness, hooks):
+    folder = repository / (hooks or ".git/hooks")
+    folder.mkdir(exist_ok=True)
+    (folder / "post-index-change").write_text(f"#!/bin/sh\ntouch {shlex.quote(str(witness / 'hook'))}\n")
+    (folder / "post-index-change").chmod(0o755)
+    if hooks:
+        git(repository, "config", "core.hooksPath", hooks)
+    os.utime(repository / "api.py", (1, 1))
+    for where in (repository, folder if hooks else repository):
+        decision = Permissions(Workspace(where), "ask").decide("shell", Effect.RUN, ["git diff"])
+        assert isinstance(decision, Ask)
+        assert "post-index-change" in decision.reason
+    assert ran(witness) == []
+    git(repository, "diff")
+    assert ran(witness) == ["hook"]  # it would really have run
