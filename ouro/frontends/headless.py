@@ -249,8 +249,10 @@ class HeadlessRun:
             case UserInput():
                 self._inbox.put_nowait(given)
             case PermissionInput():
+                self._open.pop(given.question_id, None)  # it closes a moment later: the input may end before
                 self._session.answer(given.question_id, Permit(given.choice, given.comment))
             case AnswerInput():
+                self._open.pop(given.question_id, None)
                 self._session.answer(given.question_id, Reply(tuple(given.answers)))
             case InterruptInput():
                 self._session.interrupt()

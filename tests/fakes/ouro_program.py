@@ -107,6 +107,7 @@ class OuroProgram:
 
     def __post_init__(self) -> None:
         self.home.mkdir(mode=0o700)
+        (self.home / "cache").mkdir(mode=0o700)
         shutil.copytree(secret_rules(), self.home / "cache" / "secret-rules")
         models = {
             "openai/test-model": {"api_base": self.server.openai_url, "api_key": KEY, "window": 100_000},
