@@ -102,7 +102,8 @@ def _exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None
     at = text.find(old)
     while at >= 0:
         starts.append(at)
-        at = text.find(old, at + len(old))
+        # Places that overlap are two as well: only who means all of them cannot have both.
+        at = text.find(old, at + (len(old) if everywhere else 1))
     if len(starts) > 1 and not everywhere:
         raise ToolError(_ambiguous([text.count("\n", 0, start) + 1 for start in starts]))
     return Match(tuple(Span(start, start + len(old), new) for start in starts)) if starts else None

@@ -5,6 +5,7 @@ import pty
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from fakes.shells import ShellBench
@@ -67,7 +68,7 @@ def test_x3_a_child_cannot_type_into_the_users_terminal(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": "tests"},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
             timeout=30,
             text=True,
         )

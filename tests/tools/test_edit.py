@@ -275,11 +275,17 @@ def test_an_exact_unique_edit_changes_only_that_region(lines, ending, final, dat
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     old, new = text[start:end], data.draw(st.text(alphabet="xy\n", max_size=5))
-    assume(old.strip() and text.count(old) == 1 and old != new and not old.startswith((" ", "\t")))
+    places = [at for at in range(len(text)) if old and text.startswith(old, at)]
+    assume(old.strip() and len(places) == 1 and old != new and not old.startswith((" ", "\t")))
     after = apply_edits(decode(raw.encode()), [Replacement(old, new)], notes := [])
     assert notes == []
     expected = text[:start] + new + text[end:]
     assert after.encoded().decode() == (expected.replace("\n", "\r\n") if "\r\n" in raw else expected)
+
+
+def test_places_that_overlap_are_ambiguous():
+    with pytest.raises(ToolError, match="lines 1, 2|line 1 and 2|1, 2"):
+        apply_edits(decode(b"aaaaaa\naaaaa\na"), [Replacement("aaaaa\na", "x")], [])
 
 
 def test_files_are_left_without_scraps(tmp_path):
