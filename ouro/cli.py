@@ -71,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run_subcommand(given[0], given[1:])
         return _run(_parser().parse_args(given))
     except OuroError as error:
-        print(f"ouro: {error}", file=sys.stderr)  # noqa: T201
+        from ouro.utils.terminal_text import clean
+
+        print(f"ouro: {clean(str(error))}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except KeyboardInterrupt:
         return 130

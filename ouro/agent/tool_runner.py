@@ -21,6 +21,7 @@ from ouro.events import (
     QuestionAsked,
     QuestionClosed,
     Reply,
+    Said,
     ToolFinished,
     ToolProgress,
     ToolStarted,
@@ -191,7 +192,10 @@ class Batch:
         if permit.choice == "no":
             raise RefusedError(f"Refused: {permit.comment}" if permit.comment else SAID_NO)
         if permit.choice == "always" and ask.rule:
-            self._runner.permissions.remember(ask.rule)
+            try:
+                self._runner.permissions.remember(ask.rule)
+            except (OSError, OuroError) as error:
+                self._events.put_nowait(Said(f"`{ask.rule}` holds for this session only: {error}", "warning"))
         return permit.comment
 
     async def _inquire(self, asked: PermissionAsked | QuestionAsked) -> Answer:

@@ -86,11 +86,11 @@ class Permissions:
         Raises:
             ConfigError: the rule cannot be read.
         """
-        for each in parse_rules(rule):
-            if each not in self._policy.allow:
-                self._policy.allow.append(each)
-                if self._on_remember:
-                    self._on_remember(str(each))
+        new = [each for each in parse_rules(rule) if each not in self._policy.allow]
+        self._policy.allow.extend(new)  # in force also where it cannot be kept
+        if self._on_remember:
+            for each in new:
+                self._on_remember(str(each))
 
     def _on_target(self, tool: str, effect: Effect, target: str) -> Decision:
         if effect in (Effect.READ, Effect.WRITE):

@@ -221,11 +221,13 @@ def test_f1_a_line_that_only_reads_is_asked_about_where_the_repository_would_run
     assert isinstance(allowed.decide("shell", Effect.RUN, [line.rpartition("&& ")[2]]), Allow)
 
 
-RUNNING = "fsmonitor external textconv command clean process program ssh.program".split()
-_SECTIONS = ("core", "diff", "diff.odd", "diff.odd", "filter.odd", "filter.odd", "gpg", "gpg")
+RUNNING = [
+    *("core.fsmonitor", "diff.external", "diff.odd.textconv", "diff.odd.command", "filter.odd.clean"),
+    *("filter.odd.process", "gpg.program", "gpg.ssh.program"),
+]
 
 
-@pytest.mark.parametrize("setting", [".".join(each) for each in zip(_SECTIONS, RUNNING, strict=True)])
+@pytest.mark.parametrize("setting", RUNNING)
 def test_f1_each_setting_by_itself_is_a_reason_to_ask(repository, setting):
     git(repository, "config", setting, "./evil")
     decision = Permissions(Workspace(repository), "ask").decide("shell", Effect.RUN, ["git status"])

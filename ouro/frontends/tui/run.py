@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.look import Look
 from ouro.utils.runtime import ensure_private_dir, get_log_path
+from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
@@ -105,7 +106,7 @@ def _say_goodbye(app: OuroApp) -> None:
     session = app.turns.session
     try:
         if app.failure is not None:
-            print(app.failure, file=sys.stderr)  # noqa: T201 (the screen is closed)
+            print(clean(str(app.failure)), file=sys.stderr)  # noqa: T201 (the screen is closed)
         elif session is not None and (tail := app.parts.transcript.tail(_TAIL).strip("\n")):
             how_to_resume = f"\n\nContinue with: ouro --resume {session.id[:8]}" if session.is_kept else ""
             print(f"{tail}{how_to_resume}")  # noqa: T201
