@@ -13,7 +13,7 @@ from ouro.llm.anthropic_format import AnthropicFormat
 from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for
 from ouro.llm.http_stream import HttpStream
 from ouro.llm.model import Chunk, Effort, EndChunk, ModelSpec, ToolSpec
-from ouro.llm.wire_events import objects_of
+from ouro.llm.wire_events import objects_of, read_to_end
 from ouro.messages import Message, Thinking
 
 VERSION = "2023-06-01"
@@ -89,6 +89,7 @@ class AnthropicWire:
                     yield chunk
                 if data.get("type") == "message_stop":
                     break
+            await read_to_end(events)
         for chunk in reader.rest():
             yield chunk
         if reader.reason is not None:

@@ -13,7 +13,7 @@ from ouro.llm.http_stream import HttpStream
 from ouro.llm.model import Chunk, Effort, EndChunk, ModelSpec, ToolSpec
 from ouro.llm.openai_chunks import OpenAIChunks
 from ouro.llm.openai_format import OpenAIFormat, tools_as_openai
-from ouro.llm.wire_events import objects_of
+from ouro.llm.wire_events import objects_of, read_to_end
 from ouro.messages import Message
 
 WANT_THINKING_BACK = ("moonshot", "deepseek")
@@ -87,6 +87,7 @@ class OpenAIWire:
             async for data in objects:
                 for chunk in reader.read(data):
                     yield chunk
+            await read_to_end(events)
         for chunk in reader.rest():
             yield chunk
         if reader.reason is not None:

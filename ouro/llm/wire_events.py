@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from typing import Any
 
 from ouro.errors import ModelError
@@ -15,6 +16,8 @@ from ouro.llm.wire_json import decoded
 DONE = "[DONE]"
 AFTERWORD = 2.0
 """Seconds that a complete answer waits for its usage: some servers never close."""
+FAREWELL = 0.1
+"""Seconds that the end of the body may take after the last event."""
 
 
 async def objects_of(
@@ -39,3 +42,11 @@ async def objects_of(
                 return
             raise
         yield data
+
+
+async def read_to_end(events: AsyncGenerator[ServerEvent, None]) -> None:
+    """Read what follows the last event: only a connection that was read to its end serves the next request too."""
+    with suppress(TimeoutError, ModelError):
+        async with asyncio.timeout(FAREWELL):
+            async for _ in events:
+                pass
