@@ -1,11 +1,13 @@
 """How ouro ends when it is not asked: killed, terminated, its window closed; what was on the screen comes back."""
 
 import os
+import shlex
 import signal
 import threading
 
 import pytest
 from fakes.model_server import Call, Reply
+from fakes.ouro_program import OuroTerminal
 
 AT_WORK = "echo $$ > pid; sleep 300 & echo $! > child; wait"
 
@@ -140,12 +142,19 @@ def test_s5_a_signal_while_ouro_starts_leaves_the_terminal_as_it_was(ouro, numbe
     assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")
 
 
-def test_u7_ouro_is_suspended_and_brought_back(ouro):
-    terminal, modes = begun(ouro)
+def test_u7_ouro_is_suspended_and_brought_back_by_the_shell(ouro):
+    ouro.more = {"RUN": shlex.join(ouro.command("--mode", "auto"))}
+    line = "set -m; eval $RUN; echo it has stopped; read -r; fg; echo it has ended"
+    terminal = OuroTerminal(["bash", "-c", line], ouro.environment, ouro.folder)
+    ouro.terminals.append(terminal)
+    terminal.until_shows("❯", "test-model")
+    terminal.say("say: before the answer before")
+    terminal.until_shows("  before the answer before")
     terminal.send("\x1a")
-    terminal.until(lambda: terminal.modes() == modes)
-    terminal.signal(signal.SIGCONT)
+    terminal.until_shows("it has stopped")
+    terminal.send("\n")
     terminal.until_shows("before the answer before", "test-model")
     terminal.say("say: back again")
     terminal.until_shows("  back again")
     assert terminal.leave() == 0
+    assert terminal.shows("it has ended")

@@ -83,6 +83,8 @@ class OuroApp(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         """Show the prompt first, open the session after."""
         self.begin_capture_print(self)
+        # Textual draws only what it believes to have changed; after another program the screen is empty.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
         self.parts.prompt.focus()
         if self._first_message:
             self.turns.queue(Draft(self._first_message))
