@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -70,12 +70,13 @@ class DictMemoryStore:
         del self._headers[session_id], self._records[session_id]
 
     def close_session(self, session_id: str) -> None:
-        """Let go of an open session."""
+        """Let go of an open session; its outputs go with it."""
         self._open.discard(session_id)
+        shutil.rmtree(_outputs_of(session_id), ignore_errors=True)
 
     def outputs_folder(self, header: SessionHeader) -> Path:
-        """A folder of the system's temporary files."""
-        return Path(tempfile.gettempdir()) / f"ouro-{os.getuid()}" / header.id
+        """A folder among the system's temporary files."""
+        return _outputs_of(header.id)
 
     def _save(self, session_id: str, record: Record) -> None:
         if session_id not in self._open:
@@ -109,3 +110,8 @@ class DictMemoryStore:
             cost=sum(costs) if costs else None,
             folder="",
         )
+
+
+def _outputs_of(session_id: str) -> Path:
+    # Others can make folders there, too: under a name that nobody can guess none of them waits for us.
+    return Path(tempfile.gettempdir()) / f"ouro-{session_id}"

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
+from ouro.utils.runtime import ensure_private_dir
+
 SPOOLED = 4 * 1024 * 1024
 """Bytes of output that are kept in a file at most."""
 _PIECE = 8 * 1024
@@ -24,7 +26,7 @@ class Spool:
         Raises:
             OSError: it cannot be made.
         """
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ensure_private_dir(folder)
         self.path = folder / f"output-{secrets.token_hex(4)}.txt"
         self._descriptor = os.open(
             self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
