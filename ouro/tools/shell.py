@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -113,7 +114,8 @@ class Shell(Tool[ShellArgs]):
         Raises:
             ToolError: the folder is not there, or the line cannot be handed to a shell.
         """
-        cwd = (self._root / Path(args.cwd).expanduser()).resolve()
+        named = os.path.expanduser(args.cwd.replace("\0", "\ufffd"))  # noqa: PTH111 - Path's raises for ~nobody
+        cwd = (self._root / named).resolve()
         if args.background:
             job = await self._jobs.start(args.command, cwd, self._environment, self._sandbox)
             text = (

@@ -1,0 +1,50 @@
+"""L3, L6, L9: what a whole turn makes of a model that errs: it is told, it is asked less, it is stopped."""
+
+from ouro.assemble import Options, open_session
+from ouro.errors import ContextTooLong
+from ouro.events import Said, TurnFinished
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.messages import ToolCall, ToolReply
+from ouro.session import OpenRequest
+
+
+async def play(repository, *script):
+    model = ScriptedModel(script)
+    session = await open_session(Options(repository, ready_model=model, mode="auto"), OpenRequest())
+    seen = [event async for event in session.send("do it")]
+    await session.close()
+    return seen, model
+
+
+async def test_l3_each_wrong_call_is_answered_and_the_turn_goes_on(repository):
+    wrong = (
+        call("nothing_like_it"),
+        ToolCall("", "read", {}, malformed='{"path": '),
+        call("read", path={"a": 1}),
+        call("read", path="a\0b"),
+        call("shell", command="true", cwd="~nobody-of-that-name/x"),
+        call("shell", command="true", cwd="a\0b"),
+        call("shell", command="echo a\0b"),
+        call("write", path="\ud800", content="\ud800"),
+        call("glob", pattern="[" * 500),
+        call("grep", pattern="(", path="."),
+    )
+    seen, model = await play(repository, ScriptedReply("", wrong), "Done.")
+    assert seen[-1] == TurnFinished("answered")
+    replies = model.requests[-1].messages[-1].parts_of(ToolReply)
+    assert len(replies) == len(wrong)
+    assert [reply.text for reply in replies if "inside ouro" in reply.text] == []
+
+
+async def test_l6_a_window_that_stays_too_small_is_a_clear_stop(repository):
+    script = [call("shell", command="seq 3000"), call("shell", command="seq 3001"), *[ContextTooLong("Too long.")] * 9]
+    seen, model = await play(repository, *script)
+    assert seen[-1] == TurnFinished("failed", "Too long.")
+    assert len([event for event in seen if isinstance(event, Said)]) == 1
+    assert len(model.requests) == 4
+
+
+async def test_l9_the_same_call_again_and_again_is_said_and_then_stopped(repository):
+    seen, model = await play(repository, *[call("shell", command="true")] * 50)
+    assert seen[-1].outcome == "limit"
+    assert len(model.requests) < 10
