@@ -170,7 +170,8 @@ class HeadlessRun:
                 break
             text, images = asked_again(misfit), ()
         result.seconds = time.monotonic() - started
-        self._progress.finished(result)
+        if not self._output.pipe.gone:  # who reads us has left, as `head` does: there is nobody to tell
+            self._progress.finished(result)
         self._output.result(result)
         self._keep_undelivered()
 

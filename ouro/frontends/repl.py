@@ -10,7 +10,6 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ouro.commands.dispatch import dispatch
-from ouro.errors import OuroError
 from ouro.frontends.repl_front_end import OpenSession, ReplFrontEnd
 from ouro.frontends.repl_host import ReplHost
 from ouro.frontends.repl_lines import LineReader
@@ -63,7 +62,7 @@ class Repl:
         self._in_order = asyncio.Lock()
         self._reading: asyncio.Task[str | None] | None = None
         self._exit_code: int | None = None
-        self._failure: OuroError | None = None
+        self._failure: Exception | None = None
 
     async def run(self, request: OpenRequest, first_message: str) -> int:
         """Open a session, read and do, until the person leaves; gives the exit code.
@@ -90,7 +89,7 @@ class Repl:
     async def _begin(self, request: OpenRequest, first_message: str) -> None:
         try:
             opened = await self._front_end.begin(request)
-        except OuroError as error:
+        except Exception as error:  # noqa: BLE001  # without a session there is nothing to go on with: `run` raises it
             self._failure, opened = error, False
         if not opened:
             self._leave()

@@ -43,7 +43,7 @@ def body_lines(body: Body, width: int, palette: Palette) -> Iterator[Line]:
 def preview_size(body: Body, failed: bool) -> int:
     """How many lines of it are shown while it is folded."""
     match body:
-        case Diff():
+        case Diff() | Plain(language="diff"):
             return 24
         case Todos():
             return 30
