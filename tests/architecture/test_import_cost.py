@@ -12,11 +12,16 @@ HEAVY = ("litellm", "textual", "prompt_toolkit", "sqlite3", "httpx", "yaml", "ri
          "kingfisher", "rapidfuzz", "jsonschema", "asyncio")  # fmt: skip
 
 
-def loaded_by(statement: str) -> set[str]:
+def modules_of(statement: str) -> set[str]:
+    """The full names of the modules that are loaded after `statement`."""
     code = f"{statement}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    modules = json.loads(done.stderr.strip().splitlines()[-1])
-    return {name.partition(".")[0] for name in modules}
+    return set(json.loads(done.stderr.strip().splitlines()[-1]))
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The same, packages only."""
+    return {name.partition(".")[0] for name in modules_of(statement)}
 
 
 @pytest.mark.parametrize(
@@ -34,3 +39,36 @@ def test_start_loads_nothing_heavy(statement):
 def test_assembling_a_session_loads_no_screen_and_no_litellm():
     modules = loaded_by("import ouro.assemble, ouro.frontends.headless")
     assert modules.isdisjoint({"litellm", "textual", "prompt_toolkit", "rich"})
+
+
+def test_the_first_picture_needs_neither_the_loop_nor_msgspec():
+    statement = (
+        "import ouro.cli; ouro.cli._look(ouro.cli._parser().parse_args([])); import ouro.frontends.tui.first_frame"
+    )
+    assert loaded_by(statement).isdisjoint({*HEAVY, "msgspec", "logging", "subprocess"})
+
+
+def test_the_prompt_is_there_before_what_a_session_is_made_of():
+    modules = modules_of(
+        "import ouro.cli; args = ouro.cli._parser().parse_args([]); ouro.cli._opener(args); ouro.cli._request(args)\n"
+        "import ouro.frontends.tui.run, ouro.frontends.tui.app, ouro.frontends.tui.driver"
+    )
+    rooms = {"agent", "assemble", "commands", "llm", "memory", "safety", "session", "tools"}
+    assert {name for name in modules if name.startswith("ouro.") and name.split(".")[1] in rooms} == set()
+    assert {name.partition(".")[0] for name in modules}.isdisjoint({"httpx", "yaml", "markdown_it", "kingfisher_sdk"})
+
+
+def test_the_http_client_comes_without_its_command_line_and_without_http2():
+    modules = loaded_by("from ouro.llm.http_stream import _load_httpx; _load_httpx()")
+    assert "httpcore" in modules
+    assert modules.isdisjoint({"h2", "rich", "click", "pygments", "litellm"})
+
+
+def test_values_that_every_start_defines_are_structs():
+    """A frozen dataclass takes forty times as long to define; what is left are settings, read by their fields."""
+    count = (
+        "import dataclasses as d; n = []; p = d._process_class\nd._process_class = lambda *a: n.append(a[0]) or p(*a)"
+    )
+    code = f"{count}\nimport ouro.assemble, sys; print(len(n), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stderr) <= 40

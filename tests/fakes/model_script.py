@@ -106,6 +106,8 @@ class Request:
     headers: dict[str, str]
     """Names in lower case."""
     raw: bytes
+    connection: int = 0
+    """The client's port: the same for requests that come over one connection."""
     time: float = field(default_factory=time.monotonic)
     gone: threading.Event = field(default_factory=threading.Event)
     """The client closed the connection before the reply was complete."""

@@ -191,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = Request("POST", self.path, headers, body)
+        request = Request("POST", self.path, headers, body, connection=self.client_address[1])
         if not self.path.partition("?")[0].endswith(("/chat/completions", "/messages")):
             self._send(failure(404, f"no {self.path} here"))
             return

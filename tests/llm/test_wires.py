@@ -6,7 +6,7 @@ import json
 
 import pytest
 from fakes.model_server import Call, Reply, Tokens, markdown
-from fakes.wires import chunks_of
+from fakes.wires import Wire, chunks_of
 
 from ouro.llm.model import EndChunk, TextChunk, ThinkingChunk, Warmable
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, system, tool, user
@@ -22,6 +22,17 @@ async def test_text_is_streamed_as_it_comes(wire):
     chunks = await chunks_of(wire.model())
     assert [chunk.text for chunk in chunks if isinstance(chunk, TextChunk)] == ["Hello ", "there", ", you."]
     assert chunks[-1] == EndChunk("stop")
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+async def test_the_next_request_takes_the_connection_of_the_one_before(kind, model_server):
+    wire = Wire(kind, model_server)
+    wire.server.script([Reply("One."), Reply(calls=[Call("read", {"path": "a.py"})]), Reply("Three.")])
+    model = wire.model()
+    for _ in range(3):
+        await chunks_of(model)
+    assert len({request.connection for request in wire.server.requests}) == 1
+    await model.close()
 
 
 async def test_a_long_answer_comes_whole(wire):
