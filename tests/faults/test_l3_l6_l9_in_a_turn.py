@@ -2,7 +2,7 @@
 
 from ouro.assemble import Options, open_session
 from ouro.errors import ContextTooLong
-from ouro.events import Said, TurnFinished
+from ouro.events import PermissionAsked, Permit, Said, TurnFinished
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.messages import ToolCall, ToolReply
 from ouro.session import OpenRequest
@@ -11,7 +11,11 @@ from ouro.session import OpenRequest
 async def play(repository, *script):
     model = ScriptedModel(script)
     session = await open_session(Options(repository, ready_model=model, mode="auto"), OpenRequest())
-    seen = [event async for event in session.send("do it")]
+    seen = []
+    async for event in session.send("do it"):
+        seen.append(event)
+        if isinstance(event, PermissionAsked):
+            session.answer(event.question_id, Permit("yes"))
     await session.close()
     return seen, model
 
