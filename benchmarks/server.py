@@ -34,8 +34,7 @@ class AnsweringServer:
     """Called with the last request, before its answer."""
 
     def __enter__(self) -> AnsweringServer:
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._http.daemon_threads = True
+        self._http = _Listener(("127.0.0.1", 0), _handler(self))
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         return self
@@ -47,6 +46,13 @@ class AnsweringServer:
     def begin(self, calls: int = 0, before_answer: Callable[[], None] = lambda: None) -> None:
         """Forget what was asked."""
         self.calls, self.before_answer, self.asked = calls, before_answer, []
+
+
+class _Listener(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A program that was ended closes its connections as it likes."""
 
 
 def _handler(server: AnsweringServer) -> type[BaseHTTPRequestHandler]:

@@ -19,7 +19,13 @@ class Terminal(terminal.Terminal):
     """The terminal of the tests, measuring."""
 
     def __init__(self, command: Sequence[str], environment: dict[str, str], cwd: Path) -> None:
+        self.arrived = 0.0
+        """When the last of the output came; to make a picture of it takes longer than to draw it."""
         super().__init__(command, environment, cwd, SIZE)
+
+    def _answer(self, data: bytes) -> None:
+        self.arrived = time.monotonic()
+        super()._answer(data)
 
     def after(
         self, seen: Callable[[str], bool], limit: float, every: Callable[[], None] = lambda: None
@@ -33,7 +39,7 @@ class Terminal(terminal.Terminal):
             if len(self.raw) == before:
                 every()
             elif seen(self.text()):
-                return (time.monotonic() - self.started) * 1000
+                return (self.arrived - self.started) * 1000
         return None
 
     def memory(self) -> float:
