@@ -13,6 +13,7 @@ import argparse
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from itertools import pairwise
@@ -51,14 +52,14 @@ def measure(program: Program, server: AnsweringServer) -> None:
     program.note("memory MiB", memory)
 
 
-def bare_call() -> float:
-    """Milliseconds of `bash -c true`."""
+def bare(*command: str) -> str:
+    """How long a command takes."""
     took = []
     for _ in range(30):
         started = time.monotonic()
-        subprocess.run(["bash", "-c", "true"], check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
         took.append((time.monotonic() - started) * 1000)
-    return statistics.median(took)
+    return f"{statistics.median(took):.1f} ms ({min(took):.1f}–{max(took):.1f})"
 
 
 def main() -> None:
@@ -77,7 +78,10 @@ def main() -> None:
                     program.figures.clear()  # the first run warms the disk
     shutil.rmtree(homes, ignore_errors=True)
     report(measured, ["start to answer ms", "a tool call ms", "memory MiB"])
-    print(f"A bare call: {bare_call():.1f} ms.")
+    print(f"`bash -c true`: {bare('bash', '-c', 'true')}.")
+    command = str(Path(sys.executable).with_name("ouro"))
+    for flag in ("--version", "--help"):
+        print(f"`ouro {flag}`: {bare(command, flag)}.")
 
 
 if __name__ == "__main__":
