@@ -77,7 +77,7 @@ class _Spoken(msgspec.Struct):
     steering: list[Prompt] = msgspec.field(default_factory=list)
 
     def take(self) -> list[Prompt]:
-        taken, self.steering = self.steering, []
+        taken, self.steering = self.steering[:1], self.steering[1:]
         return taken
 
 

@@ -47,7 +47,7 @@ class AgentParts(msgspec.Struct, frozen=True):
     instructions: str
     """The system prompt: the same bytes for the whole session, so that providers can cache it."""
     steering: Callable[[], Sequence[Prompt]]
-    """What the person has said since the turn began; taken when asked for."""
+    """The next of what the person has said since the turn began; taken one by one, so that an interrupt loses none."""
     instructions_for: Callable[[Sequence[str]], str]
     """What the project says about files that the model has just met for the first time."""
     limits: Limits
@@ -95,11 +95,13 @@ class LoopAgent:
             async with aclosing(self._run_tools(calls, repetition)) as events:
                 async for event in events:
                     yield event
-            said = self._parts.steering()
-            if not said and not calls:
+            heard = False
+            while said := self._parts.steering():
+                heard = True
+                for event in await self._hear(said):
+                    yield event
+            if not heard and not calls:
                 return
-            for event in await self._hear(said):
-                yield event
 
     async def _hear(self, prompts: Sequence[Prompt]) -> list[Event]:
         heard: list[Event] = []

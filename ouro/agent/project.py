@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ouro.safety.trust import find_root, instruction_files
 from ouro.utils.git import Git, GitError
+from ouro.utils.terminal_text import clean
 
 MAX_INSTRUCTIONS = 40_000
 """Characters of one file; what is longer is cut, and says so."""
@@ -96,7 +97,8 @@ class Surroundings:
             lines.append(self.git or "Not a git repository.")
         if told is None or told.mode != self.mode:
             lines.append(f"Permission mode: {MODE_NOTES[self.mode]}")
-        return "<environment>\n" + "\n".join(lines) + "\n</environment>" if lines else ""
+        told_now = clean("\n".join(lines)).replace("</environment", "< /environment")  # others wrote names and subjects
+        return f"<environment>\n{told_now}\n</environment>" if lines else ""
 
 
 MODE_NOTES = {

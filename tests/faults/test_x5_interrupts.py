@@ -1,6 +1,7 @@
 """X5: an interrupt wins wherever the turn is, also a second one, also a closing session; nothing said is lost."""
 
 import asyncio
+import threading
 from contextlib import aclosing
 
 import pytest
@@ -9,6 +10,7 @@ from ouro.assemble import Options, open_session, opener
 from ouro.errors import ConfigError, ModelUnavailable
 from ouro.events import PermissionAsked, Permit, Retrying, TextDelta, ToolProgress, TurnFinished
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.memory import yaml_backend
 from ouro.messages import ToolReply
 from ouro.session import OpenRequest
 
@@ -190,3 +192,33 @@ async def test_x5_a_session_that_could_not_be_put_together_is_not_held_open(repo
     again = await open_again(OpenRequest("latest"))
     assert again.id == session.id
     await again.close()
+
+
+async def test_x5_an_interrupt_while_one_of_two_words_is_saved_loses_neither(repository, monkeypatch):
+    going, saving, saved = asyncio.Event(), asyncio.Event(), threading.Event()
+    session, _ = await opened(repository, ScriptedReply("So far ", hold=going.wait), "Fine.")
+    loop, append = asyncio.get_running_loop(), yaml_backend.append
+
+    def slow(folder, data, **how):
+        if b"the first" in data:
+            loop.call_soon_threadsafe(saving.set)
+            saved.wait()
+        append(folder, data, **how)
+
+    monkeypatch.setattr(yaml_backend, "append", slow)
+
+    async def interrupt():
+        await saving.wait()
+        session.interrupt()
+        saved.set()
+
+    interrupting = asyncio.create_task(interrupt())
+    async for event in session.send("talk"):
+        if event == TextDelta("far "):
+            session.steer("the first")
+            session.steer("the second")
+            going.set()
+    await interrupting
+    assert session.waiting == ("the second",)
+    assert said(session)[-1] == "user: the first"
+    await session.close()

@@ -1,0 +1,26 @@
+"""docs/security.md says which test shows each fault: it does."""
+
+import re
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+ROW = re.compile(r"^\| ((?:[A-Z]\d+(?:, )?)+) \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
+
+
+def rows() -> list[tuple[list[str], list[str]]]:
+    text = (PROJECT / "docs" / "security.md").read_text()
+    return [(ids.split(", "), re.findall(r"`(test_\w+\.py)`", files)) for ids, files in ROW.findall(text)]
+
+
+def test_each_fault_is_in_a_test_of_a_file_that_the_page_names():
+    missing = []
+    for ids, files in rows():
+        tests = "".join((PROJECT / "tests" / "faults" / file).read_text() for file in files)
+        missing += [each for each in ids if not re.search(rf"def test_(\w+_)?{each.lower()}_", tests)]
+    assert len(rows()) > 25
+    assert missing == []
+
+
+def test_each_file_of_faults_is_on_the_page():
+    named = {file for _, files in rows() for file in files}
+    assert {path.name for path in (PROJECT / "tests" / "faults").glob("test_*.py")} - named == set()
