@@ -75,10 +75,12 @@ class _Spoken(msgspec.Struct):
     """What the person said while the agent was busy."""
 
     steering: list[Prompt] = msgspec.field(default_factory=list)
+    outputs: list[Prompt] = msgspec.field(default_factory=list)
+    """Of shell lines of their own: not words, so they are not taken back into the prompt."""
 
     def take(self) -> list[Prompt]:
-        taken, self.steering = self.steering[:1], self.steering[1:]
-        return taken
+        waiting = self.outputs or self.steering
+        return [waiting.pop(0)] if waiting else []
 
 
 class Session:
@@ -322,6 +324,6 @@ class Session:
     async def _share(self, text: str) -> None:
         """Let the model read it before its next answer: now, or at the next tool boundary of the running turn."""
         if self.running:
-            self._spoken.steering.append(Prompt(text))
+            self._spoken.outputs.append(Prompt(text))
         else:
             await self._memory.add(user(text))

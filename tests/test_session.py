@@ -245,3 +245,18 @@ async def test_a_folder_that_is_gone_is_said(tmp_path):
     with pytest.raises(UsageError, match="is not a folder"):
         await open_session(OpenRequest())
     assert not Path(tmp_path / "gone").exists()
+
+
+async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_taken_back(repository):
+    going = asyncio.Event()
+    open_session, model = make(repository, ScriptedReply("Wait.", hold=going.wait), "I see.")
+    session = await open_session(OpenRequest())
+    turn = asyncio.create_task(collect(session.send("one")))
+    while not model.requests:
+        await asyncio.sleep(0)
+    await collect(session.run_shell("echo from beside", share=True))
+    assert (session.waiting, session.take_back()) == ((), None)
+    going.set()
+    await turn
+    assert "from beside" in str(model.requests[1].messages[-1])
+    await session.close()

@@ -122,7 +122,7 @@ class Terminal:
 
     def hang_up(self) -> None:
         """Close the window while the program runs."""
-        os.close(self.child.child_fd)
+        self.child.ptyproc.fileobj.close()
         self.child.child_fd = self.child.ptyproc.fd = -1
         self.child.closed = self.child.ptyproc.closed = self._ended = True
 
