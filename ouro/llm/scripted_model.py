@@ -47,13 +47,7 @@ class ScriptedReply:
     """Awaited after the words, before the calls: to stop a reply in its middle until a test goes on."""
 
 
-Step = (
-    ScriptedReply
-    | ToolCall
-    | ModelError
-    | str
-    | Callable[[Sequence[Message]], "ScriptedReply | ToolCall | str"]
-)
+Step = ScriptedReply | ToolCall | ModelError | str | Callable[[Sequence[Message]], "ScriptedReply | ToolCall | str"]
 """A reply; a call or words alone; an error in its place; or a function of the messages that gives a reply."""
 
 
@@ -82,9 +76,7 @@ class ScriptedModel:
         self._pace = pace
         self._calls = 0
 
-    async def stream(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
-    ) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         """Stream the next reply of the script.
 
         Raises:
