@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 FORBIDDEN = {
-    "a path of somebody's machine": re.compile(rb"/(?:root|work|farm)/[\w.]+|/home/(?!me\b|user\b|you\b)\w+/"),
+    "a path of somebody's machine": re.compile(rb"/(?:root|work|farm)/[\w.]+|/home/(?!me\b|user\b|you\b|ada\b)\w+/"),
     "a download address of a package": re.compile(
         rb"https?://[^ \"']+(?:/simple/|/packages/[0-9a-f]{2}/|\.whl|/-/[^ ]+\.tgz)"
     ),
@@ -26,6 +26,8 @@ def problems() -> list[str]:
             continue
         text = Path(name).read_bytes()
         for what, pattern in FORBIDDEN.items():
+            if what == "a key" and name.startswith("tests/"):
+                continue  # made up: what looks like a key is what the mask is tested with
             if match := pattern.search(text):
                 line = text[: match.start()].count(b"\n") + 1
                 found.append(f"{name}:{line}: {what}")

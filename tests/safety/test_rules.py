@@ -8,7 +8,7 @@ from ouro.errors import ConfigError
 from ouro.safety.access import Effect
 from ouro.safety.rules import parse_rule, parse_rules
 
-ROOT = Path("/work/app")
+ROOT = Path("/srv/app")
 
 
 @pytest.mark.parametrize(
@@ -33,19 +33,19 @@ def test_a_rule_matches_whole_commands(rule, text, matches):
 @pytest.mark.parametrize(
     ("rule", "path", "matches"),
     [
-        ("write(src/**)", "/work/app/src/a/b.py", True),
-        ("write(src/**)", "/work/app/src", True),
-        ("write(src/)", "/work/app/src/a.py", True),
-        ("write(src/*)", "/work/app/src/a.py", True),
-        ("write(src/*.py)", "/work/app/src/a/b.py", False),
-        ("write(src/**/*.py)", "/work/app/src/a/b.py", True),
-        ("write(src/**/*.py)", "/work/app/src/b.py", True),
-        ("write(src/**)", "/work/app/srcs/a.py", False),
-        ("write(src/**)", "/work/other/src/a.py", False),
-        ("read(.env)", "/work/app/deep/.env", True),
-        ("read(*.pem)", "/work/app/keys/x.pem", True),
-        ("write(./a.py)", "/work/app/deep/a.py", False),
-        ("write(./a.py)", "/work/app/a.py", True),
+        ("write(src/**)", "/srv/app/src/a/b.py", True),
+        ("write(src/**)", "/srv/app/src", True),
+        ("write(src/)", "/srv/app/src/a.py", True),
+        ("write(src/*)", "/srv/app/src/a.py", True),
+        ("write(src/*.py)", "/srv/app/src/a/b.py", False),
+        ("write(src/**/*.py)", "/srv/app/src/a/b.py", True),
+        ("write(src/**/*.py)", "/srv/app/src/b.py", True),
+        ("write(src/**)", "/srv/app/srcs/a.py", False),
+        ("write(src/**)", "/srv/other/src/a.py", False),
+        ("read(.env)", "/srv/app/deep/.env", True),
+        ("read(*.pem)", "/srv/app/keys/x.pem", True),
+        ("write(./a.py)", "/srv/app/deep/a.py", False),
+        ("write(./a.py)", "/srv/app/a.py", True),
         ("read(/etc/**)", "/etc/hosts", True),
         ("read", "/anywhere", True),
     ],
