@@ -21,6 +21,7 @@ from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 
 if TYPE_CHECKING:
     from ouro.commands.command import Choice
@@ -91,6 +92,10 @@ class ScreenFrontEnd:
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         """Let the person pick one."""
         return await self.result_of(Picker(title, choices, current))
+
+    async def choose_with_care(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """The same, for what must not be answered by a key that was meant for something else."""
+        return await self.result_of(Picker(title, choices, grace=QuestionPanel.GRACE))
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
         """A line of text, empty when they gave none."""

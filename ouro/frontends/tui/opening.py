@@ -104,7 +104,7 @@ class Opening:
             Choice("no", "no", "work here without obeying them"),
             Choice("leave", "quit", ""),
         ]
-        return await self._front_end.choose(title, choices)
+        return await self._front_end.choose_with_care(title, choices)
 
     def _attach(self, session: Session) -> None:
         self._view.attach(session, lambda: self._turns.waiting)

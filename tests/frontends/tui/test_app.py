@@ -20,6 +20,7 @@ from ouro.events import (
     ToolStarted,
 )
 from ouro.frontends.tui.opening import DemoWanted
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.messages import ToolCall
 from ouro.session import OpenRequest
 
@@ -309,6 +310,18 @@ async def test_trust_is_asked_before_anything_is_obeyed():
         await pilot.press("down", "enter")
         await opened(pilot)
     assert [request.trust for request in requests] == ["unknown", "no"]
+
+
+async def test_x7_an_enter_that_came_too_early_does_not_trust(monkeypatch):
+    async def open_session(request):
+        raise TrustNeeded(Path("/project"), [Path("/project/AGENTS.md")])
+
+    screen = screen_of(open_session=open_session)
+    monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
+    async with screen.run_test() as pilot:
+        await until(pilot, lambda: "Do you trust /project?" in screen_text(pilot.app))
+        await pilot.press("enter")
+        assert "Do you trust /project?" in screen_text(pilot.app)
 
 
 async def test_a_session_that_cannot_be_opened_ends_the_program_with_its_code():

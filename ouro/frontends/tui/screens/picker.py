@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
 class Picker(Sheet[str | None]):
     """Lines to choose from: arrows or digits mark, typing narrows down, Enter takes."""
 
-    def __init__(self, title: str, choices: Sequence[Choice], current: str = "", search: str = "") -> None:
+    def __init__(
+        self, title: str, choices: Sequence[Choice], current: str = "", search: str = "", grace: float = 0.0
+    ) -> None:
+        """`grace`: seconds for which Enter takes nothing: it may have been typed before the picker was there."""
         super().__init__()
+        self._grace = grace
+        self._listens_from = 0.0
         self._title = title
         self._list = PickList(choices, current)
         self._search = Input(search, placeholder="type to search", compact=True, id="picker-search")
@@ -41,6 +47,7 @@ class Picker(Sheet[str | None]):
     def on_mount(self) -> None:
         """What is typed goes into the search."""
         self._search.focus()
+        self._listens_from = time.monotonic() + self._grace
 
     @on(Input.Changed)
     def _narrow(self, event: Input.Changed) -> None:
@@ -50,7 +57,7 @@ class Picker(Sheet[str | None]):
     def _take(self) -> None:
         self._list.narrow(self._search.value)
         chosen = self._list.chosen
-        if chosen is not None:
+        if chosen is not None and time.monotonic() >= self._listens_from:
             self.dismiss(chosen.value)
 
     async def _on_key(self, event: events.Key) -> None:
