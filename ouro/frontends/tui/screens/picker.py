@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ouro.commands.command import Choice
 
 
+_FEW = 6
+"""So many choices are found without a search; typing narrows them down all the same."""
+
+
 class Picker(Sheet[str | None]):
     """Lines to choose from: arrows or digits mark, typing narrows down, Enter takes."""
 
@@ -34,7 +38,8 @@ class Picker(Sheet[str | None]):
         self._listens_from = 0.0
         self._title = title
         self._list = PickList(choices, current)
-        self._search = Input(search, placeholder="type to search", compact=True, id="picker-search")
+        few = "few" if len(choices) <= _FEW else ""
+        self._search = Input(search, placeholder="type to search", compact=True, id="picker-search", classes=few)
 
     def compose(self) -> ComposeResult:
         """Title, search, lines, keys."""
