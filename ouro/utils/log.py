@@ -16,6 +16,8 @@ def start_log(debug: bool = False) -> None:
 
     Where the file cannot be written, nothing is logged: the screen belongs to the front end.
     """
+    # A log that cannot be written (a full disk) must not be told on the screen; what matters there is said by an event.
+    logging.raiseExceptions = False
     root = logging.getLogger()
     root.handlers.clear()
     root.addHandler(_handler())

@@ -1,5 +1,7 @@
 """The log: one file, never the screen."""
 
+import errno
+import io
 import logging
 
 from ouro.utils.log import log, mask_log, start_log
@@ -21,4 +23,24 @@ def test_the_log_is_a_private_file_and_passes_the_mask(capfd):
     assert "ValueError: the key *** is wrong" in text
     assert "hunter2" not in text
     assert get_log_path().stat().st_mode & 0o777 == 0o600
+    assert capfd.readouterr() == ("", "")
+
+
+class FullDisk(io.StringIO):
+    """Takes nothing, as /dev/full does."""
+
+    def write(self, text):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_s2_a_log_that_cannot_be_written_says_nothing_on_the_screen(capfd, monkeypatch):
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    before = logging.getLogger().handlers[:]
+    start_log()
+    try:
+        [handler] = logging.getLogger().handlers
+        handler.setStream(FullDisk())
+        log.warning("nowhere to go")
+    finally:
+        logging.getLogger().handlers[:] = before
     assert capfd.readouterr() == ("", "")
