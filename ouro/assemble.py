@@ -15,7 +15,7 @@ from ouro.agent.limits import Limits
 from ouro.agent.model_source import ModelChoice, ModelSource
 from ouro.agent.project import project_instructions
 from ouro.agent.prompt import system_prompt
-from ouro.config import Settings, load_settings
+from ouro.config import load_settings
 from ouro.errors import TrustNeeded, UsageError
 from ouro.llm.catalog import Catalog
 from ouro.llm.model import Effort, Model
@@ -30,6 +30,7 @@ from ouro.safety.secrets import SecretMask, secret_values
 from ouro.safety.trust import TrustStore, acting_files, find_root
 from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
+from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs

@@ -5,77 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ouro.errors import ConfigError
+from ouro.settings import Settings
 from ouro.utils.private_files import write_private
 from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.typed_yaml import convert, field_types, unknown_key
 from ouro.utils.yaml_tree import Node, Scalar, Table, parse_table, parse_yaml, read_yaml
-
-StatusItem = Literal["model", "mode", "branch", "context", "tokens", "cost"]
-STATUS_ITEMS: tuple[StatusItem, ...] = ("model", "mode", "branch", "context", "tokens", "cost")
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionSettings:
-    """What may run without a question."""
-
-    mode: Literal["ask", "edit", "plan", "auto"] = "ask"
-    """The mode of a new session. A project can only narrow it."""
-    allow: tuple[str, ...] = ()
-    """Rules that run without a question, such as `shell(git status *)`. Rules of all places add up."""
-    ask: tuple[str, ...] = ()
-    """Rules that are always asked."""
-    deny: tuple[str, ...] = ()
-    """Rules that never run; they win over all others."""
-
-
-@dataclass(frozen=True, slots=True)
-class LimitSettings:
-    """When a turn stops by itself; unset sets no limit. A project can only lower them."""
-
-    max_turns: int | None = None
-    """Model calls in one turn."""
-    max_cost: float | None = None
-    """US dollars in one session."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShellSettings:
-    """How the shell tool runs commands."""
-
-    timeout_seconds: int = 120
-    """The time limit of a command for which the model sets none."""
-
-
-@dataclass(frozen=True, slots=True)
-class TuiSettings:
-    """The full screen."""
-
-    theme: Literal["auto", "dark", "light", "high-contrast"] = "auto"
-    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Action to keys, for those that shall differ."""
-    status: tuple[StatusItem, ...] = STATUS_ITEMS
-    """What the status line tells, in this order."""
-    notify_seconds: int = 15
-    """A bell when a turn longer than this ends or a question waits; 0: never."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Every setting."""
-
-    model: str = ""
-    """The model of a new session; empty: `default` of models.yaml, or what is found."""
-    effort: Literal["off", "low", "medium", "high"] = "medium"
-    """How long a model that can think is asked to think."""
-    permissions: PermissionSettings = field(default_factory=PermissionSettings)
-    limits: LimitSettings = field(default_factory=LimitSettings)
-    shell: ShellSettings = field(default_factory=ShellSettings)
-    tui: TuiSettings = field(default_factory=TuiSettings)
 
 
 class Given(NamedTuple):
@@ -88,7 +27,14 @@ class Given(NamedTuple):
 MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
 ONLY_LOWER = {"limits.max_turns", "limits.max_cost"}
-MAY_BE_ZERO = {"tui.notify_seconds"}
+MAY_BE_ZERO = {"tui.notify_seconds", "compaction.keep", "compaction.reserve", "memory.injection_token_budget"}
+RANGES = {
+    "compaction.at": (0.1, 0.95),
+    "memory.cadence_turns": (1, 10),
+    "memory.retrieval_hop_depth": (1, 3),
+    "memory.retrieval_hypothesis_count": (1, 10),
+    "memory.retrieval_top_k": (1, 100),
+}
 OPEN_TO_PROJECTS = {
     "model",
     "effort",
@@ -98,6 +44,10 @@ OPEN_TO_PROJECTS = {
     "shell.timeout_seconds",
 } | ONLY_LOWER
 OTHER_VARIABLES = {"OURO_HOME"}
+LONG_TERM_VARIABLES = {
+    "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
+    "LONG_TERM_MEMORY_CONSOLIDATION_THRESHOLD": "memory.consolidation_threshold",
+}
 
 
 def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
@@ -258,6 +208,9 @@ def _checked(path: str, value: Any, where: str) -> Any:
     if isinstance(value, int | float) and (value < 0 or (value == 0 and path not in MAY_BE_ZERO)):
         least = "0 or more" if path in MAY_BE_ZERO else "more than 0"
         raise ConfigError(f"{where}: `{path}` must be {least}, not `{value}`.")
+    if path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:
+        low, high = RANGES[path]
+        raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
     return value
 
 
@@ -271,7 +224,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
 
 
 def _variables() -> dict[str, str]:
-    return {"OURO_" + path.upper().replace(".", "_"): path for path in _known_keys()}
+    """The variables that are read, those of the tool before ouro first: where both are set, ouro's own wins."""
+    return LONG_TERM_VARIABLES | {"OURO_" + path.upper().replace(".", "_"): path for path in _known_keys()}
 
 
 def _node(text: str, to: Any, variable: str) -> Node:

@@ -3,7 +3,8 @@
 A turn is  Prompted  then any number of model calls, each
   (TextDelta | ThinkingDelta | Retrying)*  Replied  UsageUpdated
   (ToolStarted  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
-with Said and Prompted (a steering message) between them, and TurnFinished last, exactly once.
+with Said, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a Prompted, and
+TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come beside the turns too, from `session.news()`.
 """
 
 from __future__ import annotations
@@ -118,6 +119,80 @@ class UsageUpdated(msgspec.Struct, frozen=True):
     window: int
 
 
+class Compacted(msgspec.Struct, frozen=True):
+    """What is sent to the model was made smaller; the receipt. The session keeps every message."""
+
+    before: int
+    """Tokens that the next request would have carried, and now carries."""
+    after: int
+    covered: int
+    """Messages that the summary stands for."""
+    kept: int
+    """Of these, the ones that are sent word for word all the same."""
+    dropped: int
+    """Tool outputs that are left out of what is sent."""
+    summary: str
+    """Empty where no model could summarise and outputs were dropped instead."""
+    usage: Usage | None = None
+
+
+class Titled(msgspec.Struct, frozen=True):
+    """The session has a new title."""
+
+    title: str
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """A note or a line of core memory, and what became of it."""
+
+    id: str
+    text: str
+    state: Literal["loaded", "cut", "skipped"]
+    reason: str
+    scope: str = ""
+    score: float = 0.0
+    tokens: int = 0
+    chain: int = 1
+    """How many versions of it there have been."""
+
+
+class NotesRecalled(msgspec.Struct, frozen=True):
+    """Notes that bear on what was just said went to the model with it; the receipt."""
+
+    items: tuple[Remembered, ...]
+    way: str
+    """`local` or `hyde`."""
+    milliseconds: float = 0.0
+
+
+class NoteKept(msgspec.Struct, frozen=True):
+    """Capture has changed a note; `session.knowledge.undo(undo)` takes it back."""
+
+    operation: Literal["add", "supersede", "refine", "contradict", "confirm", "archive", "propose"]
+    note_id: str
+    text: str
+    scope: str
+    category: str
+    undo: str = ""
+    """The commit that holds the change; empty for a proposal, which waits for `accept`."""
+
+
+class CoreChanged(msgspec.Struct, frozen=True):
+    """Long-term memory changed; `session.knowledge.undo(undo)` takes it back."""
+
+    scope: str
+    origin: Literal["agent", "person", "outside", "sync", "consolidation", "undo"]
+    """`outside`: an editor, another session, a pull."""
+    summary: str
+    """In one line: `preferences.md: + Answer in German`."""
+    display: Display
+    """The diff."""
+    undo: str = ""
+    """The commit that holds the change."""
+    proposal: str = ""
+    """Set where the change waits for the person: `session.knowledge.accept(proposal)` or `reject(proposal)`."""
+
+
 class Said(msgspec.Struct, frozen=True):
     """ouro itself has something to tell: a save that failed, a limit near, a record set aside."""
 
@@ -146,6 +221,11 @@ Event = (
     | TodosChanged
     | Retrying
     | UsageUpdated
+    | Compacted
+    | Titled
+    | NotesRecalled
+    | NoteKept
+    | CoreChanged
     | Said
     | TurnFinished
 )

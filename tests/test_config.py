@@ -2,18 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from ouro.config import (
-    Given,
-    LimitSettings,
-    PermissionSettings,
-    Settings,
-    TuiSettings,
-    explain_settings,
-    load_settings,
-    save_setting,
-    unknown_variables,
-)
+from ouro.config import Given, explain_settings, load_settings, save_setting, unknown_variables
 from ouro.errors import ConfigError
+from ouro.settings import LimitSettings, PermissionSettings, Settings, TuiSettings
 
 
 @pytest.fixture

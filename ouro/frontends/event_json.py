@@ -6,9 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+from msgspec.structs import asdict
+
 from ouro.display import Body, CommandOutput, Diff, Display, FileChange, Picture, Plain, Question, Todo, Todos
 from ouro.events import (
+    Compacted,
+    CoreChanged,
     Event,
+    NoteKept,
+    NotesRecalled,
     PermissionAsked,
     Prompted,
     QuestionAsked,
@@ -18,6 +24,7 @@ from ouro.events import (
     Said,
     TextDelta,
     ThinkingDelta,
+    Titled,
     TodosChanged,
     ToolFinished,
     ToolProgress,
@@ -60,6 +67,18 @@ def event_to_json(event: Event) -> Data:
         case UsageUpdated():
             usage = usage_to_json(event.session)
             return _typed("usage_updated", session=usage, context=event.context, window=event.window)
+        case Compacted():
+            spent = usage_to_json(event.usage) if event.usage else None
+            return _typed("compacted", **asdict(event) | {"usage": spent})
+        case Titled():
+            return _typed("titled", title=event.title)
+        case NotesRecalled():
+            items = [asdict(item) for item in event.items]
+            return _typed("notes_recalled", items=items, way=event.way, milliseconds=round(event.milliseconds, 1))
+        case NoteKept():
+            return _typed("note_kept", **asdict(event))
+        case CoreChanged():
+            return _typed("core_changed", **asdict(event) | {"display": _display(event.display)})
         case Said():
             return _typed("said", text=event.text, level=event.level)
         case TurnFinished():

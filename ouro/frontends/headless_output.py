@@ -6,8 +6,20 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Literal, TextIO
 
-from ouro.events import Event, Outcome, PermissionAsked, Retrying, Said, ToolFinished, ToolStarted
+from ouro.events import (
+    Compacted,
+    CoreChanged,
+    Event,
+    NoteKept,
+    Outcome,
+    PermissionAsked,
+    Retrying,
+    Said,
+    ToolFinished,
+    ToolStarted,
+)
 from ouro.frontends.event_json import event_to_json, json_line, usage_to_json
+from ouro.frontends.memory_lines import memory_line
 from ouro.messages import Usage
 from ouro.session import Session
 from ouro.utils.terminal_text import clean
@@ -168,6 +180,8 @@ class Progress:
                 self._tool(title, event.display.summary, event.failed)
             case Retrying():
                 self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.")
+            case Compacted() | NoteKept() | CoreChanged():
+                self.say(memory_line(event))
             case Said():
                 self.say(event.text)
             case _:

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, assert_never
 
 from ouro.display import Diff, Question
 from ouro.events import (
+    Compacted,
+    CoreChanged,
     Event,
     Level,
+    NoteKept,
+    NotesRecalled,
     PermissionAsked,
     Prompted,
     QuestionAsked,
@@ -19,6 +23,7 @@ from ouro.events import (
     Said,
     TextDelta,
     ThinkingDelta,
+    Titled,
     TodosChanged,
     ToolFinished,
     ToolProgress,
@@ -28,6 +33,7 @@ from ouro.events import (
 )
 from ouro.frontends.headless_output import one_line
 from ouro.frontends.markdown_blocks import MarkdownBlocks
+from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.repl_bodies import Bodies
 from ouro.utils.terminal_text import clean, escaped
 
@@ -106,7 +112,9 @@ class Printer:
                 self.say(event.text, event.level)
             case TurnFinished():
                 self._turn_finished(event)
-            case ToolProgress() | QuestionClosed() | TodosChanged() | UsageUpdated():
+            case Compacted() | NotesRecalled() | NoteKept() | CoreChanged():
+                self.say(memory_line(event))
+            case ToolProgress() | QuestionClosed() | TodosChanged() | UsageUpdated() | Titled():
                 pass
             case _:
                 assert_never(event)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from ouro.llm.names import find_model, nearest
 from ouro.llm.providers import HOSTED, LOCAL, Provider, Wire, provider_of
 from ouro.utils.runtime import get_models_path, tilde
 
+Role = Literal["compact", "classify", "retrieve", "embed"]
 LOCAL_WINDOW = 32_768
 """What a server on this machine is taken to hold where it does not say."""
 NOTHING_SAID = ModelEntry()
@@ -87,6 +89,15 @@ class Catalog:
             "`ouro models --setup` sets one up; or set a key such as ANTHROPIC_API_KEY or OPENAI_API_KEY, or start "
             "Ollama, LM Studio, llama.cpp or vLLM on this machine. `ouro demo` shows ouro without a model.",
         )
+
+    def role(self, role: Role) -> str:
+        """The full name of the model that models.yaml gives a role; empty where it names none.
+
+        Raises:
+            NoModelError: it names one that does not exist.
+        """
+        named = getattr(self._file, role)
+        return self.resolve(named) if named else ""
 
     def choices(self) -> tuple[Candidate, ...]:
         """Every model that could be used, usable ones first. Asks the servers on this machine: up to 0.6 s."""

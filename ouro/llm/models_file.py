@@ -59,6 +59,14 @@ class ModelsFile:
 
     default: str = ""
     """The model of a new session."""
+    compact: str = ""
+    """The model that writes summaries and titles; empty: the one of the session."""
+    classify: str = ""
+    """The model that decides what is worth a note; empty: the one that compacts."""
+    retrieve: str = ""
+    """The model that imagines what a fitting note might say (HyDE); empty: none, recall needs no model then."""
+    embed: str = ""
+    """The model that turns texts into vectors; empty: the one on this machine, where it is installed."""
     fallbacks: tuple[str, ...] = ()
     """For every model that names none of its own."""
     models: Mapping[str, ModelEntry] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
 from ouro.memory.backend import (
+    ChangeRecord,
     LoadedSession,
     MessageRecord,
     ModelRecord,
@@ -42,8 +43,8 @@ class DictMemoryStore:
         """Put a message behind the others."""
         self._save(session_id, record)
 
-    def save_change(self, session_id: str, record: TitleRecord | ModelRecord) -> None:
-        """Put a new title or model behind the messages."""
+    def save_memory(self, session_id: str, record: ChangeRecord) -> None:
+        """Put what is no message behind the messages."""
         self._save(session_id, record)
 
     def load_session(self, session_id: str, *, read_only: bool = False) -> LoadedSession:

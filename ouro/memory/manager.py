@@ -211,7 +211,7 @@ class MemoryManager:
             if isinstance(record, MessageRecord):
                 self._store.save_message(self.session_id, record)
             else:
-                self._store.save_change(self.session_id, record)
+                self._store.save_memory(self.session_id, record)
             self._unsaved.popleft()
 
 

@@ -23,6 +23,7 @@ class HeaderFields(msgspec.Struct):
     session: SessionFields
     project: str = ""
     model: str = ""
+    memory: dict[str, str] = {}
 
 
 class UsageFields(msgspec.Struct):
@@ -115,17 +116,3 @@ class MessageFields(msgspec.Struct):
     tool_calls: list[CallFields] = []
     replies: list[ReplyFields] = []
     parts: list[PartFields] = []
-
-
-class TitleFields(msgspec.Struct):
-    """A new title."""
-
-    title: str
-    at: str = ""
-
-
-class ModelFields(msgspec.Struct):
-    """A new model."""
-
-    model: str
-    at: str = ""

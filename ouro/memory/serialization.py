@@ -13,17 +13,15 @@ import msgspec
 
 from ouro.display import Body as DisplayBody
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos
-from ouro.memory.backend import MessageRecord, ModelRecord, Record, SessionHeader, TitleRecord
+from ouro.memory.backend import CHANGES, MessageRecord, Record, SessionHeader
 from ouro.memory.record_fields import (
     BodyFields,
     CallFields,
     HeaderFields,
     ImageFields,
     MessageFields,
-    ModelFields,
     PartFields,
     ReplyFields,
-    TitleFields,
 )
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
 from ouro.safety.secrets import is_secret_name
@@ -53,7 +51,8 @@ class UnknownRecordError(ValueError):
 def header_data(header: SessionHeader) -> dict[str, Any]:
     """The first record of a session."""
     first = {"format": header.format, "id": header.id, "created_at": header.created_at}
-    return {"session": first, "project": header.project, "model": header.model}
+    data = {"session": first, "project": header.project, "model": header.model}
+    return {**data, "memory": dict(header.memory)} if header.memory else data
 
 
 def record_data(record: Record, mask: Mask, keep_image: KeepImage) -> dict[str, Any]:
@@ -61,10 +60,17 @@ def record_data(record: Record, mask: Mask, keep_image: KeepImage) -> dict[str, 
     match record:
         case MessageRecord():
             return _Writer(mask, keep_image).message(record)
-        case TitleRecord():
-            return {"title": mask(record.title), "at": record.at}
-        case ModelRecord():
-            return {"model": record.model, "at": record.at}
+        case _:
+            data: dict[str, Any] = _masked(msgspec.to_builtins(record), mask)
+            return data
+
+
+def _masked(value: Any, mask: Mask) -> Any:
+    if isinstance(value, dict):
+        return {key: _masked(item, mask) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, mask) for item in value]
+    return mask(value) if isinstance(value, str) else value
 
 
 class _Writer:
@@ -230,7 +236,12 @@ def header_from(data: Any) -> SessionHeader:
         raise BadRecordError("the first record is not a `session:` header")
     header = _converted(data, HeaderFields)
     return SessionHeader(
-        header.session.id, header.project, header.model, header.session.created_at, header.session.format
+        header.session.id,
+        header.project,
+        header.model,
+        header.session.created_at,
+        header.session.format,
+        header.memory,
     )
 
 
@@ -245,12 +256,8 @@ def record_from(data: Any, fetch_image: FetchImage) -> tuple[Record, tuple[str, 
         raise BadRecordError("not a record")
     if "message" in data:
         return _Reader(fetch_image).message(_converted(data, MessageFields)), _unknown_fields(data, MessageFields)
-    if next(iter(data)) == "title":
-        title = _converted(data, TitleFields)
-        return TitleRecord(title.title, title.at), _unknown_fields(data, TitleFields)
-    if next(iter(data)) == "model":
-        model = _converted(data, ModelFields)
-        return ModelRecord(model.model, model.at), _unknown_fields(data, ModelFields)
+    if kind := CHANGES.get(next(iter(data))):
+        return _converted({"at": "", **data}, kind), _unknown_fields(data, kind)
     if "role" in data or "session" in data:
         raise BadRecordError("a message without its number" if "role" in data else "a second header")
     raise UnknownRecordError(next(iter(data)))
@@ -264,7 +271,7 @@ def _converted(data: Any, kind: type[S]) -> S:
 
 
 def _unknown_fields(data: dict[str, Any], kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    return tuple(sorted(data.keys() - set(kind.__struct_fields__)))
+    return tuple(sorted(data.keys() - set(kind.__struct_encode_fields__)))
 
 
 class _Reader:

@@ -17,13 +17,12 @@ from msgspec.structs import replace
 from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFound
 from ouro.memory import session_index
 from ouro.memory.backend import (
+    ChangeRecord,
     LoadedSession,
     MessageRecord,
-    ModelRecord,
     Record,
     SessionHeader,
     SessionInfo,
-    TitleRecord,
 )
 from ouro.memory.images import FOLDER as OUTPUTS
 from ouro.memory.images import keep_image
@@ -81,8 +80,8 @@ class YamlFileMemoryStore:
         """Put a message behind the others; it is on disk when this returns."""
         self._save(session_id, record)
 
-    def save_change(self, session_id: str, record: TitleRecord | ModelRecord) -> None:
-        """Put a new title or model behind the messages, likewise."""
+    def save_memory(self, session_id: str, record: ChangeRecord) -> None:
+        """Put what is no message behind the messages, likewise."""
         self._save(session_id, record)
 
     def load_session(self, session_id: str, *, read_only: bool = False) -> LoadedSession:

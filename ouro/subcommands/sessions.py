@@ -154,7 +154,7 @@ def _rename(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     found = _find(store, args.session)
     loaded = store.load_session(found.id)
     try:
-        store.save_change(found.id, TitleRecord(title, timestamp(loaded.records[-1].at if loaded.records else "")))
+        store.save_memory(found.id, TitleRecord(title, timestamp(loaded.records[-1].at if loaded.records else "")))
     finally:
         store.close_session(found.id)
     if args.json:

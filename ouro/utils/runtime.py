@@ -22,6 +22,16 @@ def get_memory_dir() -> Path:
     return get_home() / "memory"
 
 
+def get_history_dir() -> Path:
+    """Where the git histories of the memories are kept, out of reach of what the agent runs."""
+    return get_home() / "history.git"
+
+
+def get_index_path() -> Path:
+    """What is derived from memory and sessions for searching; may be deleted at any time."""
+    return get_home() / "cache" / "index.db"
+
+
 def get_config_path() -> Path:
     """The user's settings."""
     return get_home() / "config.yaml"

@@ -29,7 +29,7 @@ def add_session(root, number: int) -> None:
     store = YamlFileMemoryStore(root)
     store.create_session(SessionHeader(session_id(number), "/p", "m", AT))
     store.save_message(session_id(number), MessageRecord(1, AT, user(f"words {number}")))
-    store.save_change(session_id(number), TitleRecord(f"title {number}", AT))
+    store.save_memory(session_id(number), TitleRecord(f"title {number}", AT))
     store.close_session(session_id(number))
 
 
@@ -71,7 +71,7 @@ def test_s11_a_stale_index_is_seen_through(root):
     shutil.rmtree(root / f"2026-11-21_{session_id(0)[:8]}")
     store = YamlFileMemoryStore(root)
     store.load_session(session_id(1))
-    store.save_change(session_id(1), TitleRecord("renamed", AT))
+    store.save_memory(session_id(1), TitleRecord("renamed", AT))
     by_hand = root / f"2026-11-21_{session_id(2)[:8]}" / "session.yaml"
     by_hand.write_text(by_hand.read_text().replace("title: title 2", "title: by hand"))
 

@@ -191,7 +191,7 @@ def test_s16_an_id_that_is_none_is_refused_and_leads_nowhere(root, folder, name)
         with pytest.raises(SessionNotFound):
             ask(name)
     with pytest.raises(SaveFailed):
-        store.save_change(name, TitleRecord("x", ""))
+        store.save_memory(name, TitleRecord("x", ""))
     assert (root.parent / "x").exists()
 
 

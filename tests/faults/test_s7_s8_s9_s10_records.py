@@ -168,14 +168,14 @@ def test_s10_many_bad_records_are_said_in_a_few_lines(folder):
 
 def test_s10_records_and_fields_of_a_newer_ouro_are_left_out_and_said(folder):
     path = folder / "session.yaml"
-    newer = "---\ncompaction: 41\nsummary: x\n...\n---\nmessage: 1\nrole: user\ntext: good\nmood: bright\n...\n"
+    newer = "---\nhologram: 41\nsummary: x\n...\n---\nmessage: 1\nrole: user\ntext: good\nmood: bright\n...\n"
     path.write_text(path.read_text() + newer)
 
     loaded = load_from(folder)
 
     assert texts(loaded) == ["good"]
     assert loaded.notices == (
-        "Skipped what a newer ouro has written: 1 × `compaction`.",
+        "Skipped what a newer ouro has written: 1 × `hologram`.",
         "Fields that this ouro does not know were left out: 1 × `mood`.",
     )
 

@@ -83,8 +83,8 @@ class StoreContract:
         store.create_session(HEADER)
         for record in records:
             store.save_message(HEADER.id, record)
-        store.save_change(HEADER.id, TitleRecord("a title: of mine", timestamp()))
-        store.save_change(HEADER.id, ModelRecord("other/model", "2026-11-21T20:16:00.000Z"))
+        store.save_memory(HEADER.id, TitleRecord("a title: of mine", timestamp()))
+        store.save_memory(HEADER.id, ModelRecord("other/model", "2026-11-21T20:16:00.000Z"))
         store.close_session(HEADER.id)
 
         loaded = again().load_session(HEADER.id)
@@ -129,7 +129,7 @@ class StoreContract:
         self._saved(store, HEADER, user("one"), Message("assistant", (Text("two"),), Usage(cost=0.5)))
         self._saved(store, OTHER, user("three"))
         store.load_session(OTHER.id)
-        store.save_change(OTHER.id, TitleRecord("three", timestamp()))
+        store.save_memory(OTHER.id, TitleRecord("three", timestamp()))
         store.save_message(OTHER.id, replace(message_record(2, user("four")), at="2026-12-01T00:00:00.000Z"))
         store.close_session(OTHER.id)
 

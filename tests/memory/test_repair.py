@@ -6,7 +6,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
-NEWER = b"---\ncompaction: 4\nsummary: x\n...\n"
+NEWER = b"---\nhologram: 4\nsummary: x\n...\n"
 BAD = b"---\nmessage: 7\nrole: nobody\n...\n"
 
 

@@ -34,7 +34,7 @@ def root(home, tmp_path, monkeypatch) -> Path:
         ]
         for number, message in enumerate(messages, 1):
             store.save_message(session_id, MessageRecord(number, AT, message))
-        store.save_change(session_id, TitleRecord(title, AT))
+        store.save_memory(session_id, TitleRecord(title, AT))
         store.close_session(session_id)
     return root
 

@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from ouro.events import (
+    Compacted,
+    CoreChanged,
     Event,
+    NoteKept,
+    NotesRecalled,
     PermissionAsked,
     Prompted,
     QuestionAsked,
@@ -16,6 +20,7 @@ from ouro.events import (
     Said,
     TextDelta,
     ThinkingDelta,
+    Titled,
     TodosChanged,
     ToolFinished,
     ToolProgress,
@@ -23,6 +28,7 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
+from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.tui.blocks.block import Block
 from ouro.frontends.tui.blocks.messages import Answer, Notice, Thinking, UserMessage, duration
 from ouro.frontends.tui.blocks.tool_card import ToolCard
@@ -86,7 +92,9 @@ class TranscriptWriter:
                 self._transcript.add(Notice(event.text, event.level))
             case TurnFinished():
                 self._end_turn(event)
-            case QuestionAsked() | TodosChanged() | UsageUpdated():
+            case Compacted() | NotesRecalled() | NoteKept() | CoreChanged():
+                self._transcript.add(Notice(memory_line(event)))
+            case QuestionAsked() | TodosChanged() | UsageUpdated() | Titled():
                 pass
             case _:
                 assert_never(event)

@@ -1,17 +1,15 @@
-"""One conversation: send a prompt, answer a question, steer, interrupt, close. All that a front end may do."""
+"""Session: send a prompt, answer a question, steer, interrupt, close."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
 
 from ouro.agent.agent import AgentParts, LoopAgent, Prompt
-from ouro.agent.limits import Limits
-from ouro.agent.model_source import ModelChoice, ModelSource
+from ouro.agent.model_source import ModelChoice
 from ouro.agent.own_line import OwnLine
 from ouro.agent.project import NestedInstructions, Surroundings, git_branch, surroundings
 from ouro.agent.replay import last_plan, replay
@@ -22,53 +20,12 @@ from ouro.errors import SaveFailed, UsageError
 from ouro.events import Answer, Event, Said, TodosChanged, TurnFinished
 from ouro.llm.model import Effort, Warmable
 from ouro.memory.backend import SessionInfo
-from ouro.memory.manager import MemoryManager
 from ouro.memory.tokens import estimate
-from ouro.messages import Image, Usage, user
-from ouro.open_request import OpenRequest
-from ouro.safety.permissions import Mode, Permissions
-from ouro.tools.shell import Shell
-from ouro.tools.shell_jobs import JobInfo, ShellJobs
-from ouro.tools.todo import Plan
-from ouro.tools.tool import AnyTool
-
-__all__ = ["JobInfo", "ModelChoice", "OpenRequest", "Session", "SessionInfo", "SessionParts", "Status"]
-
-
-class Status(msgspec.Struct, frozen=True):
-    """What the status line tells."""
-
-    model: str
-    effort: Effort
-    mode: Mode
-    branch: str
-    context: int
-    """Tokens that the next request carries."""
-    window: int
-    usage: Usage
-
-
-class SessionParts(msgspec.Struct, frozen=True):
-    """What a Session is made of; `assemble.py` puts it together."""
-
-    cwd: Path
-    memory: MemoryManager
-    permissions: Permissions
-    jobs: ShellJobs
-    shell: Shell
-    plan: Plan
-    tools: Sequence[AnyTool]
-    models: ModelSource
-    instructions: str
-    """The system prompt."""
-    trusts: Callable[[Path], bool]
-    """Whether the person trusts a file of instructions as it is now."""
-    limits: Limits
-    list_sessions: Callable[[bool], list[SessionInfo]]
-    list_files: Callable[[], list[str]]
-    notices: tuple[str, ...] = ()
-    is_kept: bool = True
-    """Can be taken up again later."""
+from ouro.messages import Image, user
+from ouro.safety.permissions import Mode
+from ouro.session.background import Background
+from ouro.session.parts import SessionParts, Status
+from ouro.tools.shell_jobs import JobInfo
 
 
 class _Spoken(msgspec.Struct):
@@ -94,7 +51,7 @@ class Session:
         self._told: Surroundings | None = None
         self._turn: Turn | None = None
         self._lines: set[Turn] = set()
-        self._warming: asyncio.Task[None] | None = None
+        self._background = Background()
         parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
         self._agent = LoopAgent(
@@ -272,7 +229,11 @@ class Session:
         """Let a model that takes long to get ready begin, while the person still types."""
         model = self._parts.models.current()[0]
         if isinstance(model, Warmable):
-            self._warming = asyncio.create_task(model.warm())
+            self._background.start("warm", model.warm())
+
+    def news(self) -> AsyncGenerator[Event, None]:
+        """What happens beside the turns (a title, a note kept, memory changed), until it is closed; for one reader."""
+        return self._background.news()
 
     async def close(self) -> None:
         """End all that runs, and let go of the session.
@@ -284,9 +245,7 @@ class Session:
         for turn in (self._turn, *self._lines):
             if turn is not None:
                 await turn.ended()  # it saves what was said to its last word
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.gather(self._warming, return_exceptions=True)
+        await self._background.close()
         await self._parts.jobs.close()
         await self._parts.models.release()
         for model in self._parts.models.current():

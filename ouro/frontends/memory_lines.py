@@ -1,0 +1,39 @@
+"""What memory did, in one line: the same words on every front end."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from ouro.events import Compacted, CoreChanged, NoteKept, NotesRecalled, Titled
+
+MemoryEvent = Compacted | Titled | NotesRecalled | NoteKept | CoreChanged
+
+_KEPT = {
+    "add": "Remembered",
+    "supersede": "Remembered anew",
+    "refine": "Remembered in more detail",
+    "contradict": "Remembered, against an earlier note",
+    "confirm": "Confirmed",
+    "archive": "Archived",
+    "propose": "Not remembered before you say so",
+}
+
+
+def memory_line(event: MemoryEvent) -> str:
+    """The event in one line."""
+    match event:
+        case Compacted(before, after, covered, kept, dropped, summary):
+            way = f"{covered} messages give way to a summary, {kept} stay word for word"
+            left = way if summary else f"{dropped} old tool outputs are left out"
+            return f"Compacted: {before:,} → {after:,} tokens; {left}. The session keeps everything."
+        case Titled(title):
+            return f"This session is now called “{title}”."
+        case NotesRecalled(items):
+            loaded = sum(item.state == "loaded" for item in items)
+            return f"{loaded} {'memory' if loaded == 1 else 'memories'} recalled"
+        case NoteKept():
+            return f"{_KEPT[event.operation]} ({event.scope}): {event.text}"
+        case CoreChanged():
+            return f"Memory ({event.scope}) {'would change' if event.proposal else 'changed'}: {event.summary}"
+        case _:
+            assert_never(event)

@@ -1,0 +1,51 @@
+"""Background: work beside the conversation, and what it has to tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any
+
+from ouro.events import Event
+from ouro.utils.log import log
+
+
+class Background:
+    """Runs what the person does not wait for: titles, capture, commits. Owned by one Session, which closes it."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._news: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Begin; a failure is logged under `name` and told to nobody: nobody waits for it."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._end)
+
+    def tell(self, event: Event) -> None:
+        """Hand an event to whoever reads `news`."""
+        self._news.put_nowait(event)
+
+    async def news(self) -> AsyncGenerator[Event, None]:
+        """What happens beside the turns, as it happens; ends when the session is closed. For one reader."""
+        while (event := await self._news.get()) is not None:
+            yield event
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until nothing runs, but no longer than that; what is begun meanwhile counts too."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while self._tasks and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(self._tasks, timeout=left)
+
+    async def close(self) -> None:
+        """End what still runs, and the news."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._news.put_nowait(None)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("%s: %s", task.get_name(), error, exc_info=error)

@@ -1,0 +1,56 @@
+"""What a Session is made of, and what its status line tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ouro.agent.limits import Limits
+from ouro.agent.model_source import ModelSource
+from ouro.llm.model import Effort
+from ouro.memory.backend import SessionInfo
+from ouro.memory.manager import MemoryManager
+from ouro.messages import Usage
+from ouro.safety.permissions import Mode, Permissions
+from ouro.tools.shell import Shell
+from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.todo import Plan
+from ouro.tools.tool import AnyTool
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What the status line tells."""
+
+    model: str
+    effort: Effort
+    mode: Mode
+    branch: str
+    context: int
+    """Tokens that the next request carries."""
+    window: int
+    usage: Usage
+
+
+class SessionParts(msgspec.Struct, frozen=True):
+    """What a Session is made of; `assemble.py` puts it together."""
+
+    cwd: Path
+    memory: MemoryManager
+    permissions: Permissions
+    jobs: ShellJobs
+    shell: Shell
+    plan: Plan
+    tools: Sequence[AnyTool]
+    models: ModelSource
+    instructions: str
+    """The system prompt."""
+    trusts: Callable[[Path], bool]
+    """Whether the person trusts a file of instructions as it is now."""
+    limits: Limits
+    list_sessions: Callable[[bool], list[SessionInfo]]
+    list_files: Callable[[], list[str]]
+    notices: tuple[str, ...] = ()
+    is_kept: bool = True
+    """Can be taken up again later."""

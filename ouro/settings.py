@@ -1,0 +1,138 @@
+"""The settings: what they are called, what they mean, and their defaults. `config.py` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+StatusItem = Literal["model", "mode", "branch", "context", "tokens", "cost", "memories"]
+STATUS_ITEMS: tuple[StatusItem, ...] = ("model", "mode", "branch", "context", "tokens", "cost", "memories")
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionSettings:
+    """What may run without a question."""
+
+    mode: Literal["ask", "edit", "plan", "auto"] = "ask"
+    """The mode of a new session. A project can only narrow it."""
+    allow: tuple[str, ...] = ()
+    """Rules that run without a question, such as `shell(git status *)`. Rules of all places add up."""
+    ask: tuple[str, ...] = ()
+    """Rules that are always asked."""
+    deny: tuple[str, ...] = ()
+    """Rules that never run; they win over all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """When a turn stops by itself; unset sets no limit. A project can only lower them."""
+
+    max_turns: int | None = None
+    """Model calls in one turn."""
+    max_cost: float | None = None
+    """US dollars in one session."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellSettings:
+    """How the shell tool runs commands."""
+
+    timeout_seconds: int = 120
+    """The time limit of a command for which the model sets none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuiSettings:
+    """The full screen."""
+
+    theme: Literal["auto", "dark", "light", "high-contrast"] = "auto"
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Action to keys, for those that shall differ."""
+    status: tuple[StatusItem, ...] = STATUS_ITEMS
+    """What the status line tells, in this order."""
+    notify_seconds: int = 15
+    """A bell when a turn longer than this ends or a question waits; 0: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """How sessions are kept."""
+
+    titles: bool = True
+    """Let a model find a title after the first turn."""
+    keep_days: int | None = None
+    """Unset: for good. `ouro sessions clean` moves older ones to the trash; nothing does so by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSettings:
+    """When older messages give way to a summary in what is sent."""
+
+    auto: bool = True
+    at: float = 0.8
+    """The share of the model's window."""
+    reserve: int = 16_000
+    """Tokens of the window that stay free for the answer, whatever `at` says; never more than a quarter of it."""
+    keep: int = 20_000
+    """Tokens of the person's own words that stay word for word; never more than a quarter of the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepoMemorySettings:
+    """What is remembered of each repository."""
+
+    enabled: bool = True
+    share: bool = False
+    """Keep `.ouro/memory` as an ordinary part of the repository, which the team commits."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """What outlives a session."""
+
+    enabled: bool = True
+    write: Literal["tell", "ask", "silent"] = "tell"
+    """What the person sees of each write: an event with undo, a question first, or nothing."""
+    consolidation_threshold: int = 5_000
+    """Tokens of core memory above which it is merged and compressed."""
+    cadence_turns: int = 5
+    """Turns between two captures: 1 to 10."""
+    classifier_model: str = ""
+    """Decides what is worth a note; empty: `classify` of models.yaml, else the model that compacts."""
+    retrieval: Literal["auto", "local", "hyde", "off"] = "auto"
+    retrieval_model: str = ""
+    """For `hyde`; empty: `retrieve` of models.yaml."""
+    embedding_model: str = ""
+    """Empty: `embed` of models.yaml, else the one on this machine, where `ouro[vectors]` is installed."""
+    retrieval_top_k: int = 10
+    retrieval_hop_depth: int = 1
+    """Steps along the edges between notes: 1 to 3."""
+    retrieval_hypothesis_count: int = 5
+    """For `hyde`: 1 to 10."""
+    injection_token_budget: int = 1_500
+    """Tokens of notes that go with one message."""
+    half_life_days: int = 30
+    """After so long without confirmation the confidence in a note that was only concluded has halved."""
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Categories of notes beside the built-in ones, each with the scope it usually lives in: `api-quirks: [repo]`."""
+    remote: str = ""
+    """A git remote that the user's memory is synchronised with."""
+    repo: RepoMemorySettings = field(default_factory=RepoMemorySettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting."""
+
+    model: str = ""
+    """The model of a new session; empty: `default` of models.yaml, or what is found."""
+    effort: Literal["off", "low", "medium", "high"] = "medium"
+    """How long a model that can think is asked to think."""
+    permissions: PermissionSettings = field(default_factory=PermissionSettings)
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    shell: ShellSettings = field(default_factory=ShellSettings)
+    tui: TuiSettings = field(default_factory=TuiSettings)
+    sessions: SessionSettings = field(default_factory=SessionSettings)
+    compaction: CompactionSettings = field(default_factory=CompactionSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
