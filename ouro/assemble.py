@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.limits import Limits
-from ouro.agent.model_source import ModelChoice, ModelSource
+from ouro.agent.model_source import ModelChoice, ModelSource, Role
 from ouro.agent.project import project_instructions
 from ouro.agent.prompt import system_prompt
 from ouro.config import load_settings
-from ouro.errors import TrustNeeded, UsageError
+from ouro.errors import NoModelError, TrustNeeded, UsageError
 from ouro.llm.catalog import Catalog
 from ouro.llm.model import Effort, Model
 from ouro.memory.backend import MemoryStore, SessionInfo
@@ -79,6 +79,8 @@ class _Ground(msgspec.Struct):
     trust: TrustStore
     trusted: bool
     catalog: Catalog
+    roles: Mapping[Role, str]
+    """The models that work beside the conversation, by their full names."""
     notices: list[str] = msgspec.field(default_factory=list)
 
 
@@ -129,7 +131,31 @@ def _ground(options: Options, request: OpenRequest) -> _Ground:
     settings = load_settings(find_root(options.cwd) if trusted else None, options.flags())
     catalog = Catalog.from_files()
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
-    return _Ground(options, settings, trust, trusted, catalog, notices)
+    roles = {} if options.ready_model else _roles(settings, catalog, notices)
+    return _Ground(options, settings, trust, trusted, catalog, roles, notices)
+
+
+def _roles(settings: Settings, catalog: Catalog, notices: list[str]) -> Mapping[Role, str]:
+    """Who works beside the conversation: by the settings, else by models.yaml; says where that cannot be."""
+    roles: dict[Role, str] = {}
+    asked: tuple[tuple[Role, str, str], ...] = (
+        ("compact", "", ""),
+        ("classify", "memory.classifier_model", settings.memory.classifier_model),
+        ("retrieve", "memory.retrieval_model", settings.memory.retrieval_model),
+    )
+    for role, key, named in asked:
+        name = named
+        try:
+            name = catalog.resolve(named) if named else catalog.role(role)
+            reason = catalog.unusable(name) if name else ""
+        except NoModelError as error:
+            reason = error.message.rstrip(".")
+        if reason:
+            where = f"`{key}`" if named else f"`{role}` of models.yaml"
+            notices.append(f"{where}{name and f' ({name})'} cannot be used: {reason}.")
+        elif name:
+            roles[role] = name
+    return roles
 
 
 def _is_trusted(store: TrustStore, options: Options, request: OpenRequest) -> bool:
@@ -213,7 +239,7 @@ def _models(ground: _Ground, name: str, mask: SecretMask) -> ModelSource:
         mask.learn(catalog.key_values())  # a key that a command gives is known only now
         return models
 
-    return ModelSource(name, ground.settings.effort, make, lambda: _choices(catalog))
+    return ModelSource(name, ground.settings.effort, make, lambda: _choices(catalog), ground.roles)
 
 
 async def _choices(catalog: Catalog) -> tuple[ModelChoice, ...]:

@@ -1,12 +1,22 @@
-"""The model in use, and how to change to another."""
+"""The model in use, how to change to another, and the models that work beside the conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
+from ouro.errors import NoModelError
 from ouro.llm.model import Effort, Model
+from ouro.utils.log import log
+
+Role = Literal["compact", "classify", "retrieve"]
+_TRIED: Mapping[Role, tuple[Role, ...]] = {
+    "compact": ("compact",),
+    "classify": ("classify", "compact"),
+    "retrieve": ("retrieve",),
+}
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
@@ -18,7 +28,15 @@ class ModelChoice(msgspec.Struct, frozen=True):
 
 
 class ModelSource:
-    """The model in use, and how to change to another."""
+    """The model in use, how to change to another, and the models that work beside the conversation.
+
+    Args:
+        name: the model to begin with.
+        effort: how long it thinks.
+        make: makes a model and its fallbacks.
+        choices: lists what could be used.
+        roles: the full name of the model that each role is given to; a role that is left out falls back.
+    """
 
     def __init__(
         self,
@@ -26,16 +44,29 @@ class ModelSource:
         effort: Effort,
         make: Callable[[str, Effort], Sequence[Model]],
         choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
+        roles: Mapping[Role, str] | None = None,
     ) -> None:
         self._make = make
         self.choices = choices
         self.effort = effort
         self._models = make(name, effort)
         self._before: list[Model] = []
+        self._roles = dict(roles or {})
+        self._made: dict[str, Sequence[Model]] = {}
 
     def current(self) -> Sequence[Model]:
         """The model that is asked first, then its fallbacks."""
         return self._models
+
+    def role(self, role: Role) -> Sequence[Model]:
+        """The models that work in a role, made when they are first needed; the session closes them.
+
+        `classify` falls back to `compact`, and `compact` to the models of the session; `retrieve` to none.
+        """
+        for each in _TRIED[role]:
+            if models := self._named(each):
+                return models
+        return () if role == "retrieve" else self._models
 
     def change(self, name: str, effort: Effort) -> None:
         """Use another model from the next request on. Those before may be answering still: `release` lets go of them.
@@ -52,3 +83,26 @@ class ModelSource:
         before, self._before = self._before, []
         for model in before:
             await model.close()
+
+    async def close(self) -> None:
+        """Close every model that was made."""
+        await self.release()
+        for models in (self._models, *self._made.values()):
+            for model in models:
+                await model.close()
+        self._made.clear()
+
+    def _named(self, role: Role) -> Sequence[Model]:
+        """The models that a role is given to by name; none where it is not, or they cannot be used."""
+        name = self._roles.get(role, "")
+        if not name:
+            return ()
+        if name == self._models[0].spec.name:
+            return self._models  # the provider has the conversation in its cache
+        if name not in self._made:
+            try:
+                self._made[name] = self._make(name, "off")
+            except NoModelError as error:
+                log.warning("the model to %s: %s", role, error)
+                self._made[name] = ()  # told once
+        return self._made[name]

@@ -247,9 +247,7 @@ class Session:
                 await turn.ended()  # it saves what was said to its last word
         await self._background.close()
         await self._parts.jobs.close()
-        await self._parts.models.release()
-        for model in self._parts.models.current():
-            await model.close()
+        await self._parts.models.close()
         await self._memory.close()
 
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
