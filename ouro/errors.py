@@ -10,6 +10,7 @@
   + ToolError              a tool could not do what it was asked; told to the model
   + SessionError
     - SessionNotFound
+      · SeveralSessions    more than one answers to what was asked for
     - SessionInUse
     - SessionDamaged
     - SaveFailed
@@ -101,6 +102,14 @@ class SessionNotFound(SessionError):
     """No session answers to that id, prefix or title."""
 
     exit_code = 2
+
+
+class SeveralSessions(SessionNotFound):
+    """More than one session answers to what was asked for; the message lists them."""
+
+    def __init__(self, message: str, hint: str, ids: Sequence[str]) -> None:
+        super().__init__(message, hint)
+        self.ids = tuple(ids)
 
 
 class SessionInUse(SessionError):

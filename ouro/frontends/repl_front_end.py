@@ -6,6 +6,8 @@ import base64
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec.structs import replace
+
 from ouro.commands.command import Choice
 from ouro.errors import NoModelError, TrustNeeded, UsageError
 from ouro.events import Event, Level, Prompted
@@ -132,7 +134,7 @@ class ReplFrontEnd:
                 answer = await self.choose("Do you trust this folder?", TRUST)
                 if answer not in ("yes", "no"):
                     return None
-                request = OpenRequest(request.resume, trust="yes" if answer == "yes" else "no")
+                request = replace(request, trust="yes" if answer == "yes" else "no")
             except NoModelError as error:
                 if not sys.stdin.isatty() or not await self._set_up_a_model(error):
                     raise
