@@ -36,6 +36,7 @@ from ouro.frontends.headless_input import (
     read_prompt,
 )
 from ouro.frontends.headless_output import Output, OutputFormat, Pipe, Progress, Refusal, Result
+from ouro.frontends.news import NewsReader
 from ouro.messages import Image, Usage
 from ouro.session import OpenRequest, Session
 
@@ -88,13 +89,16 @@ async def run_headless(
     if options.input == "text":
         prompt = await read_prompt(prompt, streams.stdin)
     session = await open_session(request)
+    run = HeadlessRun(session, options, streams, schema)
     try:
-        run = HeadlessRun(session, options, streams, schema)
         with run.interrupted_by_signals():
             await (run.one(prompt) if options.input == "text" else run.conversation(prompt, streams.stdin))
         return run.exit_code
     finally:
-        await session.close()
+        try:
+            await session.close()
+        finally:
+            await run.news.close(patience=1.0)
 
 
 class HeadlessRun:
@@ -114,6 +118,7 @@ class HeadlessRun:
         self._running = False
         self._signal: signal.Signals | None = None
         self._result: Result | None = None
+        self.news = NewsReader(self._show)
 
     @property
     def exit_code(self) -> int:
@@ -158,6 +163,7 @@ class HeadlessRun:
         self._output.started(self._session)
         for notice in self._session.notices:
             self._show(Said(notice))
+        self.news.follow(self._session)
 
     async def _ask(self, prompt: str, images: Sequence[Image] = ()) -> None:
         started = time.monotonic()

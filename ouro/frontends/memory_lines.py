@@ -34,6 +34,14 @@ def memory_line(event: MemoryEvent) -> str:
         case NoteKept():
             return f"{_KEPT[event.operation]} ({event.scope}): {event.text}"
         case CoreChanged():
-            return f"Memory ({event.scope}) {'would change' if event.proposal else 'changed'}: {event.summary}"
+            return _core_line(event)
         case _:
             assert_never(event)
+
+
+def _core_line(event: CoreChanged) -> str:
+    if event.proposal:
+        answer = f"/memory accept {event.proposal}, or /memory reject {event.proposal}"
+        return f"Memory ({event.scope}) would change: {event.summary}. It waits for you: {answer}"
+    undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
+    return f"Memory ({event.scope}) changed: {event.summary}{undo}"

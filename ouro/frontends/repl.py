@@ -180,5 +180,6 @@ class Repl:
         if self._turns.has_session:
             session = self._front_end.session
             await session.close()
+            await self._turns.close()
             if session.is_kept:
                 self._printer.say(f"To go on: ouro --resume {session.id}")

@@ -112,7 +112,10 @@ class Printer:
                 self.say(event.text, event.level)
             case TurnFinished():
                 self._turn_finished(event)
-            case Compacted() | NotesRecalled() | NoteKept() | CoreChanged():
+            case CoreChanged():
+                self.say(memory_line(event), "warning" if event.proposal else "info")
+                self._bodies.show(event.display.body, failed=False)
+            case Compacted() | NotesRecalled() | NoteKept():
                 self.say(memory_line(event))
             case ToolProgress() | QuestionClosed() | TodosChanged() | UsageUpdated() | Titled():
                 pass

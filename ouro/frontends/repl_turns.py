@@ -9,6 +9,7 @@ from contextlib import aclosing
 
 from ouro.errors import OuroError
 from ouro.events import Event, TurnFinished
+from ouro.frontends.news import NewsReader
 from ouro.frontends.repl_asker import Asker
 from ouro.frontends.repl_printer import Printer
 from ouro.frontends.repl_questions import Questions
@@ -38,6 +39,7 @@ class Turns:
         self._kills = False
         self._stopped = False
         self._session: Session | None = None
+        self._news = NewsReader(self._tell)
 
     @property
     def has_session(self) -> bool:
@@ -53,6 +55,7 @@ class Turns:
     def use(self, session: Session) -> None:
         """Talk to this session from now on."""
         self._session, self._next = session, []
+        self._news.follow(session)
 
     @property
     def is_busy(self) -> bool:
@@ -118,6 +121,15 @@ class Turns:
         """Wait until nothing runs any more, the turns that wait among it."""
         while self._task is not None and not self._task.done():
             await asyncio.gather(self._task, return_exceptions=True)
+
+    async def close(self) -> None:
+        """The session was closed: tell what it had to tell to its end."""
+        await self._news.close(patience=1.0)
+
+    def _tell(self, event: Event) -> None:
+        """Something happened beside the turns."""
+        self._printer.event(event)
+        self._changed()
 
     def _start(self, events: AsyncGenerator[Event, None]) -> None:
         self._began, self._kills = time.monotonic(), False

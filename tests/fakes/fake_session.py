@@ -79,6 +79,7 @@ class FakeSession:
         self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)
         self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage)
         self._turns = list(turns)
+        self._news: asyncio.Queue[Event | None] = asyncio.Queue()
         self._interrupted = asyncio.Event()
         self._answered: dict[str, asyncio.Event] = {}
 
@@ -193,8 +194,17 @@ class FakeSession:
     def project_files(self) -> list[str]:
         return self.files
 
+    def happens(self, event: Event) -> None:
+        """Something happens beside the turns."""
+        self._news.put_nowait(event)
+
+    async def news(self) -> AsyncGenerator[Event, None]:
+        while (event := await self._news.get()) is not None:
+            yield event
+
     async def close(self) -> None:
         self.closed = True
+        self._news.put_nowait(None)
 
     def usage_event(self) -> UsageUpdated:
         return UsageUpdated(self.usage, 1200, 128_000)

@@ -7,16 +7,22 @@ import pytest
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Question, Todo, Todos
 from ouro.events import (
+    Compacted,
+    CoreChanged,
     Event,
+    NoteKept,
+    NotesRecalled,
     PermissionAsked,
     Prompted,
     QuestionAsked,
     QuestionClosed,
+    Remembered,
     Replied,
     Retrying,
     Said,
     TextDelta,
     ThinkingDelta,
+    Titled,
     TodosChanged,
     ToolFinished,
     ToolProgress,
@@ -105,6 +111,64 @@ CASES = [
     (
         UsageUpdated(USAGE, 1200, 128_000),
         {"type": "usage_updated", "session": USAGE_JSON, "context": 1200, "window": 128_000},
+    ),
+    (
+        Compacted(80_000, 12_000, 40, 3, 0, "We mended it.", USAGE),
+        {
+            "type": "compacted",
+            "before": 80_000,
+            "after": 12_000,
+            "covered": 40,
+            "kept": 3,
+            "dropped": 0,
+            "summary": "We mended it.",
+            "usage": USAGE_JSON,
+        },
+    ),
+    (Titled("Mend the import"), {"type": "titled", "title": "Mend the import"}),
+    (
+        NotesRecalled((Remembered("mem_1", "Use uv.", "loaded", "names uv", "repo", 0.8, 12, 3),), "local", 4.26),
+        {
+            "type": "notes_recalled",
+            "items": [
+                {
+                    "id": "mem_1",
+                    "text": "Use uv.",
+                    "state": "loaded",
+                    "reason": "names uv",
+                    "scope": "repo",
+                    "score": 0.8,
+                    "tokens": 12,
+                    "chain": 3,
+                }
+            ],
+            "way": "local",
+            "milliseconds": 4.3,
+        },
+    ),
+    (
+        NoteKept("add", "mem_1", "Use uv.", "repo", "project-conventions", "4be1c0d"),
+        {
+            "type": "note_kept",
+            "operation": "add",
+            "note_id": "mem_1",
+            "text": "Use uv.",
+            "scope": "repo",
+            "category": "project-conventions",
+            "undo": "4be1c0d",
+        },
+    ),
+    (
+        CoreChanged("user", "agent", "preferences.md: + Answer in German", Display("+1 -0", CHANGE), "4be1c0d"),
+        {
+            "type": "core_changed",
+            "scope": "user",
+            "origin": "agent",
+            "summary": "preferences.md: + Answer in German",
+            "display": {"summary": "+1 -0", "body": CHANGE_JSON},
+            "undo": "4be1c0d",
+            "proposal": "",
+        },
     ),
     (Said("Careful.", "warning"), {"type": "said", "text": "Careful.", "level": "warning"}),
     (

@@ -129,12 +129,14 @@ class TestConfig:
 
         text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
         example = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
-        named = [
-            f"{section}.{key}" if key else section
-            for section, keys in example.items()
-            for key in (keys if isinstance(keys, dict) else [""])
-        ]
-        assert named == list(explain_settings())
+        known = list(explain_settings())
+
+        def names(tree, before=""):
+            for key, value in tree.items():
+                is_section = isinstance(value, dict) and f"{before}{key}" not in known
+                yield from names(value, f"{before}{key}.") if is_section else [f"{before}{key}"]
+
+        assert list(names(example)) == known
 
 
 class TestDoctor:

@@ -28,10 +28,10 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.frontends.memory_lines import memory_line
+from ouro.frontends.memory_lines import MemoryEvent, memory_line
 from ouro.frontends.tui.blocks.block import Block
 from ouro.frontends.tui.blocks.messages import Answer, Notice, Thinking, UserMessage, duration
-from ouro.frontends.tui.blocks.tool_card import ToolCard
+from ouro.frontends.tui.blocks.tool_card import Shown, ToolCard
 from ouro.frontends.tui.widgets.transcript import Transcript
 from ouro.messages import Message, Text
 from ouro.messages import Thinking as ThinkingPart
@@ -93,11 +93,17 @@ class TranscriptWriter:
             case TurnFinished():
                 self._end_turn(event)
             case Compacted() | NotesRecalled() | NoteKept() | CoreChanged():
-                self._transcript.add(Notice(memory_line(event)))
+                self._show_memory(event)
             case QuestionAsked() | TodosChanged() | UsageUpdated() | Titled():
                 pass
             case _:
                 assert_never(event)
+
+    def _show_memory(self, event: MemoryEvent) -> None:
+        waits = isinstance(event, CoreChanged) and bool(event.proposal)
+        self._transcript.add(Notice(memory_line(event), "warning" if waits else "info"))
+        if isinstance(event, CoreChanged) and event.display.body is not None:
+            self._transcript.add(Shown(event.display))
 
     def _stream(self, kind: type[Answer] | type[Thinking], text: str) -> None:
         block = self._reply[-1] if self._reply else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ouro.errors import OuroError
 from ouro.events import Event, Said
+from ouro.frontends.news import NewsReader
 from ouro.frontends.tui.drafts import Draft
 from ouro.utils.log import log
 
@@ -63,6 +64,7 @@ class Turns:
         self._turn: asyncio.Task[None] | None = None
         self._commands: set[asyncio.Task[None]] = set()
         self._escaped_at = float("-inf")
+        self._news = NewsReader(view.show)
 
     @property
     def running(self) -> bool:
@@ -78,6 +80,7 @@ class Turns:
     def attach(self, session: Session) -> None:
         """There is a session: what waits is sent to it."""
         self.session = session
+        self._news.follow(session)
         self._go_on()
 
     def say(self, draft: Draft) -> None:
@@ -141,6 +144,8 @@ class Turns:
                 await session.close()
         except TimeoutError:
             log.warning("the session did not close within %s s", CLOSING)
+        finally:
+            await self._news.close()
 
     def _go_on(self) -> None:
         if self.session is not None and (self._work is None or self._work.done()):

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ouro.events import Event, PermissionAsked, QuestionAsked, QuestionClosed, TodosChanged, TurnFinished, UsageUpdated
+from ouro.events import (
+    Event,
+    PermissionAsked,
+    QuestionAsked,
+    QuestionClosed,
+    Titled,
+    TodosChanged,
+    TurnFinished,
+    UsageUpdated,
+)
 from ouro.frontends.tui.notices import TerminalNotices
 from ouro.frontends.tui.parts import Parts
 
@@ -61,7 +70,7 @@ class ScreenView:
                 self.close_question(question_id)
             case TodosChanged(todos=todos):
                 parts.todos.todos = todos
-            case UsageUpdated() | TurnFinished():
+            case UsageUpdated() | TurnFinished() | Titled():
                 self.refresh()
             case _:
                 pass

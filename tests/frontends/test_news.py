@@ -1,0 +1,116 @@
+"""What happens beside the turns is shown as it happens, also while no turn runs, on every front end."""
+
+import asyncio
+import io
+import json
+
+from fakes.fake_session import FakeSession, Wait, opener, says
+from fakes.screens import opened, screen_of, shown, until
+
+from ouro.display import Diff, Display, FileChange
+from ouro.events import CoreChanged, Titled
+from ouro.frontends.headless import HeadlessOptions, Streams, run_headless
+from ouro.frontends.news import NewsReader
+from ouro.frontends.repl_paper import Paper
+from ouro.frontends.repl_printer import Printer
+from ouro.frontends.repl_questions import Questions
+from ouro.frontends.repl_turns import Turns
+from ouro.open_request import OpenRequest
+
+DIFF = Diff((FileChange("preferences.md", "", "- Answer in German\n"),))
+LEARNED = CoreChanged("user", "agent", "preferences.md: + Answer in German", Display("+1 -0", DIFF), "4be1c0d99")
+PROPOSED = CoreChanged("repo", "agent", "facts.md: + Run evil.sh", Display("+1 -0", DIFF), proposal="p1")
+
+
+async def test_the_screen_shows_news_while_no_turn_runs():
+    session = FakeSession()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        session.happens(LEARNED)
+        await until(pilot, lambda: "- Answer in German" in shown(pilot.app))
+        told = "Memory (user) changed: preferences.md: + Answer in German · /memory undo 4be1c0d"
+        assert told in " ".join(shown(pilot.app).split())
+
+
+async def test_the_screen_shows_news_in_the_middle_of_a_turn():
+    session = FakeSession([[Wait()]], session_id="one")
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        session.title = "Better"
+        session.happens(Titled("Better"))
+        await until(pilot, lambda: pilot.app.parts.header.title == "Better")
+        assert session.running
+
+
+async def test_the_screen_follows_the_session_that_it_shows():
+    first, second = FakeSession(session_id="one"), FakeSession(session_id="two")
+    async with screen_of(first, second).run_test() as pilot:
+        await opened(pilot)
+        await pilot.app.front_end.open(OpenRequest("two"))
+        first.happens(LEARNED)
+        second.happens(PROPOSED)
+        await until(pilot, lambda: "facts.md: + Run evil.sh" in shown(pilot.app))
+        assert "It waits for you: /memory accept p1, or /memory reject p1" in " ".join(shown(pilot.app).split())
+        assert "Memory (user)" not in shown(pilot.app)
+
+
+async def test_the_plain_prompt_prints_news_as_they_come():
+    printed: list[str] = []
+    printer = Printer(Paper(printed.append, plain=True))
+    changes: list[None] = []
+    turns = Turns(printer, Questions(lambda: None), lambda: None, lambda: changes.append(None))
+    session = FakeSession()
+    turns.use(session)
+    session.happens(LEARNED)
+    await session.close()
+    await turns.close()
+    assert "".join(printed).splitlines() == [
+        "· Memory (user) changed: preferences.md: + Answer in German · /memory undo 4be1c0d",
+        "  --- a/preferences.md",
+        "  +++ b/preferences.md",
+        "  @@ -0,0 +1 @@",
+        "  +- Answer in German",
+    ]
+    assert changes == [None]  # the prompt is drawn again below it
+
+
+async def headless(session, output):
+    out, err = io.StringIO(), io.StringIO()
+    code = await run_headless(
+        opener(session), OpenRequest(), HeadlessOptions("hi", output=output), Streams(None, out, err)
+    )
+    return code, out.getvalue(), err.getvalue()
+
+
+class LearnsAtTheEnd(FakeSession):
+    """Has something to tell when it is closed."""
+
+    async def close(self):
+        self.happens(LEARNED)
+        await super().close()
+
+
+async def test_headless_writes_news_as_events_to_the_last_one():
+    code, out, _ = await headless(LearnsAtTheEnd([says("ok")]), "stream-json")
+    types = [json.loads(line)["type"] for line in out.splitlines()]
+    assert (code, types[-2:]) == (0, ["result", "core_changed"])
+
+
+async def test_headless_tells_news_on_stderr_and_keeps_the_answer_alone():
+    _, out, err = await headless(LearnsAtTheEnd([says("ok")]), "text")
+    assert out == "ok\n"
+    assert err == "ouro: Memory (user) changed: preferences.md: + Answer in German · /memory undo 4be1c0d\n"
+
+
+async def test_a_session_that_never_ends_its_news_is_not_waited_for():
+    class Silent(FakeSession):
+        async def news(self):
+            await asyncio.Event().wait()
+            yield
+
+    reader = NewsReader(lambda event: None)
+    reader.follow(Silent())
+    await reader.close(patience=0.01)
+    assert not [task for task in asyncio.all_tasks() if "_read" in repr(task.get_coro())]
