@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
 
-from ouro.errors import SessionNotFound
 from ouro.messages import Message, Usage
 
 FORMAT = 1
@@ -284,40 +283,3 @@ def timestamp(not_before: str = "") -> str:
     """Now, in UTC, to the millisecond; never earlier than `not_before`, even when the clock went back."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return max(now, not_before)
-
-
-def find_session(sessions: Sequence[SessionInfo], query: str, project: str) -> SessionInfo:
-    """The one session that `query` means: an id, the start of one, `latest` of this project, or words of its title.
-
-    Raises:
-        SessionNotFound: none answers to it, or several do; the message lists them.
-    """
-    query = query.strip()
-    here = [each for each in sessions if each.project == project]
-    if query == "latest":
-        return _only(here[:1], "No session of this folder yet.")
-    lowered = query.lower()
-    found = [each for each in sessions if lowered and each.id.startswith(lowered)]
-    found = found or _titled(here, lowered) or _titled(sessions, lowered)
-    return _only(found, f"No session answers to `{_shortened(query)}`.")
-
-
-def _titled(sessions: Iterable[SessionInfo], words: str) -> list[SessionInfo]:
-    wanted = words.split()
-    return [each for each in sessions if wanted and all(word in each.title.lower() for word in wanted)]
-
-
-def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise SessionNotFound(otherwise, "`ouro sessions list --all` shows them all.")
-    lines = [f"  {each.id[:8]}  {each.updated_at[:10]}  {each.title}" for each in found[:5]]
-    more = [f"  … and {len(found) - 5} more"] if len(found) > 5 else []
-    raise SessionNotFound(
-        "Several sessions answer to that:\n" + "\n".join(lines + more), "Say more of the id or the title."
-    )
-
-
-def _shortened(query: str) -> str:
-    return query if len(query) <= 60 else query[:59] + "…"

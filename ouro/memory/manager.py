@@ -16,9 +16,9 @@ from ouro.memory.backend import (
     Record,
     SessionHeader,
     TitleRecord,
-    find_session,
     timestamp,
 )
+from ouro.memory.find import find_session
 from ouro.memory.short_term import outputs_to_drop, sendable, with_answers, without_outputs
 from ouro.memory.tokens import TokenCount, estimate_messages
 from ouro.messages import Message, Usage

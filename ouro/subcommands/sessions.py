@@ -11,7 +11,8 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
-from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, TitleRecord, find_session, timestamp
+from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, TitleRecord, timestamp
+from ouro.memory.find import find_session
 from ouro.memory.manager import title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, ToolCall

@@ -6,9 +6,9 @@ import stat
 import pytest
 
 from ouro.errors import SaveFailed, SessionError, SessionNotFound
-from ouro.memory import backend
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
 from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.find import find_session
 from ouro.memory.manager import MemoryManager
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, user
@@ -208,4 +208,4 @@ def test_s16_projects_whose_paths_look_alike_are_kept_apart(root):
 
     for path in paths:
         assert [each.project for each in store.list_sessions(path)] == [path]
-        assert backend.find_session(everything, "latest", path).project == path
+        assert find_session(everything, "latest", path).project == path
