@@ -14,6 +14,10 @@
     - SessionInUse
     - SessionDamaged
     - SaveFailed
+  + LongTermMemoryError
+    - MemoryUnusable         the folder or its history is not as it should be
+    - SecretInMemory         what was to be remembered holds a secret
+  + SearchUnavailable      the index cannot be read or written just now
   + ModelError             a model did not answer
     - AuthenticationFailed
     - RequestRefused       the provider will never accept this request
@@ -122,6 +126,22 @@ class SessionDamaged(SessionError):
 
 class SaveFailed(SessionError):
     """A record could not be written; it is still in memory."""
+
+
+class LongTermMemoryError(OuroError):
+    """Long-term memory could not be read or changed."""
+
+
+class MemoryUnusable(LongTermMemoryError):
+    """The memory folder or its history is not as it should be; it is left alone."""
+
+
+class SecretInMemory(LongTermMemoryError):
+    """What was to be remembered holds a secret; nothing was written."""
+
+
+class SearchUnavailable(OuroError):
+    """The index cannot be read or written just now. It is derived from the files: nothing is lost."""
 
 
 class ModelError(OuroError):

@@ -1,0 +1,170 @@
+"""The tables of the index, and a connection to them that is always good."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir
+
+VERSION = 1
+"""Of the tables; an index of another version is made again from the files."""
+WAIT_SECONDS = 5.0
+SHIFT = 20
+"""The id of a passage is its session's `seq`, then in this many bits its place: neighbours have neighbouring ids."""
+
+_WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
+SCHEMA = f"""
+CREATE TABLE sessions (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, folder TEXT NOT NULL UNIQUE, project TEXT NOT NULL,
+    title TEXT NOT NULL DEFAULT '', summary TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
+    created_at TEXT NOT NULL DEFAULT '', updated_at TEXT NOT NULL DEFAULT '', messages INTEGER NOT NULL DEFAULT 0,
+    passages INTEGER NOT NULL DEFAULT 0, outputs INTEGER NOT NULL DEFAULT 0,
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, read INTEGER NOT NULL, hash BLOB NOT NULL);
+CREATE INDEX sessions_by_id ON sessions (id);
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
+    text TEXT NOT NULL, hash INTEGER NOT NULL);
+CREATE INDEX messages_by_hash ON messages (hash);
+CREATE TABLE outputs (
+    id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
+    text TEXT NOT NULL);
+CREATE TABLE files (
+    path TEXT PRIMARY KEY, folder TEXT NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL,
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, hash BLOB NOT NULL);
+CREATE TABLE notes (
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, note TEXT NOT NULL, line INTEGER NOT NULL,
+    scope TEXT NOT NULL, project TEXT NOT NULL, category TEXT NOT NULL, text TEXT NOT NULL, at TEXT NOT NULL,
+    confidence REAL NOT NULL, source TEXT NOT NULL, branch TEXT NOT NULL, session TEXT NOT NULL, turn INTEGER NOT NULL,
+    supersedes TEXT NOT NULL, archived INTEGER NOT NULL, hash INTEGER NOT NULL);
+CREATE INDEX notes_by_path ON notes (path);
+CREATE INDEX notes_by_note ON notes (note);
+CREATE INDEX notes_by_hash ON notes (hash);
+CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity, note)) WITHOUT ROWID;
+CREATE INDEX entities_by_note ON entities (note);
+CREATE TABLE edges (note TEXT NOT NULL, relationship TEXT NOT NULL, other TEXT NOT NULL, path TEXT NOT NULL);
+CREATE INDEX edges_by_note ON edges (note);
+CREATE INDEX edges_by_other ON edges (other);
+CREATE TABLE relations (source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT NULL, path TEXT NOT NULL);
+CREATE INDEX relations_by_source ON relations (source);
+CREATE INDEX relations_by_target ON relations (target);
+CREATE TABLE vectors (
+    hash INTEGER NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)) WITHOUT ROWID;
+CREATE VIEW core AS SELECT * FROM notes WHERE kind = 'core';
+{
+    "".join(
+        f'''
+CREATE VIRTUAL TABLE {name}_words USING fts5(text, content = '{name}', content_rowid = 'id', {_WORDS});
+CREATE TRIGGER {name}_added AFTER INSERT ON {name} BEGIN
+    INSERT INTO {name}_words (rowid, text) VALUES (new.id, new.text);
+END;
+CREATE TRIGGER {name}_removed AFTER DELETE ON {name} BEGIN
+    INSERT INTO {name}_words ({name}_words, rowid, text) VALUES ('delete', old.id, old.text);
+END;'''
+        for name in ("messages", "outputs", "notes")
+    )
+}
+PRAGMA user_version = {VERSION};
+"""
+"""`notes` holds notes and the lines of core files; `outputs` is apart, so that recall never reads what a tool said."""
+
+
+def open_index(path: Path) -> sqlite3.Connection:
+    """The index at `path`, ready. One that is broken, or of another version, is set aside first.
+
+    Where nothing can be written there, the index is kept in memory, for this process alone.
+    """
+    try:
+        ensure_private_dir(path.parent)
+        with writing_alone(path):
+            return _opened(path)
+    except (OSError, sqlite3.Error) as error:
+        log.warning("the index %s cannot be used (%s): one in memory is used", path, error)
+        return _new(":memory:")
+
+
+@contextmanager
+def writing_alone(path: Path, seconds: float = WAIT_SECONDS) -> Iterator[None]:
+    """Keep other processes from making, or setting aside, the index meanwhile.
+
+    Raises:
+        OSError: the lock cannot be had within that time.
+    """
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(descriptor, seconds)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise OSError(f"{path} is not a file that ouro made")
+    if path.exists() and not _is_good(path):
+        set_aside(path)
+    if path.exists():
+        return _connect(str(path))
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    return _new(str(path))
+
+
+def _is_good(path: Path) -> bool:
+    try:
+        with closing(_connect(str(path))) as found:
+            (version,) = found.execute("PRAGMA user_version").fetchone()
+            found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "readonly" in str(error):
+            raise
+        return False
+    except sqlite3.DatabaseError:
+        return False
+    return bool(version == VERSION)
+
+
+def set_aside(path: Path) -> None:
+    """Keep an index that cannot be used beside the new one, the last such one only."""
+    log.warning("the index %s is set aside and made again", path)
+    for ending in ("-wal", "-shm"):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
+    if path.exists():
+        path.replace(f"{path}.aside")
+
+
+def _new(place: str) -> sqlite3.Connection:
+    made = _connect(place)
+    made.executescript(f"BEGIN;{SCHEMA}COMMIT;")
+    return made
+
+
+def _connect(place: str) -> sqlite3.Connection:
+    made = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("PRAGMA synchronous = NORMAL")  # after a loss of power it is made again: the files are the truth
+        made.execute("PRAGMA secure_delete = ON")
+        made.execute("PRAGMA cache_size = -16000")
+    except sqlite3.Error:
+        made.close()
+        raise
+    return made
