@@ -1,0 +1,1 @@
+"""What outlives a session: core files and notes, each scope in a git history of its own."""

@@ -1,0 +1,382 @@
+"""The git history of one memory: commits made without work tree, index, hooks or filters.
+
+The git directory lies outside the memory folder, out of reach of what the agent may write. Nothing that it says of
+itself is obeyed, and no commit is ever put in the place of a history that cannot be read.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import MemoryUnusable
+from ouro.memory.long_term.memory_files import is_memory_name
+from ouro.utils.log import log
+from ouro.utils.private_files import write_private
+
+OWN = "ouro"
+"""What ouro itself keeps in the git directory, beside git's own files."""
+BRANCH = "main"
+CONFIG = """\
+[core]
+\trepositoryformatversion = 0
+\tbare = false
+\tlogAllRefUpdates = true
+\thooksPath = /dev/null
+\tfsmonitor = false
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+\tautocrlf = false
+\tsafecrlf = false
+\tfileMode = false
+\tquotePath = false
+\tfsync = committed,loose-object,reference
+[user]
+\tname = ouro
+\temail = ouro@localhost
+[commit]
+\tgpgSign = false
+\ttemplate = /dev/null
+[tag]
+\tgpgSign = false
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+"""What makes plain git on the folder work whatever a person's own settings say."""
+_FLAGS = (
+    "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
+    "-c", "core.attributesFile=/dev/null", "-c", "core.excludesFile=/dev/null", "-c", "core.autocrlf=false",
+    "-c", "core.fsync=committed,loose-object,reference", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+    "-c", "log.showSignature=false", "-c", "log.mailmap=false", "-c", "mailmap.file=/dev/null", "-c", "diff.external=",
+    "-c", "i18n.logOutputEncoding=UTF-8", "-c", "core.splitIndex=false", "-c", "core.untrackedCache=false",
+)  # fmt: skip
+_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_AUTHOR_NAME": "ouro", "GIT_AUTHOR_EMAIL": "ouro@localhost",
+    "GIT_COMMITTER_NAME": "ouro", "GIT_COMMITTER_EMAIL": "ouro@localhost", "LC_ALL": "C",
+}  # fmt: skip
+_SECONDS = 30.0
+_TRIES = 8
+_STALE = 10.0
+"""Seconds after which a lock on a ref is nobody's any more: git holds one for milliseconds."""
+_ID = re.compile(r"[0-9a-f]{40}")
+_REF = re.compile(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
+_UNFINISHED = {
+    "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
+    "rebase-merge": "a rebase", "rebase-apply": "a rebase",
+}  # fmt: skip
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where the history stands."""
+
+    commit: str
+    """Empty before the first one."""
+    ref: str
+    """The branch; empty where HEAD is on none."""
+
+
+class GitMissing(MemoryUnusable):
+    """git is not installed, or does not start."""
+
+
+class _Outrun(Exception):
+    """Another process has moved the branch meanwhile, or holds it."""
+
+
+class History:
+    """The commits of one memory. Everything blocks: use from a thread."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self.git_dir = git_dir
+        self._trees: dict[str, Mapping[str, str]] = {}
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a git directory."""
+        return (self.git_dir / "HEAD").exists() or (self.git_dir / OWN).exists()
+
+    def create(self) -> None:
+        """Make the git directory, empty, where there is none; all in it is the user's alone.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self.exists:
+            return
+        for folder in ("objects", "refs/heads", OWN):
+            (self.git_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.git_dir.chmod(0o700)
+        write_private(self.git_dir / "config", CONFIG)
+        write_private(self.git_dir / "HEAD", f"ref: refs/heads/{BRANCH}\n")
+
+    def head(self) -> Head:
+        """Where HEAD is, read without a process.
+
+        Raises:
+            MemoryUnusable: HEAD or its branch is damaged, or a branch that held commits is gone.
+        """
+        if not self.exists:
+            return Head("", f"refs/heads/{BRANCH}")
+        text = _read(self.git_dir / "HEAD")
+        if _ID.fullmatch(text.strip()):
+            return Head(text.strip(), "")
+        found = _REF.fullmatch(text)
+        if not found:
+            raise self._damaged("HEAD is empty or unreadable", f"write `ref: refs/heads/{BRANCH}` into it")
+        commit = self._resolved(found[1])
+        if not commit and (tip := self.own("tip")):
+            raise self._damaged(f"{found[1]} is gone", f"git --git-dir {self.git_dir} update-ref {found[1]} {tip}")
+        return Head(commit, found[1])
+
+    def tree(self, commit: str) -> Mapping[str, str]:
+        """Name -> blob of each memory file in a commit; nothing for no commit."""
+        if not commit:
+            return {}
+        if commit not in self._trees:
+            lines = self.git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")
+            entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
+            named = {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
+            if len(self._trees) > 16:
+                self._trees.clear()
+            self._trees[commit] = {name: blob for name, blob in named.items() if is_memory_name(name)}
+        return self._trees[commit]
+
+    def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """The contents of several blobs, by one process.
+
+        Raises:
+            MemoryUnusable: one of them cannot be read.
+        """
+        if not ids:
+            return {}
+        answer = self.git("cat-file", "--batch", given="".join(f"{each}\n" for each in ids).encode())
+        found, at = {}, 0
+        for each in ids:
+            end = answer.index(b"\n", at)
+            kind = answer[at:end].split()
+            if len(kind) != 3 or kind[1] != b"blob":
+                raise self._damaged(f"{each[:12]} of the history is missing", f"git --git-dir {self.git_dir} fsck")
+            size = int(kind[2])
+            found[each] = answer[end + 1 : end + 1 + size]
+            at = end + 2 + size
+        return found
+
+    def commit(self, changes: Mapping[str, bytes | None], message: str, at: float | None = None) -> str:
+        """Put files into (None: out of) the branch, in one commit; gives its id, or HEAD where nothing changes.
+
+        What another process committed meanwhile stays: the commit goes on top of it.
+
+        Raises:
+            MemoryUnusable: no commit can be made; the history is as it was.
+        """
+        for attempt in range(_TRIES):
+            head = self._head_to_commit_on()
+            tree = self.tree(head.commit)
+            new = {name: data for name, data in changes.items() if _differs(data, tree.get(name))}
+            if not new:
+                return head.commit
+            try:
+                commit = self._import(head, new, message, time.time() if at is None else at)
+            except _Outrun:
+                self._drop_stale_locks(head.ref)
+                time.sleep(0.02 * 2**attempt)
+                continue
+            self.keep("tip", commit)
+            self._tell_index(commit, new)
+            return commit
+        raise self._damaged("the branch is held by another git", "end that git; what changed is committed next time")
+
+    def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
+        """What git prints, asked in a way that nothing here or in anybody's settings can run a program.
+
+        Raises:
+            MemoryUnusable: git is not there, took too long, or said no.
+        """
+        done = self._run(arguments, given, index)
+        if done.returncode:
+            raise self._damaged(
+                f"git {arguments[0]}: {_last_line(done.stderr)}", f"git --git-dir {self.git_dir} fsck tells more"
+            )
+        return done.stdout
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While inside, no other ouro changes this history."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.git_dir / OWN / "lock", flags, 0o600)
+        try:
+            with suppress(OSError):  # some network disks know no locks: git moves the branch only from old to new
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def own(self, name: str) -> str:
+        """What ouro has noted beside the history under a name; empty where it has not."""
+        return _read(self.git_dir / OWN / name).strip()
+
+    def keep(self, name: str, text: str) -> None:
+        """Note something beside the history."""
+        write_private(self.git_dir / OWN / name, f"{text}\n")
+
+    def _head_to_commit_on(self) -> Head:
+        head = self.head()
+        if not head.ref:
+            raise self._damaged("HEAD is on no branch", f"git --git-dir {self.git_dir} switch {BRANCH}")
+        for name, what in _UNFINISHED.items():
+            if (self.git_dir / name).exists():
+                raise self._damaged(f"{what} is not finished", "finish it, or end it with --abort")
+        return head
+
+    def _resolved(self, ref: str) -> str:
+        loose = self.git_dir / ref
+        if loose.is_file():
+            commit = _read(loose).strip()
+            if not _ID.fullmatch(commit):
+                raise self._damaged(f"{ref} is empty or unreadable", f"git --git-dir {self.git_dir} reflog {ref}")
+            return commit
+        for line in _read(self.git_dir / "packed-refs").splitlines():
+            commit, _, name = line.partition(" ")
+            if name == ref and _ID.fullmatch(commit):
+                return commit
+        return ""
+
+    def _import(self, head: Head, changes: Mapping[str, bytes | None], message: str, at: float) -> str:
+        for data in changes.values():
+            if data is not None:
+                self._drop_if_empty(blob_id(data))
+        done = self._run(
+            ("fast-import", "--quiet", "--done", "--date-format=raw"), _stream(head, changes, message, at), None
+        )
+        if done.returncode == 0:
+            return done.stdout.decode().split()[0]
+        for report in self.git_dir.glob("fast_import_crash_*"):
+            report.unlink(missing_ok=True)
+        said = done.stderr.decode(errors="replace")
+        if "not updating" in said.lower() or "cannot lock ref" in said or "Unable to create" in said:
+            raise _Outrun
+        raise self._damaged(
+            f"the last commit cannot be built on ({_last_line(done.stderr)})", f"git --git-dir {self.git_dir} fsck"
+        )
+
+    def _drop_if_empty(self, blob: str) -> None:
+        """A power cut may leave an object without content, which git would take for the real one."""
+        path = self.git_dir / "objects" / blob[:2] / blob[2:]
+        with suppress(OSError):
+            if path.stat().st_size == 0:
+                path.unlink()
+
+    def _drop_stale_locks(self, ref: str) -> None:
+        """Only while `alone`, and only what no git of today can be holding."""
+        for name in ("HEAD.lock", f"{ref}.lock", "packed-refs.lock"):
+            path = self.git_dir / name
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _STALE:
+                    path.unlink()
+
+    def _tell_index(self, commit: str, changes: Mapping[str, bytes | None]) -> None:
+        """Let the index of plain git know, or its next commit would take ours back."""
+        behind = bool(self.own("index-behind"))
+        lines = [
+            f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}"
+            for name, data in changes.items()
+        ]
+        try:
+            if behind or not (self.git_dir / "index").exists():
+                raise MemoryUnusable("the index must be made anew")
+            self.git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
+        except MemoryUnusable as error:
+            log.info("memory: %s", error)
+            self._remake_index(commit, behind)
+
+    def _remake_index(self, commit: str, behind: bool) -> None:
+        index = self.git_dir / "index"
+        made = self.git_dir / OWN / f"index.{os.getpid()}"
+        try:
+            if (self.git_dir / "index.lock").exists():  # a person's git, with an editor open perhaps
+                raise MemoryUnusable("index.lock is there")
+            self.git("read-tree", commit, index=made)
+            made.replace(index)
+            if behind:
+                (self.git_dir / OWN / "index-behind").unlink(missing_ok=True)
+        except (MemoryUnusable, OSError) as error:
+            log.info("memory: the index stays behind: %s", error)
+            made.unlink(missing_ok=True)
+            self.keep("index-behind", commit)
+
+    def _run(self, arguments: Sequence[str], given: bytes, index: Path | None) -> subprocess.CompletedProcess[bytes]:
+        # The environment is made, not cleaned: no GIT_*, and nothing that makes a program run another.
+        environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
+        if index is not None:
+            environment["GIT_INDEX_FILE"] = str(index)
+        command = ["git", f"--git-dir={self.git_dir}", f"--work-tree={self.git_dir}", *_FLAGS, *arguments]
+        try:
+            return subprocess.run(
+                command, cwd=self.git_dir, env=environment, input=given, capture_output=True, timeout=_SECONDS,
+                check=False,
+            )  # fmt: skip
+        except FileNotFoundError as error:
+            raise GitMissing(
+                "git is not installed: memory is kept, but without a history.",
+                "Install git; what is there is then taken in.",
+            ) from error
+        except (OSError, subprocess.SubprocessError) as error:
+            raise MemoryUnusable(f"git could not be run: {error}") from error
+
+    def _damaged(self, what: str, hint: str) -> MemoryUnusable:
+        return MemoryUnusable(f"The history of memory in {self.git_dir} is left alone: {what}.", hint)
+
+
+@lru_cache(maxsize=4096)
+def blob_id(data: bytes) -> str:
+    """The name that git gives to a content."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _differs(data: bytes | None, blob: str | None) -> bool:
+    return blob is not None if data is None else blob_id(data) != blob
+
+
+def _stream(head: Head, changes: Mapping[str, bytes | None], message: str, at: float) -> bytes:
+    """What `git fast-import` is told: one commit on top of `head`."""
+    who = b"ouro <ouro@localhost> %d %s" % (int(at), time.strftime("%z", time.localtime(at)).encode())
+    parts = [b"commit ", head.ref.encode(), b"\nmark :1\ncommitter ", who, b"\n", _data(message.encode())]
+    if head.commit:
+        parts += [b"from ", head.commit.encode(), b"\n"]
+    for name, content in sorted(changes.items(), key=lambda each: each[0]):
+        quoted = b'"%s"' % os.fsencode(name).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+        parts += [b"D ", quoted, b"\n"] if content is None else [b"M 100644 inline ", quoted, b"\n", _data(content)]
+    return b"".join([*parts, b"\nget-mark :1\ndone\n"])
+
+
+def _data(content: bytes) -> bytes:
+    return b"data %d\n%s\n" % (len(content), content)
+
+
+def _read(path: Path) -> str:
+    """The text of a small file of the git directory; empty where it is not there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(1 << 24).decode(errors="replace")
+
+
+def _last_line(said: bytes) -> str:
+    lines = said.decode(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else "no reason given"

@@ -1,0 +1,67 @@
+"""Which contents of memory are vouched for: written by ouro's own hand, or accepted by the person.
+
+It is kept beside the history, out of the memory folder: a trailer or an author of a commit can be forged by whatever
+runs in a shell, a line here cannot by a program that only writes into the memory folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ouro.utils.private_files import write_private
+
+GONE = "-"
+"""Stands for the content of a file that was removed."""
+_MOST_BYTES = 1 << 20
+
+
+class Ledger:
+    """The accepted commit, and what was vouched for since. Everything blocks: use from a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._vouched = folder / "vouched"
+        self._accepted = folder / "accepted"
+
+    @property
+    def accepted(self) -> str:
+        """The last commit of which every line is vouched for; empty where there is none."""
+        try:
+            return self._accepted.read_text().strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def accept(self, commit: str) -> None:
+        """The person, or ouro, vouches for all that is in a commit."""
+        write_private(self._accepted, f"{commit}\n")
+
+    def vouch(self, contents: Mapping[str, str]) -> None:
+        """Vouch for files by name and blob (GONE: for the removal). On disk when this returns."""
+        if not contents:
+            return
+        if self._size() > _MOST_BYTES:
+            # What is that old was committed and accepted long ago.
+            lines = self._vouched.read_text().splitlines()
+            write_private(self._vouched, "".join(f"{line}\n" for line in lines[len(lines) // 2 :]))
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self._vouched, flags, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write("".join(f"{blob} {name}\n" for name, blob in contents.items()))
+            file.flush()
+            os.fsync(descriptor)
+
+    def vouched(self) -> frozenset[tuple[str, str]]:
+        """All that was vouched for, as (name, blob)."""
+        try:
+            lines = self._vouched.read_text(errors="replace").splitlines()
+        except OSError:
+            return frozenset()
+        parted: Iterable[tuple[str, str, str]] = (line.partition(" ") for line in lines)
+        return frozenset((name, blob) for blob, _, name in parted)
+
+    def _size(self) -> int:
+        try:
+            return self._vouched.stat().st_size
+        except OSError:
+            return 0

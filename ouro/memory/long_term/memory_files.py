@@ -1,0 +1,247 @@
+"""The files of a memory folder, opened so that nothing put in their way can lead astray or hang."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import MemoryUnusable
+from ouro.utils.terminal_text import clean
+
+ARCHIVE = "archive"
+MOST_BYTES = 256 * 1024
+"""Of one file; what is longer is no memory."""
+MOST_FILES = 50_000
+_NAME = re.compile(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A name in the folder: what is to be known of it without opening it."""
+
+    name: str
+    fingerprint: str
+    """Changes whenever the file does."""
+    reason: str = ""
+    """Why it is not read; empty where it may be."""
+
+
+class FileRefused(Exception):
+    """A file that is not read; says why."""
+
+
+def is_memory_name(name: str) -> bool:
+    """Whether `name`, relative to the folder, may be a file of memory: Markdown, there or in `archive/`."""
+    return bool(_NAME.fullmatch(name)) and unicodedata.normalize("NFC", name) == name and len(name.encode()) <= 250
+
+
+class MemoryFiles:
+    """The Markdown files of one memory folder and of its `archive/`. Everything blocks: use from a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def look(self) -> list[Seen]:
+        """Each file there, in the order of names; nothing is opened.
+
+        Raises:
+            MemoryUnusable: the folder is a link, or somebody else's.
+        """
+        try:
+            with self._opened("") as root:
+                found = list(_listed(root, ""))
+                with suppress(FileNotFoundError, MemoryUnusable), self._opened(ARCHIVE) as archive:
+                    found += _listed(archive, f"{ARCHIVE}/")
+        except FileNotFoundError:
+            return []
+        return _without_twins(sorted(found, key=lambda each: each.name))
+
+    def read(self, name: str) -> str:
+        """The text of a file.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            FileRefused: it is not a plain file of the user's, or not text, or too long.
+            MemoryUnusable: the folder is a link, or somebody else's.
+        """
+        return decoded(self.read_bytes(name))
+
+    def read_bytes(self, name: str) -> bytes:
+        """The bytes of a file, under the checks of `read`."""
+        with self._place(name) as (folder, base):
+            try:
+                descriptor = os.open(base, _READ, dir_fd=folder)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise FileRefused(_why_not_open(folder, base, error)) from error
+            with os.fdopen(descriptor, "rb") as file:
+                if reason := _why_not(os.fstat(descriptor)):
+                    raise FileRefused(reason)
+                data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise FileRefused(_too_long(len(data)))
+        return data
+
+    def write(self, name: str, data: bytes | None) -> None:
+        """Put a whole content in place of a file (0600), or remove it where there is none.
+
+        Raises:
+            FileRefused: the name is none of a memory file, or something that is no file is there.
+            OSError: it could not be written; the old one is untouched.
+        """
+        with self._place(name, create=data is not None) as (folder, base):
+            with suppress(FileNotFoundError):
+                if reason := _why_not(os.stat(base, dir_fd=folder, follow_symlinks=False)):
+                    raise FileRefused(reason)
+            if data is None:
+                with suppress(FileNotFoundError):
+                    os.unlink(base, dir_fd=folder)
+            else:
+                _put(folder, base, data)
+            os.fsync(folder)
+
+    @contextmanager
+    def _place(self, name: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        if not is_memory_name(name):
+            raise FileRefused("not a name of a memory file")
+        above, _, base = name.rpartition("/")
+        with self._opened(above, create=create) as folder:
+            yield folder, base
+
+    @contextmanager
+    def _opened(self, below: str, *, create: bool = False) -> Iterator[int]:
+        descriptor = os.open(_made(self.folder, create), _FOLDER)
+        try:
+            if below:
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(below, 0o700, dir_fd=descriptor)
+                root, descriptor = descriptor, _open_below(descriptor, below)
+                os.close(root)
+            _demand_ours(descriptor, self.folder / below)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _made(folder: Path, create: bool) -> Path:
+    if create:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.is_symlink():
+        raise MemoryUnusable(f"{folder} is a link; memory is not read through it.", "Put a folder in its place.")
+    return folder
+
+
+def _open_below(root: int, name: str) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=root)
+    except NotADirectoryError as error:
+        raise MemoryUnusable(f"{name} in the memory folder is not a folder; it is left alone.") from error
+
+
+def _demand_ours(descriptor: int, folder: Path) -> None:
+    if os.fstat(descriptor).st_uid != os.getuid():
+        raise MemoryUnusable(f"{folder} belongs to another user; ouro does not read it as memory.")
+
+
+def _listed(folder: int, prefix: str) -> Iterator[Seen]:
+    for name in sorted(os.listdir(folder))[:MOST_FILES]:
+        if name.startswith("."):
+            continue
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISDIR(found.st_mode) and prefix + name == ARCHIVE:
+            continue
+        reason = "not a name of a memory file" if not is_memory_name(prefix + name) else _why_not(found)
+        yield Seen(prefix + name, fingerprint(found), reason)
+
+
+def fingerprint(found: os.stat_result) -> str:
+    """What changes whenever the file does."""
+    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+
+
+def _without_twins(found: list[Seen]) -> list[Seen]:
+    """On some disks two of the names would be one file: the first counts."""
+    keys: dict[str, str] = {}
+    kept = []
+    for each in found:
+        first = keys.setdefault(unicodedata.normalize("NFKC", each.name).casefold(), each.name)
+        reason = each.reason or ("" if first == each.name else f"its name is the same as {first} on some disks")
+        kept.append(Seen(each.name, each.fingerprint, reason))
+    return kept
+
+
+def _why_not(found: os.stat_result) -> str:
+    """Why a file is not read; empty where it may be."""
+    if stat.S_ISLNK(found.st_mode):
+        return "a link"
+    if stat.S_ISDIR(found.st_mode):
+        return "a folder"
+    if not stat.S_ISREG(found.st_mode):
+        return "a pipe, socket or device"
+    if found.st_uid != os.getuid():
+        return "belongs to another user"
+    if found.st_nlink > 1:
+        return "a hard link: the same file has another name elsewhere"
+    return _too_long(found.st_size) if found.st_size > MOST_BYTES else ""
+
+
+def _too_long(size: int) -> str:
+    return f"{size:,} bytes: longer than the {MOST_BYTES:,} that a memory file may have"
+
+
+def _why_not_open(folder: int, name: str, error: OSError) -> str:
+    with suppress(OSError):
+        if reason := _why_not(os.stat(name, dir_fd=folder, follow_symlinks=False)):
+            return reason
+    return f"cannot be opened: {error.strerror}"
+
+
+def decoded(data: bytes) -> str:
+    """The text of a file.
+
+    Raises:
+        FileRefused: it is none.
+    """
+    if b"\0" in data:
+        raise FileRefused("holds NUL bytes: not text")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise FileRefused(f"not UTF-8 (byte {error.start})") from error
+
+
+def _put(folder: int, name: str, data: bytes) -> None:
+    temporary = f".{name[:100]}.{os.getpid()}.{os.urandom(4).hex()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+
+
+_TWO_SELECTORS = re.compile("([\ufe00-\ufe0f])[\ufe00-\ufe0f]+")
+
+
+def readable(text: str) -> tuple[str, int]:
+    """`text` without what no reader can see (M12), and how many characters that were.
+
+    One variation selector may follow a character, as in a red heart; a row of them is a hidden message.
+    """
+    seen = clean(_TWO_SELECTORS.sub(r"\1", text))
+    return seen, len(text) - len(seen)

@@ -1,0 +1,286 @@
+"""GitMemoryStore: one scope of long-term memory, its files as the truth and git as their history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from ouro.errors import MemoryUnusable, SecretInMemory
+from ouro.memory.long_term import timeline
+from ouro.memory.long_term.history import History, blob_id
+from ouro.memory.long_term.ledger import GONE, Ledger
+from ouro.memory.long_term.memory_files import FileRefused, MemoryFiles, Seen, decoded, readable
+from ouro.memory.long_term.values import CORE, Commit, FileEdit, Loaded, Scope, Skipped
+from ouro.utils.terminal_text import clean
+
+NOTE = "mem_"
+_MOST_IN_CORE = 400_000
+"""Characters of the core files of one scope in sum."""
+
+
+class GitMemoryStore:
+    """The memory of one scope. Everything blocks: use from a thread.
+
+    Args:
+        folder: where the Markdown files are.
+        git_dir: where their history is, outside of `folder`.
+        finds_secret: says which kind of secret is in a text; empty where there is none.
+        is_shared: the folder belongs to the host repository, whose git is told nothing; no `.git` is put there.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        scope: Scope,
+        git_dir: Path,
+        *,
+        finds_secret: Callable[[str], str] = lambda _text: "",
+        is_shared: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.scope: Scope = scope
+        self.history = History(git_dir)
+        self.is_shared = is_shared
+        self.obstacle = ""
+        """Why there is no history, or why the last commit was not made; the texts are kept all the same."""
+        self.refused: tuple[Skipped, ...] = ()
+        """What the last `commit_changes` left out, and why."""
+        self._files = MemoryFiles(folder)
+        self._ledger = Ledger(git_dir / "ouro")
+        self._finds_secret = finds_secret
+        self._blobs: dict[str, tuple[str, str]] = {}
+
+    def ensure_repo(self) -> None:
+        """Make folder and history where they are not there yet.
+
+        Raises:
+            MemoryUnusable: the folder is a link, or somebody else's.
+            OSError: it cannot be written.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._files.look()
+        self.history.create()
+
+    def load_all(self) -> Loaded:
+        """The core and the names of the notes, with why anything was left out. Starts no process, writes nothing.
+
+        Raises:
+            MemoryUnusable: the folder is a link, or somebody else's.
+        """
+        seen = self._files.look()
+        core: dict[str, str] = {}
+        skipped = [Skipped(each.name, each.reason or "neither core nor a note") for each in seen if not _is_ours(each)]
+        room = _MOST_IN_CORE
+        for category in CORE:
+            if not any(each.name == f"{category}.md" and not each.reason for each in seen):
+                continue
+            try:
+                text = self._files.read(f"{category}.md")
+            except (FileRefused, OSError) as error:
+                skipped.append(Skipped(f"{category}.md", str(error)))
+                continue
+            text, hidden = readable(text)
+            if len(text) > room:
+                skipped.append(Skipped(f"{category}.md", f"{len(text):,} characters: more than there is room for"))
+                continue
+            if hidden:
+                skipped.append(Skipped(f"{category}.md", f"{hidden} invisible characters in it, left out"))
+            if text.strip():
+                core[category], room = text, room - len(text)
+        notes = tuple(each.name for each in seen if _is_ours(each) and _is_note(each.name))
+        prints = {each.name: each.fingerprint for each in seen}
+        return Loaded(self.scope, str(self.folder), self.get_current_head(), core, notes, tuple(skipped), prints)
+
+    def read(self, name: str) -> str:
+        """The text of one file, invisible characters left out.
+
+        Raises:
+            FileRefused: it is not a plain text file of the user's.
+            FileNotFoundError: it is not there.
+        """
+        return readable(self._files.read(name))[0]
+
+    def get_current_head(self) -> str:
+        """The commit that the history stands at; empty before the first, or where it cannot be read (`obstacle`)."""
+        try:
+            return self.history.head().commit
+        except MemoryUnusable as error:
+            self.obstacle = str(error)
+            return ""
+
+    def has_changed_since_load(self, loaded: Loaded) -> bool:
+        """Whether a file or the history is not as it was then. Starts no process."""
+        prints = {each.name: each.fingerprint for each in self._files.look()}
+        return prints != loaded.files or self.get_current_head() != loaded.head
+
+    def save_and_commit(
+        self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str] | None = None
+    ) -> str:
+        """Write files (None: remove them), vouch for them, and commit them; gives the commit.
+
+        The texts are written also where no commit can be made: then nothing is given, and `obstacle` says why.
+
+        Raises:
+            SecretInMemory: a text, a name or the subject holds a secret; nothing was written.
+            FileRefused: a name is none of a memory file, or what is there is no plain file.
+            OSError: it could not be written.
+        """
+        self._demand_no_secret([subject, *(trailers or {}).values(), *changes, *changes.values()])
+        self.ensure_repo()
+        with self.history.alone():
+            return self._save(changes, subject, trailers or {})
+
+    def rewrite(
+        self, name: str, change: Callable[[str], str], subject: str, trailers: Mapping[str, str] | None = None
+    ) -> str:
+        """As `save_and_commit`, of one file that is read, changed and written while no other ouro may write it."""
+        self.ensure_repo()
+        with self.history.alone():
+            try:
+                text = change(self._files.read(name))
+            except FileNotFoundError:
+                text = change("")
+            self._demand_no_secret([subject, *(trailers or {}).values(), name, text])
+            return self._save({name: text}, subject, trailers or {})
+
+    def commit_changes(
+        self, subject: str, trailers: Mapping[str, str] | None = None, names: Iterable[str] | None = None
+    ) -> str:
+        """Commit the work tree as it stands, or only some files of it; empty where nothing changed.
+
+        Nobody vouches for what is committed by this. A file with a secret is left out, and named in `refused`.
+        """
+        self.ensure_repo()
+        with self.history.alone():
+            try:
+                edits = self.edits_since(self.history.head().commit)
+            except MemoryUnusable as error:
+                self.obstacle = str(error)
+                return ""
+            wanted = None if names is None else set(names)
+            edits = tuple(edit for edit in edits if wanted is None or edit.name in wanted)
+            self.refused = tuple(self._secrets_of(edits))
+            kept_out = {each.name for each in self.refused}
+            changes = {edit.name: self._bytes_now(edit.name) for edit in edits if edit.name not in kept_out}
+            return self._commit(changes, subject, trailers or {}) if changes else ""
+
+    def edits_since(self, commit: str) -> tuple[FileEdit, ...]:
+        """What the work tree has become since a commit (empty: since there was nothing).
+
+        Raises:
+            MemoryUnusable: the commit cannot be read.
+        """
+        before, now = self.history.tree(commit), self._work_tree()
+        changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+        old = self.history.blobs([before[name] for name in changed if name in before])
+        texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
+        return tuple(
+            FileEdit(name, texts.get(before.get(name, "")), self._text_now(name) if name in now else None)
+            for name in changed
+        )
+
+    @property
+    def accepted(self) -> str:
+        """The last commit of which every line is vouched for, by ouro or the person; empty where there is none."""
+        return self._ledger.accepted
+
+    def accept(self, commit: str) -> None:
+        """The person, or ouro, vouches for all that is in a commit."""
+        self.ensure_repo()
+        self._ledger.accept(commit)
+
+    def vouch(self, *names: str) -> None:
+        """Vouch for files as they are now: a file tool of ours, or a git command that was allowed, has written them."""
+        self.ensure_repo()
+        now = self._work_tree()
+        self._ledger.vouch({name: now.get(name, GONE) for name in names})
+
+    def outside_edits(self) -> tuple[FileEdit, ...]:
+        """What differs from the accepted commit and nobody has vouched for: to be shown before it is believed.
+
+        Raises:
+            MemoryUnusable: the accepted commit cannot be read.
+        """
+        vouched, now = self._ledger.vouched(), self._work_tree()
+        edits = self.edits_since(self.accepted)
+        return tuple(edit for edit in edits if (edit.name, now.get(edit.name, GONE)) not in vouched)
+
+    def log(self, limit: int = 50, path: str = "") -> tuple[Commit, ...]:
+        """The latest commits, newest first; those that changed `path`, where one is given."""
+        return timeline.log(self.history, limit, path)
+
+    def text_at(self, commit: str, name: str) -> str | None:
+        """A file as it was in a commit; None where it was not there."""
+        return timeline.text_at(self.history, commit, name)
+
+    def _save(self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]) -> str:
+        encoded = {name: None if text is None else text.encode() for name, text in changes.items()}
+        for name, data in encoded.items():
+            self._files.write(name, data)
+        self._ledger.vouch({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
+        return self._commit(encoded, subject, trailers)
+
+    def _commit(self, changes: Mapping[str, bytes | None], subject: str, trailers: Mapping[str, str]) -> str:
+        try:
+            commit = self.history.commit(changes, timeline.message(subject, trailers))
+            self.obstacle = ""
+            self._settle(commit)
+        except MemoryUnusable as error:
+            self.obstacle = str(error)
+            return ""
+        return commit
+
+    def _settle(self, commit: str) -> None:
+        """Where all that is there is vouched for, the history is accepted up to here."""
+        if commit != self.accepted and not self.outside_edits() and self._work_tree() == self.history.tree(commit):
+            self._ledger.accept(commit)
+
+    def _work_tree(self) -> dict[str, str]:
+        """Name -> blob of each file that may be read."""
+        now: dict[str, tuple[str, str]] = {}
+        for each in self._files.look():
+            if each.reason:
+                continue
+            known = self._blobs.get(each.name)
+            if known is None or known[0] != each.fingerprint:
+                try:
+                    data = self._files.read_bytes(each.name)
+                    decoded(data)
+                    known = each.fingerprint, blob_id(data)
+                except (FileRefused, OSError):
+                    continue
+            now[each.name] = known
+        self._blobs = now
+        return {name: blob for name, (_, blob) in now.items()}
+
+    def _text_now(self, name: str) -> str | None:
+        try:
+            return self._files.read(name)
+        except (FileRefused, OSError):
+            return None
+
+    def _bytes_now(self, name: str) -> bytes | None:
+        try:
+            return self._files.read_bytes(name)
+        except FileNotFoundError:
+            return None
+
+    def _secrets_of(self, edits: Iterable[FileEdit]) -> Iterable[Skipped]:
+        for edit in edits:
+            if reason := self._finds_secret(edit.name) or self._finds_secret(edit.after or ""):
+                yield Skipped(edit.name, f"holds a secret ({reason}): not committed")
+
+    def _demand_no_secret(self, texts: Iterable[str | None]) -> None:
+        for text in texts:
+            if text and (reason := self._finds_secret(text)):
+                raise SecretInMemory(
+                    f"This holds a secret ({clean(reason)}) and is not remembered.", "Say it without the secret."
+                )
+
+
+def _is_ours(each: Seen) -> bool:
+    return not each.reason and (each.name.removesuffix(".md") in CORE or _is_note(each.name))
+
+
+def _is_note(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(NOTE)

@@ -1,0 +1,85 @@
+"""What the store of long-term memory gives: files, commits, edits, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Scope = Literal["user", "repo"]
+Origin = Literal["agent", "person", "outside", "capture", "consolidation", "import", "undo"]
+"""Who a commit comes from: its trailer `Ouro-Origin`."""
+CORE = ("decisions", "preferences", "facts")
+"""The categories of the core, each in `<category>.md`, in the order in which they are shown."""
+ORIGIN, SESSION, TURN = "Ouro-Origin", "Ouro-Session", "Ouro-Turn"
+"""The trailers that say whence a commit is."""
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A file that was looked at and not taken."""
+
+    name: str
+    reason: str
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """One scope as it was read: what is injected, and what `has_changed_since_load` compares with."""
+
+    scope: Scope
+    folder: str
+    head: str
+    """The commit; empty before the first one, or where the history cannot be read."""
+    core: Mapping[str, str]
+    """Category -> text; those that are empty or not there are left out."""
+    notes: tuple[str, ...] = ()
+    """The names of the notes, relative to the folder, those in `archive/` among them."""
+    skipped: tuple[Skipped, ...] = ()
+    files: Mapping[str, str] = {}
+    """Name -> fingerprint of each file that was seen."""
+
+
+class FileEdit(msgspec.Struct, frozen=True):
+    """What became of one file. No text: it was not there."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """One entry of the history."""
+
+    id: str
+    at: str
+    """ISO 8601 with the zone it was made in."""
+    subject: str
+    trailers: Mapping[str, str] = {}
+    paths: tuple[str, ...] = ()
+    """The files that it changed."""
+    author: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Who it says it comes from; "outside" where it says nothing: nobody vouches for a trailer."""
+        return self.trailers.get(ORIGIN, "outside")
+
+
+class Hunk(msgspec.Struct, frozen=True):
+    """One change of a commit in one file: the lines `before` gave way to the lines `after`."""
+
+    number: int
+    """Counted over the whole commit, from 1."""
+    name: str
+    start: int
+    """Where it begins in the file as it was, from 0."""
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+class BlamedLine(msgspec.Struct, frozen=True):
+    """One line of a file and the commit that it is from."""
+
+    number: int
+    text: str
+    commit: Commit
