@@ -29,6 +29,8 @@ class SessionHeader(msgspec.Struct, frozen=True):
     format: int = FORMAT
     memory: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The commit of long-term memory that it started from, by scope."""
+    origin: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Where it was taken over from: `from` (the program), `id` and `file` there, `branch`; empty for one of our own."""
 
 
 class MessageRecord(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ class HeaderFields(msgspec.Struct):
     project: str = ""
     model: str = ""
     memory: dict[str, str] = {}
+    origin: dict[str, str] = {}
 
 
 class UsageFields(msgspec.Struct):

@@ -52,7 +52,7 @@ def header_data(header: SessionHeader) -> dict[str, Any]:
     """The first record of a session."""
     first = {"format": header.format, "id": header.id, "created_at": header.created_at}
     data = {"session": first, "project": header.project, "model": header.model}
-    return {**data, "memory": dict(header.memory)} if header.memory else data
+    return data | _present(memory=dict(header.memory), origin=dict(header.origin))
 
 
 def record_data(record: Record, mask: Mask, keep_image: KeepImage) -> dict[str, Any]:
@@ -242,6 +242,7 @@ def header_from(data: Any) -> SessionHeader:
         header.session.created_at,
         header.session.format,
         header.memory,
+        header.origin,
     )
 
 
