@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory
 from ouro.memory.long_term import timeline
+from ouro.memory.long_term.folders import claim
 from ouro.memory.long_term.history import History, blob_id
 from ouro.memory.long_term.ledger import GONE, Ledger
 from ouro.memory.long_term.memory_files import FileRefused, MemoryFiles, Seen, decoded, readable
@@ -43,6 +44,8 @@ class GitMemoryStore:
         self.is_shared = is_shared
         self.obstacle = ""
         """Why there is no history, or why the last commit was not made; the texts are kept all the same."""
+        self.plain_git = ""
+        """Why plain git in the folder shows another history than this one; empty where it does not."""
         self.refused: tuple[Skipped, ...] = ()
         """What the last `commit_changes` left out, and why."""
         self._files = MemoryFiles(folder)
@@ -60,6 +63,7 @@ class GitMemoryStore:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._files.look()
         self.history.create()
+        self.plain_git = claim(self.folder, self.history.git_dir, is_shared=self.is_shared)
 
     def load_all(self) -> Loaded:
         """The core and the names of the notes, with why anything was left out. Starts no process, writes nothing.
