@@ -1,0 +1,105 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ouro.memory.long_term.note import (
+    Anchor,
+    Edge,
+    Note,
+    ParsedNote,
+    Relation,
+    is_note_name,
+    new_id,
+    note_text,
+    parse_note,
+)
+from ouro.memory.yaml_text import cleaned
+
+WHOLE = Note(
+    id="mem_3f6c1e00",
+    created_at="2026-11-21T20:31:00Z",
+    updated_at="2026-11-22T08:00:00Z",
+    version=2,
+    scope="repo",
+    category="architectural-decisions",
+    supersedes="mem_91ab0000",
+    related=(Edge("mem_77de0000", "refines"),),
+    session_id="0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f",
+    turn=7,
+    trigger="cadence",
+    source="assistant",
+    confidence=0.9,
+    confirmed_at="2026-11-21T20:31:00Z",
+    branch="feature/locks",
+    entities=("file:api.py", "cmd:pytest tests/test_api.py"),
+    relations=(Relation("file:api.py", "tested_by", "cmd:pytest tests/test_api.py"),),
+    anchors=(Anchor("api.py", "8f2c"),),
+    text="Optimistic locking with a retry for user updates, not row locks.",
+)
+
+
+def test_a_note_reads_as_it_was_written():
+    assert parse_note(WHOLE.file_name, note_text(WHOLE)) == ParsedNote(WHOLE)
+
+
+def test_a_note_is_written_as_people_would_write_it():
+    lines = note_text(WHOLE).splitlines()
+
+    assert lines[:2] == ["---", "id: mem_3f6c1e00"]
+    assert "- {id: mem_77de0000, relationship: refines}" in lines
+    assert '- {from: "file:api.py", rel: tested_by, to: "cmd:pytest tests/test_api.py"}' in lines
+    assert lines[-2:] == ["---", "Optimistic locking with a retry for user updates, not row locks."]
+
+
+@given(text=st.text(), category=st.text(min_size=1), entity=st.text(), extra=st.text())
+def test_any_words_come_back(text, category, entity, extra):
+    note = Note(id="mem_00000000", text=text, category=category, entities=(entity,), extra={"mood": extra})
+
+    found = parse_note("mem_00000000.md", note_text(note))
+
+    assert found.complaints == ()
+    assert found.note.category == cleaned(category)
+    assert found.note.entities == (cleaned(entity),)
+    assert found.note.extra == {"mood": cleaned(extra)}
+    assert found.note.text == text.strip("\n")
+
+
+@pytest.mark.parametrize("body", ["---\nx\n---", "a\n---\nb", "...", "# id: mem_1\n\n    code\n", "a: b # c"])
+def test_a_body_may_hold_what_front_matter_is_made_of(body):
+    note = Note(id="mem_00000000", text=body)
+    assert parse_note("mem_00000000.md", note_text(note)).note.text == body.strip("\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("Only words.", "it has no front matter"),
+        ("---\nid: mem_1\nOnly words.", "its front matter has no end"),
+        ("---\n\tid: x\n---\nOnly words.", "its front matter cannot be read: line"),
+        ("---\n- a\n---\nOnly words.", "its front matter holds no fields"),
+        ("---\na: &x 1\nb: *x\n---\nOnly words.", "its front matter cannot be read: line"),
+        ("---\nid: other\n---\nOnly words.", "it calls itself other: the file's name counts"),
+        ("---\nid: mem_00000000\nversion: soon\n---\nOnly words.", "`version` cannot be read"),
+        ("---\nid: mem_00000000\nscope: galaxy\n---\nOnly words.", "`scope` cannot be read"),
+    ],
+)
+def test_what_cannot_be_understood_is_told_and_the_words_stay(text, complaint):
+    found = parse_note("mem_00000000.md", text)
+
+    assert found.note.id == "mem_00000000"
+    assert found.note.text.endswith("Only words.")
+    assert [each.startswith(complaint) for each in found.complaints] == [True]
+
+
+def test_an_editor_of_another_system_changes_nothing():
+    text = "\ufeff" + note_text(WHOLE).replace("\n", "\r\n")
+    assert parse_note(WHOLE.file_name, text) == ParsedNote(WHOLE)
+
+
+def test_a_confidence_beyond_reason_is_brought_back():
+    assert parse_note("mem_00000000.md", "---\nid: mem_00000000\nconfidence: 7\n---\nx").note.confidence == 1.0
+
+
+def test_ids_are_names_of_notes():
+    assert is_note_name(f"{new_id()}.md")
+    assert [name for name in ("mem_.md", "facts.md", "mem_../x.md", "mem_XYZ12345.md") if is_note_name(name)] == []
