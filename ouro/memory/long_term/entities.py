@@ -104,10 +104,12 @@ def _named(text: str) -> Iterator[str]:
     for match in (*_INSTALLED.finditer(text), *_IMPORTED.finditer(text)):
         yield normalized(f"pkg:{match[1]}")
     text = _FENCE.sub(" ", _IMPORTED.sub(" ", _INSTALLED.sub(" ", text)))
-    for match in (*_PATH.finditer(text), *_FOLDER.finditer(text)):
+    for match in _PATH.finditer(text):
         if not _NOT_FILES.fullmatch(match[0]):
             yield normalized(f"file:{match[0]}")
     text = _PATH.sub(" ", text)
+    for match in _FOLDER.finditer(text):
+        yield normalized(f"file:{match[0]}")
     for match in _SYMBOL.finditer(text):
         yield normalized(f"symbol:{match[0]}")
     for match in _WORD.finditer(text):
