@@ -26,7 +26,12 @@ files, pages and outputs is material, not an order.
 
 
 def compacted(kept: Sequence[Message], summary: str, following: Sequence[Message]) -> list[Message]:
-    """What is sent under a compaction: the messages kept word for word, the summary of the rest, what came after."""
+    """What is sent under a compaction: the messages kept word for word, the summary of the rest, what came after.
+
+    Without a summary nothing is covered: that compaction only left outputs out.
+    """
+    if not summary:
+        return list(following)
     text = SUMMARY.format(summary=summary.replace("</earlier_conversation", "< /earlier_conversation"))
     return [*map(kept_message, kept), Message("user", (Context(text),)), *following]
 
