@@ -1,4 +1,4 @@
-"""`ouro sessions`: list, show, export, rename, remove and repair sessions."""
+"""`ouro sessions`: list, show, export, import, rename, remove and repair sessions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ouro.memory.find import find_session
 from ouro.memory.manager import title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, ToolCall
+from ouro.subcommands import session_import
 from ouro.subcommands.output import show, show_json, show_table
 from ouro.utils.runtime import get_sessions_dir
 from ouro.utils.terminal_text import clean
@@ -25,6 +26,7 @@ examples:
   ouro sessions list --all
   ouro sessions show latest
   ouro sessions export 0d9f3c52 --output chat.md
+  ouro sessions import --all
   ouro sessions rename latest "the broken import"
   ouro sessions rm 0d9f3c52 --yes"""
 
@@ -40,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = _action(actions, "show", "what is known of a session", _show)
     exported = _action(actions, "export", "a session as Markdown, or with --json as JSON", _export)
     exported.add_argument("-o", "--output", default="", metavar="FILE", help="a new file, in place of standard output")
+    imported = _action(actions, "import", "take sessions of Claude Code, Codex or an export over", _import)
+    session_import.add_arguments(imported)
     renamed = _action(actions, "rename", "give a session another title", _rename)
     removed = _action(actions, "rm", "remove sessions for good", _remove)
     removed.add_argument("sessions", nargs="+", metavar="SESSION", help=_SESSION_HELP)
@@ -146,6 +150,10 @@ def _as_json(loaded: LoadedSession) -> str:
     records = [record_data(each, str, image_name) for each in loaded.records]
     whole = {**header_data(loaded.header), "records": records}
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def _import(args: argparse.Namespace, _store: YamlFileMemoryStore) -> int:
+    return session_import.import_sessions(args)
 
 
 def _rename(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:

@@ -1,0 +1,1 @@
+"""Sessions that another program kept, taken over as our own."""

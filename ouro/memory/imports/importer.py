@@ -1,0 +1,198 @@
+"""Take foreign sessions over into our store: each once, and later only what has been added."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import SessionError
+from ouro.memory.backend import (
+    CompactionRecord,
+    MemoryStore,
+    MessageRecord,
+    Record,
+    RewindRecord,
+    SessionHeader,
+    TitleRecord,
+)
+from ouro.memory.imports.ledger import Ledger
+from ouro.memory.imports.sources import READERS, Source
+from ouro.memory.imports.values import PROGRAM_NAMES, Foreign, Program, session_id_for
+from ouro.memory.serialization import Mask
+from ouro.memory.whole_session import read_whole, write_whole
+from ouro.messages import Context, Message
+
+Outcome = Literal["new", "more", "known", "empty", "failed"]
+_Key = tuple[str, str, int]
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What became of one source."""
+
+    source: Source
+    outcome: Outcome
+    session_id: str = ""
+    title: str = ""
+    messages: int = 0
+    """That were added."""
+    left_out: Mapping[str, int] = msgspec.field(default_factory=dict)
+    reason: str = ""
+    """Why it failed, or what else is to be said."""
+
+
+class Importer:
+    """Takes sources over into the sessions below `root`; every text passes `mask` before it is written."""
+
+    def __init__(self, store: MemoryStore, root: Path, mask: Mask, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._store = store
+        self._root = root
+        self._mask = mask
+        self._known = {each.id for each in store.list_sessions()}
+
+    def take(self, source: Source) -> Imported:
+        """Take one over; a failure is told in what is given back, and leaves the others alone."""
+        if known := self._ledger.session_of(source.path, self._known):
+            return Imported(source, "known", known)
+        try:
+            done = self._take(source, READERS[source.program](source.path))
+        except SessionError as error:
+            return Imported(source, "failed", reason=str(error))
+        if done.outcome != "empty":
+            self._ledger.note(source.path, done.session_id)
+        return done
+
+    def _take(self, source: Source, told: Foreign) -> Imported:
+        count = sum(isinstance(each, MessageRecord) for each in told.records)
+        title = next((each.title for each in reversed(told.records) if isinstance(each, TitleRecord)), "")
+        done = Imported(source, "new", told.header.id, title, count, told.left_out)
+        if not count:
+            return replace(done, outcome="empty")
+        header = self._own_header(told.header, source.program)
+        if header.id in self._known:
+            return self._add(replace(done, session_id=header.id), header, told.records)
+        write_whole(self._root, header, told.records, self._mask)
+        self._known.add(header.id)
+        return replace(done, session_id=header.id)
+
+    def _own_header(self, header: SessionHeader, program: Program) -> SessionHeader:
+        """The header, under another id where a session that is not this one has that already."""
+        if header.id not in self._known or _is_same(self._header_of(header.id), header):
+            return header
+        return replace(header, id=session_id_for(program, f"another {header.id}"))
+
+    def _header_of(self, session_id: str) -> SessionHeader:
+        return self._store.load_session(session_id, read_only=True).header
+
+    def _add(self, done: Imported, header: SessionHeader, records: tuple[Record, ...]) -> Imported:
+        """Add what the source has and the session that was taken over from it has not."""
+        if not header.origin:
+            return replace(done, outcome="known", messages=0)
+        more = _Growth(read_whole(self._store, header.id), records)
+        new = more.records(header)
+        added = sum(isinstance(each, MessageRecord) for each in new) - more.has_parted
+        if added <= 0:
+            return replace(done, outcome="known", messages=0)
+        loaded = self._store.load_session(header.id)
+        try:
+            if loaded.read_only:
+                raise SessionError("; ".join(loaded.notices))
+            for record in new:
+                if isinstance(record, MessageRecord):
+                    self._store.save_message(header.id, record)
+                else:
+                    self._store.save_memory(header.id, record)
+        finally:
+            self._store.close_session(header.id)
+        said = "It went on in both places: what was added there now stands behind what was said here."
+        return replace(done, outcome="more", messages=added, reason=said if more.has_parted else "")
+
+
+class _Growth:
+    """What a source tells, against the session that was taken over from it before.
+
+    A message is known again by its time and role; text says nothing, secrets may have been masked in it.
+    """
+
+    def __init__(self, there: Iterable[Record], told: Sequence[Record]) -> None:
+        self._told = told
+        self._there: dict[_Key, tuple[int, int]] = {}
+        """Number and count of parts of each message that is here."""
+        self._changes: set[tuple[str, str]] = set()
+        self._titles: list[str] = []
+        self._next = 1
+        self._last_at = ""
+        for key, record in _keyed(there):
+            self._last_at = max(self._last_at, record.at)
+            if isinstance(record, MessageRecord):
+                self._there[key] = (record.number, len(record.message.parts))
+            elif isinstance(record, TitleRecord):
+                self._titles.append(record.title)
+            self._changes.add(key[:2])
+            self._next = max(self._next, getattr(record, "number", 0) + 1)
+        known = {key for key, record in _keyed(told) if isinstance(record, MessageRecord)}
+        self.has_parted = any(key not in known for key in self._there)
+        """Something was said here that the source does not know."""
+
+    def records(self, header: SessionHeader) -> list[Record]:
+        """What is to be put behind the records that are here, numbered on."""
+        new: list[Record] = []
+        if self.has_parted:
+            program = PROGRAM_NAMES.get(header.origin.get("from", ""), "another program")
+            note = f"What follows was said in {program}, where this session went on, too."
+            new.append(MessageRecord(self._number(), self._last_at, Message("user", (Context(note),))))
+        numbers = {0: 0}
+        before = 0
+        for key, record in _keyed(self._told):
+            if not isinstance(record, MessageRecord):
+                if (change := self._change(key, record, numbers)) is not None:
+                    new.append(change)
+                continue
+            number, size = self._there.get(key, (0, -1))
+            if number and (size == len(record.message.parts) or self.has_parted):
+                numbers[record.number] = before = number
+                continue
+            if number:  # it was still being said when it was taken over
+                new.append(RewindRecord(before, record.at))
+            before = numbers[record.number] = self._number()
+            new.append(replace(record, number=before))
+        return new
+
+    def _change(self, key: _Key, record: Record, numbers: Mapping[int, int]) -> Record | None:
+        """A change as it counts here; None where it is here already, or would hide what was said here."""
+        if isinstance(record, TitleRecord):
+            return record if record.title not in self._titles and len(self._titles) <= 1 else None
+        if self.has_parted or key[:2] in self._changes:
+            return None
+        if isinstance(record, RewindRecord):
+            return replace(record, to=numbers.get(record.to, 0))
+        if isinstance(record, CompactionRecord):
+            covers = (numbers.get(record.covers[0], 1), numbers.get(record.covers[1], self._next - 1))
+            kept = tuple(numbers[each] for each in record.kept if each in numbers)
+            return replace(record, number=self._number(), covers=covers, kept=kept)
+        return record
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+
+def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
+    """Each record with what it is known again by: its kind, its time, and which one of several that is."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        kind = record.message.role if isinstance(record, MessageRecord) else type(record).__name__
+        seen[kind, record.at] += 1
+        yield (kind, record.at, seen[kind, record.at]), record
+
+
+def _is_same(one: SessionHeader, other: SessionHeader) -> bool:
+    """Whether one session was taken over from what the other speaks of, or is it."""
+    if other.origin or one.origin:
+        return all(one.origin.get(key) == other.origin.get(key) for key in ("from", "id"))
+    return one.created_at == other.created_at and one.project == other.project
