@@ -22,6 +22,7 @@ from ouro.llm.model import Effort, Model
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.manager import MemoryManager
+from ouro.memory.shelf import SessionShelf, shelf_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety.permissions import Mode, Permissions
 from ouro.safety.rule_store import RuleStore
@@ -32,6 +33,7 @@ from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
+from ouro.tools.files_seen import FilesSeen
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import Plan
@@ -55,6 +57,8 @@ class Options(msgspec.Struct, frozen=True):
     max_turns: int | None = None
     max_cost: float | None = None
     ephemeral: bool = False
+    titles: bool = False
+    """Let a model find titles, where the settings do: for front ends at which a person stays."""
     trust: bool = False
     ready_model: Model | None = None
     """In place of any model of the catalog: the recorded one of `ouro demo`."""
@@ -114,9 +118,11 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     mask_log(mask.mask)
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
-    memory = await _memory(store, ground, request)
+    shelf = _shelf(store, options)
+    resumed = await asyncio.to_thread(_find, shelf, request) if request.resume else None
+    memory = await _memory(store, ground, request, resumed)
     try:
-        session = Session(_parts(ground, store, memory, mask))
+        session = Session(_parts(ground, (shelf, resumed), memory, mask))
     except BaseException:
         await memory.close()  # else it would count as open here
         raise
@@ -171,14 +177,18 @@ def _is_trusted(store: TrustStore, options: Options, request: OpenRequest) -> bo
     raise TrustNeeded(root, store.untrusted(root, files))
 
 
-async def _memory(store: MemoryStore, ground: _Ground, request: OpenRequest) -> MemoryManager:
+async def _memory(
+    store: MemoryStore, ground: _Ground, request: OpenRequest, resumed: SessionInfo | None
+) -> MemoryManager:
     project = str(ground.options.cwd)
-    if request.resume:
-        return await MemoryManager.resume(store, request.resume, project=project)
+    if resumed is not None:
+        return await MemoryManager.resume(store, resumed.id, project=project, read_only=request.read_only)
     return MemoryManager.start(store, project=project, model=_model_name(ground))
 
 
-def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager, mask: SecretMask) -> SessionParts:
+def _parts(
+    ground: _Ground, shelf: tuple[SessionShelf, SessionInfo | None], memory: MemoryManager, mask: SecretMask
+) -> SessionParts:
     options, settings = ground.options, ground.settings
     root = find_root(options.cwd)
     outputs = memory.outputs
@@ -192,7 +202,7 @@ def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager, mask: Sec
         deny=settings.permissions.deny,
         on_remember=rules.add,
     )
-    jobs, plan = ShellJobs(outputs, mask.mask), Plan()
+    jobs, plan, seen = ShellJobs(outputs, mask.mask), Plan(), FilesSeen()
     shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
     return SessionParts(
         cwd=options.cwd,
@@ -201,20 +211,31 @@ def _parts(ground: _Ground, store: MemoryStore, memory: MemoryManager, mask: Sec
         jobs=jobs,
         shell=shell,
         plan=plan,
-        tools=builtin_tools(ToolParts(workspace, shell, jobs, plan.change)),
+        seen=seen,
+        tools=builtin_tools(ToolParts(workspace, shell, jobs, plan.change, seen)),
         models=_models(ground, _model_name(ground, memory.model), mask),
         instructions=system_prompt(project_instructions(options.cwd) if ground.trusted else ()),
         trusts=lambda path: ground.trusted and ground.trust.is_trusted(root, [path]),
         limits=Limits(settings.limits.max_turns, settings.limits.max_cost),
-        list_sessions=lambda everywhere: _sessions(store, options.cwd, everywhere),
+        shelf=shelf[0],
+        resumed=shelf[1],
         list_files=lambda: list_project_files(options.cwd),
+        titles=options.titles and settings.sessions.titles and not options.ephemeral,
         notices=tuple(ground.notices),
         is_kept=not options.ephemeral,
     )
 
 
-def _sessions(store: MemoryStore, cwd: Path, everywhere: bool) -> list[SessionInfo]:
-    return store.list_sessions(None if everywhere else str(cwd))
+def _shelf(store: MemoryStore, options: Options) -> SessionShelf:
+    """All sessions, this one among them; those that are not kept are in memory only."""
+    project = str(options.cwd)
+    return SessionShelf(store, project) if options.ephemeral else shelf_on(store, get_sessions_dir(), project)
+
+
+def _find(shelf: SessionShelf, request: OpenRequest) -> SessionInfo:
+    """The session that is asked for, or the copy of it that is."""
+    found = shelf.find(request.resume)
+    return shelf.find(shelf.fork(found.id)) if request.fork else found
 
 
 def _model_name(ground: _Ground, used_before: str = "") -> str:

@@ -124,6 +124,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     parser.add_argument("-r", "--resume", nargs="?", const=PICK, default="", metavar="SESSION",
                         help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
     parser.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
+    parser.add_argument("--fork", action="store_true", help="with --resume or --continue: go on in a copy of the session")
     parser.add_argument("--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done")
     parser.add_argument("--allow", action="append", default=[], metavar="RULE", help="such as 'shell(pytest *)'")
     parser.add_argument("--deny", action="append", default=[], metavar="RULE", help="such as 'write(.env)'")
@@ -188,7 +189,7 @@ def _run_plain(args: argparse.Namespace) -> int:
 
     from ouro.frontends.repl import run_repl
 
-    return asyncio.run(run_repl(_opener(args), _request(args), _first_message(args)))
+    return asyncio.run(run_repl(_opener(args, titles=True), _request(args), _first_message(args)))
 
 
 def _run_full_screen(args: argparse.Namespace) -> int:
@@ -200,7 +201,7 @@ def _run_full_screen(args: argparse.Namespace) -> int:
     try:
         from ouro.frontends.tui.run import run_tui
 
-        open_session = _opener(args)
+        open_session = _opener(args, titles=True)
     except BaseException:
         frame.restore()
         raise
@@ -223,8 +224,8 @@ def _look(args: argparse.Namespace) -> Look:
     return Look(tui.theme, __version__, _folder(args), tui.keys, tui.status, tui.notify_seconds)
 
 
-def _opener(args: argparse.Namespace) -> OpenSession:
-    """Opens sessions; what they are made of is loaded with the first, beside the loop: the prompt is there already."""
+def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
+    """Opens sessions, for which a model finds titles where `titles`; what they are made of is loaded with the first, beside the loop: the prompt is there already."""
     import asyncio
     from functools import cache
 
@@ -236,7 +237,7 @@ def _opener(args: argparse.Namespace) -> OpenSession:
     def make() -> OpenSession:
         from ouro.assemble import opener
 
-        return opener(_options(args))
+        return opener(_options(args, titles))
 
     async def open_session(request: OpenRequest) -> Session:
         return await (await asyncio.to_thread(make))(request)
@@ -244,7 +245,7 @@ def _opener(args: argparse.Namespace) -> OpenSession:
     return open_session
 
 
-def _options(args: argparse.Namespace) -> Options:
+def _options(args: argparse.Namespace, titles: bool) -> Options:
     from ouro.assemble import Options
 
     return Options(
@@ -257,6 +258,7 @@ def _options(args: argparse.Namespace) -> Options:
         max_turns=args.max_turns,
         max_cost=args.max_cost,
         ephemeral=args.ephemeral,
+        titles=titles,
         trust=args.trust,
     )
 
@@ -266,10 +268,13 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _request(args: argparse.Namespace) -> OpenRequest:
+    from ouro.errors import UsageError
     from ouro.open_request import OpenRequest
 
     wanted = "latest" if args.latest else args.resume
-    return OpenRequest(resume="" if wanted == PICK else wanted)
+    if args.fork and not wanted:
+        raise UsageError("--fork copies a session: say which one with --resume, or --continue for the last.")
+    return OpenRequest(resume="" if wanted == PICK else wanted, fork=args.fork)
 
 
 def _first_message(args: argparse.Namespace) -> str:

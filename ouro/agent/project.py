@@ -61,6 +61,10 @@ class NestedInstructions:
         self._trusts = trusts
         self._seen: set[Path] = {self._cwd}
 
+    def clear(self) -> None:
+        """Nothing was told any more: the conversation is another one."""
+        self._seen = {self._cwd}
+
     def for_paths(self, paths: Sequence[str]) -> str:
         """What the folders of these files say that was not told before; empty where nothing is new."""
         folders: list[Path] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands import conversation, info, models, work
+from ouro.commands import conversation, info, models, past, work
 from ouro.commands.command import Command, FrontEnd
 
 
@@ -19,7 +19,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("permissions", models.permissions, "[ask|edit|plan|auto]", ("mode",)),
     Command("resume", conversation.resume, "[id or words]", ("sessions", "continue"), between_turns=True),
     Command("clear", conversation.clear, "", ("new",), between_turns=True),
-    Command("rename", conversation.rename, "title"),
+    Command("fork", past.fork, "[title]", between_turns=True),
+    Command("rewind", past.rewind, "[messages back]", ("back",), between_turns=True),
+    Command("undo", past.undo, between_turns=True),
+    Command("redo", past.redo, between_turns=True),
+    Command("rename", conversation.rename, "[title]"),
     Command("copy", conversation.copy),
     Command("export", conversation.export, "[file]"),
     Command("todos", conversation.todos, "", ("todo",)),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ouro.events import Level
-from ouro.session import OpenRequest, Session
+from ouro.messages import Image
+from ouro.session import OpenRequest, RewindScope, Session, SessionShelf
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,17 @@ class Choice:
     value: str
     label: str
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """Where the person wants to go from here: before a message, to a branch, or to a copy of the session."""
+
+    kind: Literal["rewind", "visit", "fork"]
+    number: int
+    """Of the message to go back before; of a branch, its last one."""
+    scopes: tuple[RewindScope, ...] = ()
+    """What is taken back beside the conversation."""
 
 
 class FrontEnd(Protocol):
@@ -56,6 +68,26 @@ class FrontEnd(Protocol):
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
         """Let the person pick one; None when they did not."""
+        ...
+
+    async def choose_way_back(self) -> WayBack | None:
+        """Show what lies behind, and let the person choose; None when they did not."""
+        ...
+
+    def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
+        """Show the conversation anew, for it is another one now, with a draft in the prompt."""
+        ...
+
+    async def pick_session(
+        self, shelf: SessionShelf, search: str = "", only: Collection[str] = ()
+    ) -> OpenRequest | None:
+        """Let the person pick a session, to go on with it or with a copy; None when they did not.
+
+        Args:
+            shelf: the sessions there are.
+            search: words to begin the search with.
+            only: the ids of those that answer to what was asked for; empty: all there are.
+        """
         ...
 
     async def open(self, request: OpenRequest) -> None:

@@ -50,7 +50,13 @@ class Repl:
         ring = (lambda: None) if plain else (lambda: self._write("\a"))
         self._turns = Turns(self._printer, self._questions, ring, self._changed)
         self._front_end = ReplFrontEnd(
-            open_session, self._printer, self._questions, self._turns, redraw=self._changed, leave=self._leave
+            open_session,
+            self._printer,
+            self._questions,
+            self._turns,
+            redraw=self._changed,
+            fill=lambda text: self.reader.fill(text),
+            leave=self._leave,
         )
         host = ReplHost(self._front_end, self._printer, self._questions, self._turns, self._cancel_work)
         self.reader: LineReader | PromptReader = LineReader(host)

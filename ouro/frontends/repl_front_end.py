@@ -8,13 +8,15 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
-from ouro.commands.command import Choice
+from ouro.commands.command import Choice, WayBack
+from ouro.commands.past import choose_from_list
 from ouro.errors import NoModelError, TrustNeeded, UsageError
 from ouro.events import Event, Level, Prompted
 from ouro.frontends.headless_output import one_line
 from ouro.frontends.repl_printer import Printer
 from ouro.frontends.repl_questions import Questions, parse_choice
 from ouro.frontends.repl_turns import Turns
+from ouro.messages import Image
 from ouro.session import OpenRequest, Session
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
@@ -53,6 +55,7 @@ class ReplFrontEnd:
         turns: Turns,
         *,
         redraw: Callable[[], None],
+        fill: Callable[[str], bool],
         leave: Callable[[], None],
     ) -> None:
         self._open_session = open_session
@@ -60,6 +63,7 @@ class ReplFrontEnd:
         self._questions = questions
         self._turns = turns
         self.redraw = redraw
+        self._fill = fill
         self.leave = leave
 
     @property
@@ -83,6 +87,19 @@ class ReplFrontEnd:
         values = [choice.value for choice in choices]
         self._printer.choices(title, [_label(choice, bool(current) and choice.value == current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
+
+    async def choose_way_back(self) -> WayBack | None:
+        """Print what lies behind with numbers, and wait for one."""
+        return await choose_from_list(self)
+
+    def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
+        """Print the end of the conversation as it is now, and put the draft into the prompt; pictures are named."""
+        self._show_again(list(self.session.history()))
+        self.redraw()
+        if images:
+            self.say("Its pictures are not sent again: this prompt takes none.", "warning")
+        if draft and not self._fill(draft):
+            self.say(f"The message was:\n{draft}")
 
     async def begin(self, request: OpenRequest) -> bool:
         """Open the first session; False when the person would rather not.

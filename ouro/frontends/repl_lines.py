@@ -91,6 +91,10 @@ class LineReader:
     async def close(self) -> None:
         """There is nothing to take away."""
 
+    def fill(self, _text: str) -> bool:
+        """Put a draft into the prompt: the terminal edits its line itself, so nobody can."""
+        return False
+
     def changed(self) -> None:
         """Show the prompt where the person is expected to type, once."""
         label = self._host.label()

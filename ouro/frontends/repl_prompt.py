@@ -121,6 +121,15 @@ class PromptReader:
         buffer.reset(append_to_history=not asking)
         self._lines.put_nowait(text)
 
+    def fill(self, text: str) -> bool:
+        """Put a draft into the prompt."""
+        document = Document(text)
+        if self._asking:
+            self._draft = document  # it comes when the question is answered
+        else:
+            self._prompt.default_buffer.document = document
+        return True
+
     def changed(self) -> None:
         """Draw the prompt anew. A draft steps aside while a question waits, so that no key of it answers."""
         if not self._prompt.app.is_running:

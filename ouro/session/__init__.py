@@ -1,10 +1,29 @@
 """One conversation: all that a front end may do."""
 
 from ouro.agent.model_source import ModelChoice
-from ouro.memory.backend import SessionInfo
+from ouro.memory.backend import RewindScope, SessionInfo
+from ouro.memory.session_words import Hit
+from ouro.memory.shelf import Preview, SessionShelf
 from ouro.open_request import OpenRequest
 from ouro.session.parts import SessionParts, Status
+from ouro.session.past import Branch, Past, Point, Rewound
 from ouro.session.session import Session
 from ouro.tools.shell_jobs import JobInfo
 
-__all__ = ["JobInfo", "ModelChoice", "OpenRequest", "Session", "SessionInfo", "SessionParts", "Status"]
+__all__ = [
+    "Branch",
+    "Hit",
+    "JobInfo",
+    "ModelChoice",
+    "OpenRequest",
+    "Past",
+    "Point",
+    "Preview",
+    "RewindScope",
+    "Rewound",
+    "Session",
+    "SessionInfo",
+    "SessionParts",
+    "SessionShelf",
+    "Status",
+]

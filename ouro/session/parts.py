@@ -12,8 +12,10 @@ from ouro.agent.model_source import ModelSource
 from ouro.llm.model import Effort
 from ouro.memory.backend import SessionInfo
 from ouro.memory.manager import MemoryManager
+from ouro.memory.shelf import SessionShelf
 from ouro.messages import Usage
 from ouro.safety.permissions import Mode, Permissions
+from ouro.tools.files_seen import FilesSeen
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import Plan
@@ -42,6 +44,7 @@ class SessionParts(msgspec.Struct, frozen=True):
     jobs: ShellJobs
     shell: Shell
     plan: Plan
+    seen: FilesSeen
     tools: Sequence[AnyTool]
     models: ModelSource
     instructions: str
@@ -49,8 +52,12 @@ class SessionParts(msgspec.Struct, frozen=True):
     trusts: Callable[[Path], bool]
     """Whether the person trusts a file of instructions as it is now."""
     limits: Limits
-    list_sessions: Callable[[bool], list[SessionInfo]]
+    shelf: SessionShelf
     list_files: Callable[[], list[str]]
+    titles: bool = False
+    """A model finds a title after the first turn."""
     notices: tuple[str, ...] = ()
     is_kept: bool = True
     """Can be taken up again later."""
+    resumed: SessionInfo | None = None
+    """What was known of the session when it was taken up again; None for a new one."""

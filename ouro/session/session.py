@@ -19,12 +19,14 @@ from ouro.display import Todo
 from ouro.errors import SaveFailed, UsageError
 from ouro.events import Answer, Event, Said, TodosChanged, TurnFinished
 from ouro.llm.model import Effort, Warmable
-from ouro.memory.backend import SessionInfo
+from ouro.memory.shelf import SessionShelf
 from ouro.memory.tokens import estimate
 from ouro.messages import Image, user
 from ouro.safety.permissions import Mode
 from ouro.session.background import Background
 from ouro.session.parts import SessionParts, Status
+from ouro.session.past import SHELL_NOTE, Past
+from ouro.session.titles import Titles
 from ouro.tools.shell_jobs import JobInfo
 
 
@@ -52,6 +54,9 @@ class Session:
         self._turn: Turn | None = None
         self._lines: set[Turn] = set()
         self._background = Background()
+        self._nested = NestedInstructions(parts.cwd, parts.trusts)
+        self.past = Past(parts.memory, parts.shelf.fork, lambda: self.running, self._begin_anew, {})
+        self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
         parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
         self._agent = LoopAgent(
@@ -61,7 +66,7 @@ class Session:
                 tools=self._runner,
                 instructions=parts.instructions,
                 steering=self._spoken.take,
-                instructions_for=NestedInstructions(parts.cwd, parts.trusts).for_paths,
+                instructions_for=self._nested.for_paths,
                 limits=parts.limits,
             )
         )
@@ -199,9 +204,10 @@ class Session:
         """The models that are known here, usable or not."""
         return await self._parts.models.choices()
 
-    def sessions(self, everywhere: bool = False) -> list[SessionInfo]:
-        """Sessions of this project, or all; newest first."""
-        return self._parts.list_sessions(everywhere)
+    @property
+    def shelf(self) -> SessionShelf:
+        """The sessions that are kept, this one among them."""
+        return self._parts.shelf
 
     def rename(self, title: str) -> None:
         """Call the session something else."""
@@ -261,6 +267,14 @@ class Session:
                     yield TodosChanged(shown)
                 yield event
         await self._parts.models.release()
+        self.titles.after_turn()
+
+    def _begin_anew(self) -> None:
+        """The conversation is another one than the model was told of: what goes by it is as after a resume."""
+        self._parts.plan.change(last_plan(self._memory.messages()))
+        self._parts.seen.clear()
+        self._nested.clear()
+        self._told = None
 
     async def _run_line(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
         own = OwnLine(self._parts.shell, line)
@@ -270,7 +284,7 @@ class Session:
         yield own.finished()
         if share:
             try:
-                await self._share(f"I ran this in a shell:\n\n$ {line}\n{own.result.text}")
+                await self._share(f"{SHELL_NOTE}{line}\n{own.result.text}")
             except SaveFailed as error:
                 yield Said(str(error), "error")
 

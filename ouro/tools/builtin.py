@@ -29,11 +29,12 @@ class ToolParts(msgspec.Struct, frozen=True):
     shell: Shell
     jobs: ShellJobs
     on_todos: Callable[[tuple[Todo, ...]], None]
+    seen: FilesSeen
 
 
 def builtin_tools(parts: ToolParts) -> tuple[AnyTool, ...]:
     """Every built-in tool. The order is the one the model is told them in; it stays, so that caches stay."""
-    workspace, seen = parts.workspace, FilesSeen()
+    workspace, seen = parts.workspace, parts.seen
     return (
         Read(workspace, seen),
         Write(workspace, seen),

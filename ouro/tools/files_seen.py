@@ -62,6 +62,10 @@ class FilesSeen:
         """`path` is gone."""
         self._seen.pop(path, None)
 
+    def clear(self) -> None:
+        """The model knows of no file any more: the conversation is another one."""
+        self._seen.clear()
+
     def knows(self, path: Path) -> bool:
         """Whether the model has seen it, as it was then."""
         return path in self._seen

@@ -15,7 +15,7 @@ from ouro.frontends.tui.parts import Parts
 from ouro.frontends.tui.screens.help import HelpSheet
 from ouro.frontends.tui.screens.jobs import JobsSheet
 from ouro.frontends.tui.screens.picker import Picker
-from ouro.frontends.tui.turns import Turns
+from ouro.frontends.tui.turns import SECOND_ESCAPE, Turns
 from ouro.frontends.tui.widgets.permission import PermissionPanel
 from ouro.frontends.tui.widgets.question import AskPanel
 
@@ -37,6 +37,7 @@ class KeyActions:
         self._front_end = front_end
         self._cleared_at = float("-inf")
         self._unfolded_at = float("-inf")
+        self._stopped_at = float("-inf")
 
     async def run(self, name: str) -> None:
         """Do what the action says; what went wrong is told on the status line."""
@@ -69,6 +70,16 @@ class KeyActions:
             panel.wave_away()
         elif self._turns.interrupt():
             self._take_all_back()
+        else:
+            return
+        self._stopped_at = time.monotonic()
+
+    def rewind(self) -> None:
+        """Esc Esc: go back to an earlier message; but who has just stopped something with Esc meant that."""
+        if self._turns.running or time.monotonic() - self._stopped_at < SECOND_ESCAPE:
+            self.interrupt()
+        else:
+            self._turns.say(Draft("/rewind"))
 
     def _take_all_back(self) -> None:
         """Who interrupts wants to think again: what waited to be said goes back into the prompt."""

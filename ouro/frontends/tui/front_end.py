@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 
@@ -24,8 +24,11 @@ from ouro.frontends.tui.view import ScreenView
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 
 if TYPE_CHECKING:
-    from ouro.commands.command import Choice
+    from ouro.commands.command import Choice, WayBack
+    from ouro.messages import Image
     from ouro.session import OpenRequest, Session
+
+R = TypeVar("R")
 
 
 class ScreenFrontEnd:
@@ -101,9 +104,24 @@ class ScreenFrontEnd:
         """A line of text, empty when they gave none."""
         return await self.result_of(LineSheet(title, secret)) or ""
 
-    async def result_of(self, sheet: Sheet[str | None]) -> str | None:
+    async def choose_way_back(self) -> WayBack | None:
+        """Show what lies behind, on a sheet."""
+        from ouro.frontends.tui.screens.rewind import RewindSheet  # what it needs is heavier than the first picture may be
+
+        return await self.result_of(RewindSheet(self.session.past, self._keymap))
+
+    def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
+        """Show the conversation anew, with a draft in the prompt; one that was begun there is put aside."""
+        self._view.show_again()
+        prompt = self._parts.prompt
+        chips = [prompt.chips.add_image(image) for image in images]
+        if words := " ".join(filter(None, [draft, *chips])):
+            prompt.put_aside()
+            prompt.fill(words)
+
+    async def result_of(self, sheet: Sheet[R | None]) -> R | None:
         """Show a sheet until it is closed."""
-        result: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
         self._app.push_screen(sheet, lambda value: None if result.done() else result.set_result(value))
         return await result
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ouro.errors import ConfigError
 
-Place = Literal["prompt", "edit", "app", "answer"]
+Place = Literal["prompt", "edit", "app", "answer", "sheet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("leave", ("ctrl+d",), "quit on empty input", "prompt"),
     Action("palette", ("ctrl+p",), "commands, on empty input", "prompt"),
     Action("help", ("?", "f1"), "these keys (`?` on empty input)", "prompt"),
+    Action("rewind", ("escape escape",), "go back to an earlier message, on empty input", "prompt"),
     Action("interrupt", ("escape",), "interrupt; twice: kill what it runs", "app"),
     Action("mode", ("shift+tab",), "mode: ask → edit → plan → auto", "app"),
     Action("outputs", ("ctrl+o",), "unfold tool outputs; twice: the whole transcript", "app"),
@@ -63,6 +64,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("always", ("a",), "a question: always (saves the rule that is shown)", "answer"),
     Action("no", ("n",), "a question: no", "answer"),
     Action("comment", ("tab",), "a question: add a comment", "answer"),
+    Action("fork_there", ("ctrl+f",), "going back: into a copy of the session instead", "sheet"),
     _edit("left", "left", "a character left", "cursor_left"),
     _edit("right", "right ctrl+f", "a character right", "cursor_right"),
     _edit("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),
@@ -145,7 +147,7 @@ class Keymap:
 
     def _refuse_clashes(self, changed: set[str]) -> None:
         """One key may do different things in the prompt and in a question, but not two things in one place."""
-        for places in (("prompt", "edit", "app"), ("answer", "app")):
+        for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app")):
             taken: dict[str, str] = {}
             for action in (each for each in ACTIONS if each.place in places):
                 for key in self._keys[action.name]:

@@ -41,12 +41,16 @@ class ScreenView:
 
     def attach(self, session: Session, waiting: Callable[[], tuple[str, ...]]) -> None:
         """Show this session, from its beginning."""
-        parts = self._parts
         self.session, self._waiting = session, waiting
-        parts.transcript.clear()
-        parts.writer.replay(session.history())
-        parts.todos.todos = session.todos
-        self.refresh()
+        self.show_again()
+
+    def show_again(self) -> None:
+        """Show the session's conversation anew."""
+        if self.session is not None:
+            self._parts.transcript.clear()
+            self._parts.writer.replay(self.session.history())
+            self._parts.todos.todos = self.session.todos
+            self.refresh()
 
     def refresh(self) -> None:
         """Show the session's state as it is now."""

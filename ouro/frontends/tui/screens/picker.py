@@ -87,14 +87,10 @@ class PickList(Widget):
 
     def __init__(self, choices: Sequence[Choice], current: str) -> None:
         super().__init__()
-        self._all = list(choices)
-        self._searched = [f"{each.label} {each.detail}".lower() for each in choices]
-        self._fitting = list(choices)
         self._current = current
-        self.set_reactive(
-            PickList.place, next((n for n, each in enumerate(choices) if current and each.value == current), 0)
-        )
         self._words: list[str] = []
+        self._take(choices)
+        self.set_reactive(PickList.place, self._place_of(current))
 
     @property
     def chosen(self) -> Choice | None:
@@ -106,14 +102,36 @@ class PickList(Widget):
         words = text.lower().split()
         if words != self._words:
             self._words = words
-            pairs = zip(self._all, self._searched, strict=True)
-            self._fitting = [each for each, searched in pairs if all(word in searched for word in words)]
+            self._fit()
             self.place = 0
             self.refresh()
+
+    def change(self, choices: Sequence[Choice]) -> None:
+        """Have other lines, narrowed down as these are."""
+        self._take(choices)
+        self._fit()
+        self.place = 0
+        self.refresh(layout=True)
+
+    def mark(self, value: str) -> None:
+        """Mark the line of that value; the first where none has it."""
+        self.place = self._place_of(value)
 
     def move(self, by: int) -> None:
         """Mark another line."""
         self.place = max(0, min(len(self._fitting) - 1, self.place + by))
+
+    def _take(self, choices: Sequence[Choice]) -> None:
+        self._all = list(choices)
+        self._searched = [f"{each.label} {each.detail}".lower() for each in choices]
+        self._fitting = self._all
+
+    def _fit(self) -> None:
+        pairs = zip(self._all, self._searched, strict=True)
+        self._fitting = [each for each, searched in pairs if all(word in searched for word in self._words)]
+
+    def _place_of(self, value: str) -> int:
+        return next((place for place, each in enumerate(self._fitting) if value and each.value == value), 0)
 
     def render(self) -> Text:
         """The lines around the marked one."""

@@ -16,9 +16,10 @@ from ouro.frontends.tui.widgets.completion import Completion
 
 PASTE_GAP = 0.05
 """Seconds: keys that come this soon after a paste are its rest (it held the sequence that ends one), not typed."""
+CHORD_GAP = 1.0
+"""Seconds between the keys of a chord whose first key does something of its own, as Esc in Esc Esc."""
 
-
-_PASSED_ON = ("search_history", "editor", "paste_image", "clear", "leave", "palette", "help")
+_PASSED_ON = ("search_history", "editor", "paste_image", "clear", "leave", "palette", "help", "rewind")
 """What is wanted of others."""
 _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
 """What some of them do where there is text."""
@@ -51,12 +52,14 @@ class Prompt(TextArea, inherit_bindings=False):
         self.cursor_blink = False
         self.chips = Chips()
         self._actions = keymap.of("prompt", "edit")
+        self._elsewhere = frozenset(keymap.of("app"))
         self._history = history
         self.completion = completion
         self._take_back = take_back
         self._walk: HistoryWalk | None = None
         self._stashed: list[str] = []
         self._chord = ""
+        self._chord_until = float("inf")
         self._pasted_at = float("-inf")
 
     @property
@@ -81,14 +84,15 @@ class Prompt(TextArea, inherit_bindings=False):
             typed = event.character if event.is_printable and event.character else ""
             self.put("\n" if event.key in ("enter", "ctrl+j") else typed)
             return
-        key, self._chord = f"{self._chord} {event.key}".strip(), ""
+        key = self._with_chord(event)
         action = self._actions.get(key)
-        if any(chord.startswith(f"{key} ") for chord in self._actions):
-            self._chord = key
+        if self._steer_completion(event.key, action):
+            pass
+        elif any(chord.startswith(f"{key} ") for chord in self._actions):
+            if not self._begin_chord(key, event.time):
+                return
         elif action == "help" and event.is_printable and self.text:
             return
-        elif self._steer_completion(event.key, action):
-            pass
         elif action and self.text and action in _IN_TEXT:
             await self.run_action(_IN_TEXT[action])
         elif action in _PASSED_ON:
@@ -99,6 +103,22 @@ class Prompt(TextArea, inherit_bindings=False):
             return
         event.stop()
         event.prevent_default()
+
+    def _with_chord(self, event: events.Key) -> str:
+        """The key, behind the one that began a chord; by itself where both together mean nothing."""
+        chord, self._chord = self._chord, ""
+        both = f"{chord} {event.key}"
+        meant = event.time <= self._chord_until and any(f"{each} ".startswith(f"{both} ") for each in self._actions)
+        return both if chord and meant else event.key
+
+    def _begin_chord(self, key: str, at: float) -> bool:
+        """Wait for the next key; False where this one does something of its own as well, which needs an empty input."""
+        if key not in self._elsewhere:
+            self._chord, self._chord_until = key, float("inf")
+            return True
+        if not self.text:
+            self._chord, self._chord_until = key, at + CHORD_GAP
+        return False
 
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
@@ -188,11 +208,16 @@ class Prompt(TextArea, inherit_bindings=False):
             self.fill(entry)
             self.completion.dismiss()
 
-    def action_stash(self) -> None:
-        """Put the draft aside; on empty input take the last one back."""
+    def put_aside(self) -> None:
+        """Make room for something else; what is there comes back when that was sent."""
         if self.text:
             self._stashed.append(self.text)
             self.fill("")
+
+    def action_stash(self) -> None:
+        """Put the draft aside; on empty input take the last one back."""
+        if self.text:
+            self.put_aside()
         elif self._stashed:
             self.fill(self._stashed.pop())
 

@@ -1,0 +1,128 @@
+"""Commands that go back in the conversation, forward again, and on in a copy of it."""
+
+from __future__ import annotations
+
+from ouro.commands.command import Choice, FrontEnd, WayBack
+from ouro.errors import UsageError
+from ouro.events import Level
+from ouro.memory.backend import RewindScope
+from ouro.session import Branch, OpenRequest, Point
+from ouro.utils.terminal_text import clean
+
+LISTED = 20
+"""Messages that a printed list has; older ones are named by their number."""
+
+
+async def rewind(front_end: FrontEnd, argument: str) -> None:
+    """Go back before a message of yours (1: the last one), to edit and send it again."""
+    past = front_end.session.past
+    if argument:
+        points = past.points()
+        if not argument.isdigit() or not 1 <= int(argument) <= len(points):
+            raise UsageError(f"Say how many messages back, from 1 to {len(points)}; /rewind alone shows them.")
+        await go(front_end, WayBack("rewind", points[-int(argument)].number))
+        return
+    if not past.points() and not past.branches():
+        raise UsageError("Nothing was said yet that one could go back to.")
+    if way := await front_end.choose_way_back():
+        await go(front_end, way)
+
+
+async def undo(front_end: FrontEnd, _argument: str) -> None:
+    """Take back your last message and what came of it; it can be edited and sent again."""
+    rewound = await front_end.session.past.undo()
+    front_end.show_again(rewound.text, rewound.images)
+    _tell(front_end, "Went back before your last message. /redo returns.", rewound.told)
+
+
+async def redo(front_end: FrontEnd, _argument: str) -> None:
+    """Return to where the conversation was before you went back."""
+    await front_end.session.past.redo()
+    front_end.show_again()
+    front_end.say("Returned to where the conversation was.")
+
+
+async def fork(front_end: FrontEnd, argument: str) -> None:
+    """Go on in a copy of the session; this one stays as it is."""
+    await _open_copy(front_end, await front_end.session.past.fork(title=argument))
+
+
+async def go(front_end: FrontEnd, way: WayBack) -> None:
+    """Go the way that the person chose."""
+    past = front_end.session.past
+    match way.kind:
+        case "rewind":
+            rewound = await past.rewind(way.number, way.scopes)
+            front_end.show_again(rewound.text, rewound.images)
+            _tell(front_end, "Went back. What was there is kept: /redo returns.", rewound.told)
+        case "visit":
+            await past.visit(way.number)
+            front_end.show_again()
+            front_end.say("This is the branch that was left. /redo returns to where the conversation was.")
+        case "fork":
+            point = next((each for each in past.points() if each.number == way.number), None)
+            await _open_copy(front_end, await past.fork(way.number))
+            if point is not None:
+                front_end.show_again(point.text, point.images)
+
+
+async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
+    """Let the person choose the way back from printed lists: what the plain prompt has in place of a screen."""
+    past = front_end.session.past
+    points = past.points()[-LISTED:]
+    branches = {f"branch {each.number}": each for each in past.branches()}
+    choices = [Choice(str(each.number), one_line(each.text), gone(each)) for each in reversed(points)]
+    choices += [Choice(value, *branch_label(each)) for value, each in branches.items()]
+    chosen = await front_end.choose("Go back before which message? The last one comes first.", choices)
+    if chosen is None:
+        return None
+    if chosen in branches:
+        return WayBack("visit", branches[chosen].number)
+    number = int(chosen)
+    ways: dict[str, WayBack] = {"back": WayBack("rewind", number)}
+    labels = [Choice("back", "go back", "what was there is kept: /redo returns")]
+    scopes: tuple[RewindScope, ...] = ()
+    for scope, what in (await past.can_rewind(number)).items():
+        scopes = (*scopes, scope)
+        name = f"back, {' and '.join(scopes)}"
+        ways[name] = WayBack("rewind", number, scopes)
+        labels.append(Choice(name, f"go back, and take back in {' and '.join(scopes)}", what))
+    ways["fork"] = WayBack("fork", number)
+    labels.append(Choice("fork", "go on there in a copy", "this session stays as it is"))
+    way = await front_end.choose("How?", labels)
+    return None if way is None else ways[way]
+
+
+def one_line(text: str) -> str:
+    """The words of a message, on one line."""
+    return " ".join(clean(text).split()) or "(no words)"
+
+
+def gone(point: Point) -> str:
+    """What would go with a message: `6 messages, 3 tool calls`."""
+    return _counted(point.messages, point.calls)
+
+
+def branch_label(branch: Branch) -> tuple[str, str]:
+    """What a branch is called in a list, and what is in it."""
+    first = one_line(branch.texts[0]) if branch.texts else "what the agent did"
+    return f"↳ left: {first}", _counted(branch.messages, branch.calls)
+
+
+def _counted(messages: int, calls: int) -> str:
+    said = f"{messages} message{'s' if messages != 1 else ''}"
+    return f"{said}, {calls} tool call{'s' if calls != 1 else ''}" if calls else said
+
+
+async def _open_copy(front_end: FrontEnd, copy: str) -> None:
+    before = front_end.session.id
+    await front_end.open(OpenRequest(copy))
+    if front_end.session.id == copy:
+        front_end.say(f"This is a copy. The session it was made of: /resume {before}")
+
+
+def _tell(front_end: FrontEnd, line: str, told: tuple[str, ...]) -> None:
+    level: Level = "info"
+    for each in (line, *told):
+        front_end.say(each, level)
+        level = "warning"

@@ -1,0 +1,204 @@
+"""RewindSheet: what lies behind in the conversation, to go back to, to fork at, or to return to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from ouro.commands.command import Choice, WayBack
+from ouro.commands.past import branch_label, gone, one_line
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.screens.picker import PickList
+from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.session import Branch, Past, Point, RewindScope
+from ouro.utils.terminal_text import clean
+
+_STEPS = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "ctrl+p": -1, "ctrl+n": 1}
+_LAST = 1 << 30
+_SHOWN_TEXTS = 3
+"""Messages of a branch that are shown."""
+
+
+class RewindSheet(Sheet[WayBack | None]):
+    """The person's messages, the newest at the bottom, and what was left; below, what would go with the marked one."""
+
+    VERTICAL_BREAKPOINTS: ClassVar = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]
+
+    def __init__(self, past: Past, keymap: Keymap) -> None:
+        super().__init__()
+        self._past = past
+        self._keys = keymap.of("sheet")
+        self._fork_key = keymap.shown("fork_there")
+        self._rows: dict[str, Point | Branch] = {}
+        self._list = PickList([], "")
+        self._search = Input(placeholder="type to search", compact=True, id="picker-search")
+        self._preview = Static(markup=False, id="rewind-preview")
+        self._boxes: dict[RewindScope, TickBox] = {
+            "files": TickBox("files", id="rewind-files"),
+            "memory": TickBox("memory", id="rewind-memory"),
+        }
+
+    def compose(self) -> ComposeResult:
+        """Title, search, messages, what would go, tick boxes, keys."""
+        with Vertical(classes="sheet", id="rewind"):
+            yield Static("Go back to a message", classes="sheet--title", markup=False)
+            yield self._search
+            yield self._list
+            yield self._preview
+            with Horizontal(id="rewind-boxes"):
+                yield Static("☑ conversation", id="rewind-conversation", markup=False)
+                yield from self._boxes.values()
+            fork = f" · {self._fork_key} forks there" if self._fork_key else ""
+            yield Static(f"↑↓ Enter goes back{fork} · Tab Space tick · Esc closes", classes="sheet--keys", markup=False)
+
+    def on_mount(self) -> None:
+        """What is typed goes into the search; the newest message is marked."""
+        self._search.focus()
+        self._fill()
+        self.watch(self._list, "place", self._look)
+
+    def _fill(self) -> None:
+        self._rows = dict(_rows(self._past))
+        self._list.change([_choice(value, row) for value, row in self._rows.items()])
+        self._list.narrow(self._search.value)
+        self._list.move(_LAST)
+
+    @on(Input.Changed)
+    def _narrow(self, event: Input.Changed) -> None:
+        self._list.narrow(event.value)
+        self._list.move(_LAST)
+        self._look()
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key in _STEPS:
+            event.stop()
+            await self._move(_STEPS[event.key])
+        elif event.key == "enter":
+            event.stop()
+            self._take()
+        elif self._keys.get(event.key) == "fork_there":
+            event.stop()
+            self._fork()
+
+    async def _move(self, by: int) -> None:
+        if by < 0 and self._list.place == 0 and self._past.has_earlier:
+            marked = self._list.chosen
+            await self._past.earlier()
+            self._fill()
+            self._list.mark(marked.value if marked is not None else "")
+        self._list.move(by)
+
+    def on_pick_list_picked(self) -> None:
+        """The mouse took a line."""
+        self._take()
+
+    def _take(self) -> None:
+        match self._marked():
+            case Point(number):
+                ticked = tuple(scope for scope, box in self._boxes.items() if box.display and box.ticked)
+                self.dismiss(WayBack("rewind", number, ticked))
+            case Branch(number):
+                self.dismiss(WayBack("visit", number))
+            case None:
+                pass
+
+    def _fork(self) -> None:
+        match self._marked():
+            case Point(number):
+                self.dismiss(WayBack("fork", number))
+            case _:
+                self.notify("Return to the branch first, then /fork copies it.", timeout=3)
+
+    def _marked(self) -> Point | Branch | None:
+        chosen = self._list.chosen
+        return self._rows[chosen.value] if chosen is not None else None
+
+    def _look(self) -> None:
+        marked = self._marked()
+        self._preview.update(_preview(marked))
+        self.query_one("#rewind-conversation").display = isinstance(marked, Point)
+        self._offer({})
+        if isinstance(marked, Point):
+            self.run_worker(self._ask_scopes(marked.number), group="scopes", exclusive=True)
+
+    async def _ask_scopes(self, number: int) -> None:
+        self._offer(await self._past.can_rewind(number))
+
+    def _offer(self, scopes: Mapping[RewindScope, str]) -> None:
+        for scope, box in self._boxes.items():
+            box.display = scope in scopes
+            box.what = scopes.get(scope, "")
+
+
+class TickBox(Widget, can_focus=True):
+    """Something that is ticked or not: Space or a click changes it."""
+
+    ticked: reactive[bool] = reactive(False)
+    what: reactive[str] = reactive("")
+
+    def __init__(self, label: str, **options: str) -> None:
+        super().__init__(**options)
+        self._label = label
+        self.display = False
+
+    def render(self) -> Text:
+        """The box, its label, what it would be."""
+        return Text(clean(f"{'☑' if self.ticked else '☐'} {self._label}{self.what and f' ({self.what})'}"))
+
+    def on_click(self) -> None:
+        """Change it."""
+        self.ticked = not self.ticked
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "space":
+            event.stop()
+            self.ticked = not self.ticked
+
+
+def _rows(past: Past) -> list[tuple[str, Point | Branch]]:
+    """Messages in their order, each branch behind the message from whose answer it parts."""
+    rows: list[tuple[str, Point | Branch]] = [(f"m{each.number}", each) for each in past.points()]
+    rows += [(f"b{each.number}", each) for each in past.branches()]
+    return sorted(rows, key=lambda row: (row[1].since + 0.5 if isinstance(row[1], Branch) else row[1].number))
+
+
+def _choice(value: str, row: Point | Branch) -> Choice:
+    if isinstance(row, Branch):
+        label, detail = branch_label(row)
+        return Choice(value, label, f"{_when(row.at)} · {detail}")
+    return Choice(value, one_line(row.text), f"{_when(row.at)} · {gone(row)}")
+
+
+def _preview(row: Point | Branch | None) -> Text:
+    text = Text(overflow="fold")
+    match row:
+        case Point():
+            text.append(f"Goes from here on: {gone(row)}. It is kept as a branch.\n", "italic")
+            text.append(clean(row.text).strip())
+        case Branch():
+            text.append(f"Left, and kept: {_when(row.at)}, {branch_label(row)[1]}. Enter returns to it.\n", "italic")
+            shown = [one_line(each) for each in row.texts[:_SHOWN_TEXTS]]
+            more = len(row.texts) - len(shown)
+            text.append("\n".join([*(f"❯ {each}" for each in shown), *([f"… and {more} more"] if more else [])]))
+        case None:
+            pass
+    return text
+
+
+def _when(at: str) -> str:
+    """The time of day of a record; with its date where that is not today."""
+    try:
+        then = datetime.fromisoformat(at).astimezone()
+    except ValueError:
+        return at  # somebody has edited the file
+    return then.strftime("%H:%M" if then.date() == datetime.now(then.tzinfo).date() else "%Y-%m-%d %H:%M")

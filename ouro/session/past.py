@@ -1,0 +1,256 @@
+"""Past: going back in a conversation, to what was left by going back, and into copies of it. Nothing is lost by it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ouro.errors import OuroError, UsageError
+from ouro.memory.backend import PinRecord, RewindRecord, RewindScope
+from ouro.memory.manager import MemoryManager
+from ouro.messages import Image
+from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    from ouro.memory.transcript import Branch as Left
+    from ouro.memory.transcript import Entry
+
+SHELL_NOTE = "I ran this in a shell:\n\n$ "
+"""How a message begins that tells the model of the person's own shell line: nothing that was typed as a message."""
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A message of the person that the conversation can go back to."""
+
+    number: int
+    at: str
+    text: str
+    messages: int
+    """That would go: this one, and all that came after it."""
+    calls: int
+    """Tool calls among them."""
+    images: tuple[Image, ...] = ()
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """What was left by going back. It is kept, and the conversation can go on there again."""
+
+    number: int
+    """Of its last message."""
+    since: int
+    """The message behind which it parts from what is on the screen; 0: the start."""
+    at: str
+    """When its last message was said."""
+    texts: tuple[str, ...]
+    """What the person said in it."""
+    messages: int
+    calls: int
+
+
+class Rewound(msgspec.Struct, frozen=True):
+    """What a way back gives: the message to edit and say again, and what there is to tell."""
+
+    text: str = ""
+    images: tuple[Image, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+class Undoer(Protocol):
+    """Takes back what was done outside the conversation, in one scope: files, long-term memory."""
+
+    async def look(self, number: int) -> str:
+        """What was done since message `number`, in a few words (`2 changes`); empty where nothing can be taken back."""
+        ...
+
+    async def take_back(self, number: int) -> Sequence[str]:
+        """Take it back; gives what there is to tell, a line each."""
+        ...
+
+
+class Past:
+    """What lies behind in a session, and the ways back to it.
+
+    Args:
+        memory: the session's messages.
+        fork: copies the session of an id up to a message, under a title; gives the copy's id. Blocks.
+        is_running: whether a turn is under way.
+        changed: called when the conversation is another one.
+        undoers: what takes back what was done outside the conversation, by its scope.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryManager,
+        fork: Callable[[str, int, str], str],
+        is_running: Callable[[], bool],
+        changed: Callable[[], None],
+        undoers: Mapping[RewindScope, Undoer],
+    ) -> None:
+        self._memory = memory
+        self._fork = fork
+        self._is_running = is_running
+        self._changed = changed
+        self._undoers = undoers
+
+    def points(self) -> tuple[Point, ...]:
+        """The person's messages on this line, as far as they are loaded; oldest first."""
+        found: list[Point] = []
+        messages = calls = 0
+        for entry in reversed(self._memory.transcript.entries):
+            messages += 1
+            calls += len(entry.message.tool_calls)
+            if _is_said_by_person(entry):
+                found.append(_point(entry, messages, calls))
+        return tuple(reversed(found))
+
+    def branches(self) -> tuple[Branch, ...]:
+        """What was left by going back, in the order in which it parts from this line."""
+        return tuple(_branch(each) for each in self._memory.transcript.branches)
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether there are older messages that are not loaded."""
+        return self._memory.has_earlier
+
+    async def earlier(self, count: int = 200) -> None:
+        """Load older messages."""
+        await self._memory.earlier(count)
+
+    async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
+        """What can be taken back with the conversation, from message `number` on; each with what it would be."""
+        found: dict[RewindScope, str] = {}
+        for scope, undoer in self._undoers.items():
+            try:
+                if what := await undoer.look(number):
+                    found[scope] = what
+            except OuroError as error:
+                log.warning("what could be taken back of %s: %s", scope, error)
+        return found
+
+    async def rewind(self, number: int, scopes: Collection[RewindScope] = ()) -> Rewound:
+        """Go on before the person's message `number`; gives it, to be edited.
+
+        Args:
+            number: of a message in `points`.
+            scopes: what is to be taken back beside the conversation.
+
+        Raises:
+            UsageError: a turn is under way, the session is read-only, or there is no such message.
+            SaveFailed: it is not on disk; the conversation is as it was.
+        """
+        self._refuse_where_it_cannot_be()
+        entry = self._entry(number)
+        others = [scope for scope in self._undoers if scope in scopes]
+        await self._go(await self._before(entry), ("conversation", *others))
+        told: list[str] = []
+        for scope in others:
+            told.extend(await self._take_back(scope, number))
+        return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(told))
+
+    async def visit(self, number: int) -> None:
+        """Go on where a branch was left.
+
+        Raises:
+            UsageError: a turn is under way, the session is read-only, or there is no such branch.
+            SaveFailed: it is not on disk; the conversation is as it was.
+        """
+        self._refuse_where_it_cannot_be()
+        if number not in {each.number for each in self.branches()}:
+            raise UsageError(f"There is no branch that ends with message {number}.", "/rewind lists them.")
+        await self._go(number)
+
+    async def undo(self) -> Rewound:
+        """Take back the person's last message, and all that came of it.
+
+        Raises:
+            UsageError: a turn is under way, the session is read-only, or nothing was said yet.
+            SaveFailed: as for `rewind`.
+        """
+        self._refuse_where_it_cannot_be()
+        points = self.points()
+        if not points:
+            raise UsageError("There is nothing to undo: nothing was said yet.")
+        return await self.rewind(points[-1].number)
+
+    async def redo(self) -> None:
+        """Go back to where the conversation was before the last way back; as often as there were ways back.
+
+        Raises:
+            UsageError: a turn is under way, the session is read-only, or something was said since.
+            SaveFailed: as for `rewind`.
+        """
+        self._refuse_where_it_cannot_be()
+        undone = self._memory.transcript.undone
+        if not undone:
+            raise UsageError("There is nothing to redo.", "/rewind also lists what was left by going back.")
+        await self._go(undone[-1])
+
+    async def fork(self, number: int | None = None, title: str = "") -> str:
+        """Copy the session, up to before the person's message `number` where that is given; gives the copy's id.
+
+        Raises:
+            UsageError: nothing was said yet, or there is no such message.
+            SaveFailed: there is no copy.
+        """
+        transcript = self._memory.transcript
+        if not transcript.last_number:
+            raise UsageError("Nothing was said yet: there is nothing to fork.")
+        end = transcript.last_number if number is None else await self._before(self._entry(number))
+        return await asyncio.to_thread(self._fork, self._memory.session_id, end, title)
+
+    async def pin(self, number: int, pinned: bool = True) -> None:
+        """Let a message survive every compaction word for word; or no longer.
+
+        Raises:
+            SaveFailed: it is not on disk.
+        """
+        await self._memory.record(PinRecord(number, self._memory.now(), pinned))
+
+    def _entry(self, number: int) -> Entry:
+        entry = next((each for each in self._memory.transcript.entries if each.number == number), None)
+        if entry is None or not _is_said_by_person(entry):
+            raise UsageError(f"There is no message {number} of yours to go back to.", "/rewind lists them.")
+        return entry
+
+    async def _before(self, entry: Entry) -> int:
+        """The number of what stands before a message on the line; 0: it is the first."""
+        if self._memory.has_earlier and self._memory.transcript.before(entry.number) == 0:
+            await self._memory.earlier(1)
+        return self._memory.transcript.before(entry.number)
+
+    async def _go(self, number: int, scopes: Sequence[RewindScope] = ("conversation",)) -> None:
+        await self._memory.record(RewindRecord(number, self._memory.now(), tuple(scopes)))
+        self._changed()
+
+    async def _take_back(self, scope: RewindScope, number: int) -> Sequence[str]:
+        """The conversation has gone back by now: what cannot be taken back beside it is told."""
+        try:
+            return await self._undoers[scope].take_back(number)
+        except OuroError as error:
+            return (f"Not taken back in {scope}: {error}",)
+
+    def _refuse_where_it_cannot_be(self) -> None:
+        if self._is_running():
+            raise UsageError("The agent is at work: interrupt it, or wait until it is done, before you go back.")
+        if self._memory.read_only:
+            raise UsageError("This session is open read-only: it stays as it is.", "/fork goes on in a copy.")
+
+
+def _is_said_by_person(entry: Entry) -> bool:
+    message = entry.message
+    is_said = bool(message.text.strip() or message.parts_of(Image))
+    return message.role == "user" and is_said and not message.text.startswith(SHELL_NOTE)
+
+
+def _point(entry: Entry, messages: int, calls: int) -> Point:
+    return Point(entry.number, entry.at, entry.message.text, messages, calls, entry.message.parts_of(Image))
+
+
+def _branch(left: Left) -> Branch:
+    entries = left.entries
+    texts = tuple(each.message.text for each in entries if _is_said_by_person(each))
+    calls = sum(len(each.message.tool_calls) for each in entries)
+    return Branch(entries[-1].number, left.since, entries[-1].at, texts, len(entries), calls)
