@@ -140,6 +140,10 @@ class SecretInMemory(LongTermMemoryError):
     """What was to be remembered holds a secret; nothing was written."""
 
 
+class NoteError(LongTermMemoryError):
+    """A change of a note that cannot be: there is no such note, or its scope is off."""
+
+
 class SearchUnavailable(OuroError):
     """The index cannot be read or written just now. It is derived from the files: nothing is lost."""
 
