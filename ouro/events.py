@@ -3,8 +3,9 @@
 A turn is  Prompted  then any number of model calls, each
   (TextDelta | ThinkingDelta | Retrying)*  Replied  UsageUpdated
   (ToolStarted  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
-with Said, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a Prompted, and
-TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come beside the turns too, from `session.news()`.
+with Said, Compacting, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a
+Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come beside the turns too, from
+`session.news()`.
 """
 
 from __future__ import annotations
@@ -119,6 +120,16 @@ class UsageUpdated(msgspec.Struct, frozen=True):
     window: int
 
 
+class Compacting(msgspec.Struct, frozen=True):
+    """A summary of the conversation is being written; told again as it grows. Compacted or Said tells its end."""
+
+    written: int = 0
+    """Characters so far."""
+    part: int = 1
+    """What is longer than the window of the model that sums up is summed up in parts."""
+    parts: int = 1
+
+
 class Compacted(msgspec.Struct, frozen=True):
     """What is sent to the model was made smaller; the receipt. The session keeps every message."""
 
@@ -221,6 +232,7 @@ Event = (
     | TodosChanged
     | Retrying
     | UsageUpdated
+    | Compacting
     | Compacted
     | Titled
     | NotesRecalled

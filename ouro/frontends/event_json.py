@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from ouro.display import Body, CommandOutput, Diff, Display, FileChange, Picture, Plain, Question, Todo, Todos
 from ouro.events import (
     Compacted,
+    Compacting,
     CoreChanged,
     Event,
     NoteKept,
@@ -67,6 +68,8 @@ def event_to_json(event: Event) -> Data:
         case UsageUpdated():
             usage = usage_to_json(event.session)
             return _typed("usage_updated", session=usage, context=event.context, window=event.window)
+        case Compacting():
+            return _typed("compacting", written=event.written, part=event.part, parts=event.parts)
         case Compacted():
             spent = usage_to_json(event.usage) if event.usage else None
             return _typed("compacted", **asdict(event) | {"usage": spent})

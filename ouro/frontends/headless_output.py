@@ -8,6 +8,7 @@ from typing import Any, Literal, TextIO
 
 from ouro.events import (
     Compacted,
+    Compacting,
     CoreChanged,
     Event,
     NoteKept,
@@ -180,6 +181,8 @@ class Progress:
                 self._tool(title, event.display.summary, event.failed)
             case Retrying():
                 self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.")
+            case Compacting(0, 1):
+                self.say("The window is nearly full: the conversation is being summed up.")
             case Compacted() | NoteKept() | CoreChanged():
                 self.say(memory_line(event))
             case Said():

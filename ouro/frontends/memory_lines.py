@@ -39,6 +39,23 @@ def memory_line(event: MemoryEvent) -> str:
             assert_never(event)
 
 
+def receipt(event: Compacted) -> str:
+    """What a compaction did, whole, as Markdown."""
+    used, saved = event.usage, event.before - event.after
+    lines = [
+        f"- {event.before:,} tokens before, {event.after:,} after: {saved / max(1, event.before):.0%} less",
+        f"- {event.covered} messages were summed up; {event.kept} of them are still sent word for word",
+    ]
+    if event.dropped:
+        lines.append(f"- {event.dropped} old tool outputs are not sent any more")
+    if used is not None:
+        cost = f", ${used.cost:.4f}" if used.cost is not None else ""
+        lines.append(
+            f"- the summary took {used.input:,} tokens read ({used.cached:,} cached), {used.output:,} written{cost}"
+        )
+    return "\n".join([*lines, "- the session keeps every message", *(["", event.summary] if event.summary else [])])
+
+
 def _core_line(event: CoreChanged) -> str:
     if event.proposal:
         answer = f"/memory accept {event.proposal}, or /memory reject {event.proposal}"

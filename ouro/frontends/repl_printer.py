@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, assert_never
 from ouro.display import Diff, Question
 from ouro.events import (
     Compacted,
+    Compacting,
     CoreChanged,
     Event,
     Level,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from ouro.frontends.repl_paper import Paper
 
 THOUGHT_SECONDS = 1.0
+_COMPACTION = "compaction"
+"""Stands among the calls that run."""
 OUTCOMES = {
     "interrupted": "Interrupted.",
     "failed": "Failed: ",
@@ -109,13 +112,19 @@ class Printer:
                 self._blocks.discard()
                 self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.", "warning")
             case Said():
+                self._titles.pop(_COMPACTION, None)
                 self.say(event.text, event.level)
             case TurnFinished():
                 self._turn_finished(event)
             case CoreChanged():
                 self.say(memory_line(event), "warning" if event.proposal else "info")
                 self._bodies.show(event.display.body, failed=False)
-            case Compacted() | NotesRecalled() | NoteKept():
+            case Compacting():
+                self._compacting(event)
+            case Compacted():
+                self._titles.pop(_COMPACTION, None)
+                self.say(memory_line(event))
+            case NotesRecalled() | NoteKept():
                 self.say(memory_line(event))
             case ToolProgress() | QuestionClosed() | TodosChanged() | UsageUpdated() | Titled():
                 pass
@@ -183,6 +192,12 @@ class Printer:
         if event.call_id in self._seen and isinstance(event.display.body, Diff):
             return
         self._bodies.show(event.display.body, failed=event.failed)
+
+    def _compacting(self, event: Compacting) -> None:
+        if _COMPACTION not in self._titles:
+            self.say("The conversation is being summed up.")
+        part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
+        self._titles[_COMPACTION] = f"summing up: {part}{event.written:,} characters"
 
     def _permission(self, event: PermissionAsked) -> None:
         self._seen.add(event.call.id)

@@ -8,6 +8,7 @@ import pytest
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Question, Todo, Todos
 from ouro.events import (
     Compacted,
+    Compacting,
     CoreChanged,
     Event,
     NoteKept,
@@ -112,6 +113,7 @@ CASES = [
         UsageUpdated(USAGE, 1200, 128_000),
         {"type": "usage_updated", "session": USAGE_JSON, "context": 1200, "window": 128_000},
     ),
+    (Compacting(800, 2, 3), {"type": "compacting", "written": 800, "part": 2, "parts": 3}),
     (
         Compacted(80_000, 12_000, 40, 3, 0, "We mended it.", USAGE),
         {

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from ouro.display import Display, Plain
 from ouro.events import (
     Compacted,
+    Compacting,
     CoreChanged,
     Event,
     NoteKept,
@@ -28,7 +30,7 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.frontends.memory_lines import MemoryEvent, memory_line
+from ouro.frontends.memory_lines import MemoryEvent, memory_line, receipt
 from ouro.frontends.tui.blocks.block import Block
 from ouro.frontends.tui.blocks.messages import Answer, Notice, Thinking, UserMessage, duration
 from ouro.frontends.tui.blocks.tool_card import Shown, ToolCard
@@ -43,6 +45,10 @@ _ENDINGS = {
     "limit": "Stopped at a limit",
     "refused": "Refused",
 }
+
+
+_COMPACTION = "compaction"
+"""Stands among the calls that run."""
 
 
 class TranscriptWriter:
@@ -88,11 +94,16 @@ class TranscriptWriter:
                 self._wait(self._asked.pop(event.question_id, ""), False)
             case ToolFinished():
                 self._finish(event)
+            case Compacting():
+                self._compacting(event)
+            case Compacted():
+                self._compacted(event)
             case Said():
+                self._end_compaction()
                 self._transcript.add(Notice(event.text, event.level))
             case TurnFinished():
                 self._end_turn(event)
-            case Compacted() | NotesRecalled() | NoteKept() | CoreChanged():
+            case NotesRecalled() | NoteKept() | CoreChanged():
                 self._show_memory(event)
             case QuestionAsked() | TodosChanged() | UsageUpdated() | Titled():
                 pass
@@ -104,6 +115,26 @@ class TranscriptWriter:
         self._transcript.add(Notice(memory_line(event), "warning" if waits else "info"))
         if isinstance(event, CoreChanged) and event.display.body is not None:
             self._transcript.add(Shown(event.display))
+
+    def _compacting(self, event: Compacting) -> None:
+        is_new = _COMPACTION not in self._cards
+        card = self._card(_COMPACTION, "compact the conversation")
+        if event.parts > 1 and not event.written:
+            card.append(f"part {event.part} of {event.parts}\n")
+        if not is_new:
+            self._transcript.update(card)
+
+    def _compacted(self, event: Compacted) -> None:
+        card = self._card(_COMPACTION, "compact the conversation")
+        card.finish(Display(memory_line(event), Plain(receipt(event), "markdown")), False)
+        self._transcript.update(card)
+        del self._cards[_COMPACTION]
+
+    def _end_compaction(self) -> None:
+        """What ouro says of it tells what came of it."""
+        if (card := self._cards.pop(_COMPACTION, None)) is not None:
+            card.stop()
+            self._transcript.update(card)
 
     def _stream(self, kind: type[Answer] | type[Thinking], text: str) -> None:
         block = self._reply[-1] if self._reply else None

@@ -54,9 +54,10 @@ class ToolCard(Block):
             self._state = "waiting" if is_waiting else "running"
             self.changed()
 
-    def finish(self, display: Display, failed: bool, seconds: float) -> None:
-        """The call has its answer."""
-        self._display, self._seconds = display, seconds
+    def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
+        """The call has its answer, after so many seconds; None: since the card was made."""
+        self._display = display
+        self._seconds = self._clock() - self._since if seconds is None else seconds
         self._end("failed" if failed else "done")
 
     def stop(self) -> None:
