@@ -57,7 +57,7 @@ async def test_copy_takes_the_last_answer_as_markdown():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/copy")
     assert front_end.copied == []
-    front_end.session.past = PAST
+    front_end.session.shown_before = PAST
     await dispatch(front_end, "/copy")
     assert front_end.copied == ["Done: `b`."]
 
@@ -65,7 +65,7 @@ async def test_copy_takes_the_last_answer_as_markdown():
 async def test_export_writes_the_conversation_and_never_over_a_file(tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
     front_end.session.title = "A *title*"
-    front_end.session.past = PAST
+    front_end.session.shown_before = PAST
     await dispatch(front_end, "/export out.md")
     assert (tmp_path / "out.md").read_text() == (
         "# A \\*title\\*\n\n## You\n\nMend it\n\n## ouro\n\nLooking.\n\n"

@@ -20,6 +20,7 @@ class FakeFrontEnd:
         self.asked = []
         self.opened = []
         self.sent = []
+        self.drafts = []
         self.copied = []
         self.redrawn = 0
         self.left = False
@@ -36,6 +37,12 @@ class FakeFrontEnd:
     async def choose(self, title, choices, current=""):
         self.asked.append((title, tuple(choices), current))
         return self.picks.pop(0) if self.picks else None
+
+    async def choose_way_back(self):
+        return self.picks.pop(0) if self.picks else None
+
+    def show_again(self, draft="", images=()):
+        self.drafts.append((draft, tuple(images)))
 
     async def open(self, request):
         self.opened.append(request)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from fakes.fake_past import FakePast, FakeTitles
 from ouro.display import CommandOutput, Display, Todo
 from ouro.events import (
     Answer,
@@ -61,7 +62,9 @@ class FakeSession:
         self.is_kept = True
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()
-        self.past: list[Event] = []
+        self.shown_before: list[Event] = []
+        self.past = FakePast()
+        self.titles = FakeTitles()
         self.sent: list[str] = []
         self.sent_images: list[Image] = []
         self.steered: list[str] = []
@@ -91,7 +94,7 @@ class FakeSession:
         return self._status
 
     def history(self) -> Iterator[Event]:
-        return iter(self.past)
+        return iter(self.shown_before)
 
     async def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
         self.sent.append(text)

@@ -287,7 +287,7 @@ async def test_the_plan_shows_itself_while_it_is_open_and_ctrl_t_hides_it():
 
 async def test_a_resumed_session_shows_its_past_and_its_notices():
     session = FakeSession()
-    session.past = [TextDelta("what was said before")]
+    session.shown_before = [TextDelta("what was said before")]
     session.notices = ("a torn record was set aside",)
     async with screen_of(session, request=OpenRequest("latest")).run_test() as pilot:
         await opened(pilot)
@@ -357,7 +357,7 @@ async def test_without_a_model_the_demo_can_be_chosen():
 
 async def test_opening_another_session_shows_it_and_closes_the_first():
     first, second = FakeSession(session_id="s-1"), FakeSession(session_id="s-2")
-    second.past = [TextDelta("the second")]
+    second.shown_before = [TextDelta("the second")]
     async with screen_of(open_session=opener(first, second)).run_test() as pilot:
         await opened(pilot)
         await pilot.app.front_end.open(OpenRequest("s-2"))

@@ -1,0 +1,64 @@
+"""What lies behind in a fake session: given points and branches, and what was asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ouro.errors import UsageError
+from ouro.session import Branch, Point, Rewound
+
+
+class FakePast:
+    """Keeps what was asked of it in `went`; `offered` is what can be taken back beside the conversation."""
+
+    def __init__(self, points: Collection[Point] = (), branches: Collection[Branch] = ()) -> None:
+        self.listed = tuple(points)
+        self.older: tuple[Point, ...] = ()
+        self.left = tuple(branches)
+        self.offered: Mapping[str, str] = {}
+        self.told: tuple[str, ...] = ()
+        self.went: list[tuple] = []
+
+    def points(self) -> tuple[Point, ...]:
+        return self.listed
+
+    def branches(self) -> tuple[Branch, ...]:
+        return self.left
+
+    @property
+    def has_earlier(self) -> bool:
+        return bool(self.older)
+
+    async def earlier(self, count: int = 200) -> None:
+        self.listed, self.older = (*self.older, *self.listed), ()
+
+    async def can_rewind(self, number: int) -> Mapping[str, str]:
+        return self.offered
+
+    async def rewind(self, number: int, scopes: Collection[str] = ()) -> Rewound:
+        self.went.append(("rewind", number, tuple(scopes)))
+        point = next(each for each in self.listed if each.number == number)
+        return Rewound(point.text, point.images, self.told)
+
+    async def visit(self, number: int) -> None:
+        self.went.append(("visit", number))
+
+    async def undo(self) -> Rewound:
+        if not self.listed:
+            raise UsageError("There is nothing to undo: nothing was said yet.")
+        self.went.append(("undo",))
+        return Rewound(self.listed[-1].text)
+
+    async def redo(self) -> None:
+        self.went.append(("redo",))
+
+    async def fork(self, number: int | None = None, title: str = "") -> str:
+        self.went.append(("fork", number, title))
+        return "s-copy"
+
+
+class FakeTitles:
+    """Finds one title."""
+
+    async def find(self) -> str:
+        return "Mend the import"
