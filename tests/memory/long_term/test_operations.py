@@ -1,0 +1,167 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ouro.memory.long_term.note import CATEGORIES, Note, Relation
+from ouro.memory.long_term.operations import MOST_OPERATIONS, Ground, Operation, read_operations
+
+SHOWN = [
+    Note(id="mem_00000001", text="Tests run with pytest -q.", category="project-conventions"),
+    Note(id="mem_00000002", text="Answers in German.", scope="user", category="coding-preferences"),
+]
+GROUND = Ground(SHOWN, CATEGORIES, ("user", "repo"), "/repo")
+ADD = {"op": "add", "text": "Use tabs.", "scope": "repo", "category": "project-conventions", "confidence": 0.9}
+ADDED = Operation("add", "Use tabs.", "", "repo", "project-conventions", 0.9)
+
+
+def done(answer, ground=GROUND):
+    return read_operations(answer if isinstance(answer, str) else json.dumps(answer), ground)[0]
+
+
+def reasons(answer, ground=GROUND):
+    return [each.reason for each in read_operations(json.dumps(answer), ground)[1]]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        json.dumps([ADD]),
+        json.dumps({"operations": [ADD]}),
+        json.dumps({"result": ADD}),
+        json.dumps(ADD),
+        f"Here is what I found:\n```json\n{json.dumps([ADD], indent=2)}\n```\nAnything else?",
+        f"<think>Hm, {{x}} …</think>\n{json.dumps(ADD)}",
+        json.dumps([ADD]).replace("}]", ",}, ]"),
+        json.dumps([ADD, ADD]),
+        json.dumps([ADD])[:-1] + ', {"op": "add", "text": "cut in the mid',
+        '{"operations": [' + json.dumps(ADD) + ', {"op": "add", "te',
+        json.dumps(ADD) + "\n" + json.dumps({"op": "nothing"}),
+        json.dumps({**ADD, "op": "ADD_NOTE"}),
+        json.dumps({**ADD, "operation": "create", "op": None}),
+    ],
+)
+def test_operations_are_read_out_of_any_form(answer):
+    assert done(answer) == (ADDED,)
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "[]", "{}", "Nothing worth keeping.", '{"op": "nothing"}', "null", "{" * 5_000, "[[[{"]
+)
+def test_no_operation_is_none(answer):
+    assert read_operations(answer, GROUND) == ((), ())
+
+
+@given(st.text())
+def test_no_answer_breaks_it(answer):
+    read_operations(answer, GROUND)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda each: (
+            st.lists(each)
+            | st.dictionaries(
+                st.sampled_from(["op", "text", "target", "scope", "category", "confidence", "entities", "relations"]),
+                each,
+            )
+        ),
+    )
+)
+def test_no_json_breaks_it(value):
+    read_operations(json.dumps({"op": "add", "more": value}), GROUND)
+    read_operations(json.dumps(value), GROUND)
+
+
+@pytest.mark.parametrize("target", [1, "1", "[1]", "#1", "mem_00000001"])
+def test_a_note_is_named_by_its_place_or_its_id(target):
+    assert done([{"op": "supersede", "target": target, "text": "Tests run with tox."}]) == (
+        Operation(
+            "supersede", "Tests run with tox.", "mem_00000001", "repo", "project-conventions", 0.8, ("tool:tox",)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("operation", "reason"),
+    [
+        ({"op": "supersede", "target": "mem_99999999", "text": "x"}, "no note `mem_99999999` was shown"),
+        ({"op": "refine", "text": "x"}, "no note `` was shown"),
+        ({"op": "confirm", "target": 9}, "no note `9` was shown"),
+        ({**ADD, "text": " "}, "it says nothing"),
+        ({**ADD, "text": "x" * 601}, "601 characters are no note (at most 600)"),
+        ({**ADD, "category": "weather"}, "there is no category `weather`"),
+        ({"op": "destroy", "target": 1}, "there is no operation `destroy`"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_reason(operation, reason):
+    assert (done([operation]), reasons([operation])) == ((), [reason])
+
+
+def test_a_scope_that_is_off_is_not_written():
+    ground = Ground(SHOWN, CATEGORIES, ("user",))
+    assert reasons([ADD], ground) == ["the memory of the scope `repo` is off here"]
+
+
+def test_saying_the_same_again_confirms():
+    again = Operation("confirm", target="mem_00000001", scope="repo")
+    assert done([{**ADD, "text": "tests run with  pytest -q"}]) == (again,)
+    assert done([{"op": "supersede", "target": 1, "text": "Tests run with pytest -q."}]) == (again,)
+    assert done([{"op": "confirm", "target": 1}]) == (again,)
+
+
+def test_a_misspelt_category_is_the_nearest_one_and_brings_its_scope():
+    (operation,) = done([{"op": "add", "text": "Likes short answers.", "category": "Coding_Preference"}])
+    assert (operation.category, operation.scope) == ("coding-preferences", "user")
+
+
+@pytest.mark.parametrize(
+    ("said", "confidence"),
+    [
+        (0.5, 0.5),
+        (90, 0.9),
+        ("85%", 0.85),
+        ("high", 0.9),
+        (None, 0.8),
+        ("very", 0.8),
+        (-3, 0.1),
+        (True, 0.8),
+        ("nan", 0.8),
+    ],
+)
+def test_confidence_is_a_share_however_it_is_said(said, confidence):
+    (operation,) = done([{**ADD, "confidence": said}])
+    assert operation.confidence == confidence
+
+
+def test_entities_and_relations_get_their_one_name():
+    (operation,) = done(
+        [
+            {
+                **ADD,
+                "text": "api.py is tested by tests/test_api.py.",
+                "entities": ["File: ./api.py", "nonsense", 7, "/repo/api.py"],
+                "relations": [
+                    {"from": "file:./api.py", "rel": "Tested by", "to": "cmd:pytest tests/test_api.py"},
+                    ["file:api.py", "is", "file:api.py"],
+                    ["x"],
+                ],
+            }
+        ]
+    )
+    assert operation.entities == ("file:api.py", "file:tests/test_api.py")
+    assert operation.relations == (Relation("file:api.py", "tested_by", "cmd:pytest tests/test_api.py"),)
+
+
+def test_an_answer_that_keeps_everything_is_cut():
+    answer = [{**ADD, "text": f"Thing {number}."} for number in range(20)]
+    assert len(done(answer)) == MOST_OPERATIONS
+    assert reasons(answer) == ["too many at once"] * 12
+
+
+def test_control_characters_do_not_get_into_a_note():
+    (operation,) = done([{**ADD, "text": "Use\x1b[31m tabs\u202e.\n\nAlways."}])
+    assert "\x1b" not in operation.text
+    assert "\n" not in operation.text
