@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
@@ -59,7 +60,7 @@ class RewindSheet(Sheet[WayBack | None]):
                 yield Static("☑ conversation", id="rewind-conversation", markup=False)
                 yield from self._boxes.values()
             fork = f" · {self._fork_key} forks there" if self._fork_key else ""
-            yield Static(f"↑↓ Enter goes back{fork} · Tab Space tick · Esc closes", classes="sheet--keys", markup=False)
+            yield Static(f"↑↓ Enter goes there{fork} · Tab Space tick · Esc closes", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
         """What is typed goes into the search; the newest message is marked."""
@@ -129,7 +130,7 @@ class RewindSheet(Sheet[WayBack | None]):
         self.query_one("#rewind-conversation").display = isinstance(marked, Point)
         self._offer({})
         if isinstance(marked, Point):
-            self.run_worker(self._ask_scopes(marked.number), group="scopes", exclusive=True)
+            self.run_worker(partial(self._ask_scopes, marked.number), group="scopes", exclusive=True)
 
     async def _ask_scopes(self, number: int) -> None:
         self._offer(await self._past.can_rewind(number))
@@ -183,10 +184,10 @@ def _preview(row: Point | Branch | None) -> Text:
     text = Text(overflow="fold")
     match row:
         case Point():
-            text.append(f"Goes from here on: {gone(row)}. It is kept as a branch.\n", "italic")
+            text.append(f"Goes, and is kept: {gone(row)}\n", "italic")
             text.append(clean(row.text).strip())
         case Branch():
-            text.append(f"Left, and kept: {_when(row.at)}, {branch_label(row)[1]}. Enter returns to it.\n", "italic")
+            text.append(f"Was left: {branch_label(row)[1]}. Enter returns\n", "italic")
             shown = [one_line(each) for each in row.texts[:_SHOWN_TEXTS]]
             more = len(row.texts) - len(shown)
             text.append("\n".join([*(f"❯ {each}" for each in shown), *([f"… and {more} more"] if more else [])]))

@@ -1,0 +1,254 @@
+"""Going back on the screen: Esc Esc, the sheet, and what comes of it."""
+
+import pytest
+from fakes.fake_past import FakePast
+from fakes.fake_session import FakeSession, Wait
+from fakes.screens import opened, screen_of, screen_text, shown, until
+
+from ouro.events import Prompted
+from ouro.frontends.tui.screens.rewind import RewindSheet
+from ouro.messages import Image
+from ouro.session import Branch, Point
+
+AT = "2026-01-02T03:04:05.000Z"
+POINTS = (
+    Point(1, AT, "mend the import in api.py", 12, 4),
+    Point(5, AT, "now write the \x1b[31mtests\nfor it", 8, 3),
+    Point(9, AT, "and the docs", 2, 0),
+)
+LEFT = Branch(20, 8, AT, ("say it in German", "shorter"), 4, 1)
+
+
+def session_with(points=POINTS, branches=(LEFT,)):
+    session = FakeSession()
+    session.past = FakePast(points, branches)
+    return session
+
+
+async def sheet_of(pilot):
+    await until(pilot, lambda: isinstance(pilot.app.screen, RewindSheet))
+    await pilot.pause()
+    return pilot.app.screen
+
+
+async def back_at_prompt(pilot):
+    await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+    await pilot.pause()
+
+
+async def test_esc_esc_on_an_empty_prompt_shows_the_messages_with_the_newest_marked():
+    session = session_with()
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        lines = [line.strip("│▏▕ ") for line in screen_text(pilot.app).splitlines()]
+        rows = [line for line in lines if "2026-01-02 03:04 ·" in line]
+        assert [" ".join(row.split()) for row in rows] == [
+            "mend the import in api.py 2026-01-02 03:04 · 12 messages, 4 tool calls",
+            "now write the tests for it 2026-01-02 03:04 · 8 messages, 3 tool calls",
+            "↳ left: say it in German 2026-01-02 03:04 · 4 messages, 1 tool call",
+            "❯ and the docs 2026-01-02 03:04 · 2 messages",
+        ]
+        assert "Goes, and is kept: 2 messages" in screen_text(pilot.app)
+
+
+async def test_enter_goes_back_and_puts_the_message_into_the_prompt():
+    session = session_with()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        session.shown_before = [Prompted("mend the import in api.py")]
+        await pilot.press("up", "up", "enter")
+        await until(pilot, lambda: session.past.went)
+        await back_at_prompt(pilot)
+        assert session.past.went == [("rewind", 5, ())]
+        await until(pilot, lambda: pilot.app.parts.prompt.text == "now write the \x1b[31mtests\nfor it")
+        assert "mend the import in api.py" in shown(pilot.app)
+        assert "Went back" in shown(pilot.app)
+
+
+async def test_typing_searches_and_the_last_match_is_marked():
+    session = session_with()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await pilot.press("t", "h", "e", "enter")
+        await until(pilot, lambda: session.past.went)
+        assert session.past.went == [("rewind", 9, ())]
+
+
+async def test_a_branch_is_returned_to():
+    session = session_with()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await pilot.press("up")
+        await pilot.pause()
+        assert "Was left: 4 messages, 1 tool call. Enter returns" in screen_text(pilot.app)
+        assert "❯ shorter" in screen_text(pilot.app)
+        await pilot.press("enter")
+        await until(pilot, lambda: session.past.went)
+        assert session.past.went == [("visit", 20)]
+
+
+async def test_a_box_appears_for_what_can_be_taken_back_and_space_ticks_it():
+    session = session_with()
+    session.past.offered = {"memory": "2 changes"}
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await until(pilot, lambda: "☐ memory (2 changes)" in screen_text(pilot.app))
+        assert "☐ files" not in screen_text(pilot.app)
+        await pilot.press("tab", "space")
+        assert "☑ memory (2 changes)" in screen_text(pilot.app)
+        await pilot.press("enter")
+        await until(pilot, lambda: session.past.went)
+        assert session.past.went == [("rewind", 9, ("memory",))]
+
+
+async def test_a_box_that_is_not_offered_for_a_message_is_not_ticked_for_it():
+    session = session_with()
+    session.past.offered = {"files": "3 files"}
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await until(pilot, lambda: "☐ files (3 files)" in screen_text(pilot.app))
+        await pilot.press("tab", "space")
+        session.past.offered = {}
+        await pilot.press("up", "up")
+        await until(pilot, lambda: "files (" not in screen_text(pilot.app))
+        await pilot.press("enter")
+        await until(pilot, lambda: session.past.went)
+        assert session.past.went == [("rewind", 5, ())]
+
+
+async def test_a_key_forks_there_instead():
+    session, copy = session_with(), FakeSession(session_id="s-copy")
+    async with screen_of(session, copy).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await pilot.press("up", "up", "ctrl+f")
+        await until(pilot, lambda: pilot.app.turns.session is copy)
+        assert session.past.went == [("fork", 5, "")]
+        await until(pilot, lambda: pilot.app.parts.prompt.text.startswith("now write the"))
+
+
+async def test_the_keys_can_be_changed():
+    session, copy = session_with(), FakeSession(session_id="s-copy")
+    async with screen_of(session, copy, keys={"rewind": ["f4"], "fork_there": "f5"}).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        assert len(pilot.app.screen_stack) == 1
+        await pilot.press("f4")
+        await sheet_of(pilot)
+        assert "F5 forks there" in screen_text(pilot.app)
+        await pilot.press("f5")
+        await until(pilot, lambda: session.past.went)
+        assert session.past.went == [("fork", 9, "")]
+
+
+async def test_up_at_the_top_loads_older_messages():
+    session = session_with()
+    session.past.listed, session.past.older = POINTS[1:], POINTS[:1]
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await pilot.press("up", "up", "up")
+        await until(pilot, lambda: "mend the import" in screen_text(pilot.app))
+        await pilot.press("enter")
+        await until(pilot, lambda: session.past.went)
+        assert session.past.went == [("rewind", 1, ())]
+
+
+async def test_esc_leaves_everything_as_it_is():
+    session = session_with()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await pilot.press("escape")
+        await back_at_prompt(pilot)
+        assert (session.past.went, pilot.app.parts.prompt.text) == ([], "")
+
+
+async def test_esc_esc_while_it_runs_stops_it_and_goes_nowhere():
+    session = FakeSession([[Wait()]])
+    session.past = FakePast(POINTS)
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: not session.running)
+        await pilot.pause()
+        assert len(pilot.app.screen_stack) == 1
+        assert session.interrupts >= 1
+
+
+async def test_esc_with_text_and_with_suggestions_keeps_its_meaning():
+    session = session_with()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("h", "i", "escape", "escape")
+        await pilot.pause()
+        assert (len(pilot.app.screen_stack), pilot.app.parts.prompt.text) == (1, "hi")
+        await pilot.press("ctrl+u", "slash", "r")
+        await until(pilot, lambda: pilot.app.parts.completion.is_open)
+        await pilot.press("escape")
+        assert not pilot.app.parts.completion.is_open
+
+
+async def test_a_key_after_esc_does_what_it_always_does():
+    session = session_with()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "o", "k", "enter")
+        await until(pilot, lambda: session.sent == ["ok"])
+
+
+async def test_pictures_come_back_with_the_message():
+    picture = Image("image/png", b"\x89PNG" + bytes(3000))
+    session = session_with([Point(1, AT, "what is this?", 2, 0, (picture,))], ())
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.parts.prompt.text == "what is this? [image 1: PNG, 3 kB]")
+        await pilot.press("enter")
+        await until(pilot, lambda: session.sent)
+        assert session.sent_images == [picture]
+
+
+async def test_there_is_nothing_to_go_back_to_at_first():
+    session = session_with((), ())
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: "Nothing was said yet" in shown(pilot.app))
+        assert len(pilot.app.screen_stack) == 1
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 10)])
+def test_the_sheet_looks_like_this(snap_compare, size):
+    session = session_with()
+    session.past.offered = {"memory": "2 changes"}
+
+    async def before(pilot):
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        await until(pilot, lambda: "memory (2 changes)" in screen_text(pilot.app))
+        await pilot.press("up", "up")
+        await until(pilot, lambda: "memory (2 changes)" in screen_text(pilot.app))
+
+    assert snap_compare(screen_of(session), terminal_size=size, run_before=before)
