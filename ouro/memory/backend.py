@@ -2,186 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
 
-from ouro.messages import Message, Usage
+from ouro.memory.records import (
+    CHANGES,
+    FORMAT,
+    CapturedRecord,
+    ChangeRecord,
+    CompactionRecord,
+    CompactionTrigger,
+    CostRecord,
+    ForkRecord,
+    MessageRecord,
+    ModelRecord,
+    PinRecord,
+    RecalledItem,
+    RecalledRecord,
+    Record,
+    RewindRecord,
+    RewindScope,
+    SessionHeader,
+    SummaryRecord,
+    TitleRecord,
+)
+from ouro.messages import Usage
 
-FORMAT = 1
-"""The version of the session files that this ouro writes."""
-CompactionTrigger = Literal["auto", "manual", "window"]
-"""The share of the window was reached; the person asked; the provider said that it is full."""
-RewindScope = Literal["conversation", "files", "memory"]
+__all__ = [
+    "CHANGES",
+    "FORMAT",
+    "CapturedRecord",
+    "ChangeRecord",
+    "CompactionRecord",
+    "CompactionTrigger",
+    "CostRecord",
+    "ForkRecord",
+    "LoadedSession",
+    "MemoryStore",
+    "MessageRecord",
+    "ModelRecord",
+    "Page",
+    "PinRecord",
+    "Progress",
+    "Reach",
+    "RecalledItem",
+    "RecalledRecord",
+    "Record",
+    "RewindRecord",
+    "RewindScope",
+    "SessionHeader",
+    "SessionInfo",
+    "Spent",
+    "SummaryRecord",
+    "TitleRecord",
+    "timestamp",
+]
 
-
-class SessionHeader(msgspec.Struct, frozen=True):
-    """What a session starts with."""
-
-    id: str
-    project: str
-    model: str
-    created_at: str
-    """UTC, as `2026-11-21T20:14:03.120Z`."""
-    format: int = FORMAT
-    memory: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """The commit of long-term memory that it started from, by scope."""
-    origin: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Where it was taken over from: `from` (the program), `id` and `file` there, `branch`; empty for one of our own."""
-
-
-class MessageRecord(msgspec.Struct, frozen=True):
-    """One message of the transcript; numbers rise, whatever the clock does."""
-
-    number: int
-    at: str
-    message: Message
-
-
-class TitleRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From here on the session is called so."""
-
-    title: str
-    at: str
-
-
-class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From here on this model answers."""
-
-    model: str
-    at: str
-
-
-class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}):
-    """From here on a summary is sent in place of the messages it covers.
-
-    A checkpoint: what stands before it is read only for the messages that are kept, and when someone scrolls there.
-    """
-
-    number: int
-    """Of the same row as the messages' numbers."""
-    at: str
-    covers: tuple[int, int]
-    """The first and the last number that the summary stands for."""
-    kept: tuple[int, ...]
-    """Of these, the messages that are sent word for word all the same, oldest first."""
-    summary: str
-    trigger: CompactionTrigger = "auto"
-    focus: str = ""
-    """What the person asked to keep."""
-    dropped: tuple[str, ...] = ()
-    """The calls whose outputs are left out of what is sent, where no model could summarise."""
-    tokens: tuple[int, int] = (0, 0)
-    """Of what is sent, before and after."""
-    model: str = ""
-    usage: Usage | None = None
-    """Of the call that wrote the summary."""
-    spent: Usage | None = None
-    """Of all model calls of the session up to here, this one among them."""
-    title: str = ""
-    """What the session was called by then."""
-    pins: tuple[int, ...] = ()
+Reach = Literal["screen", "context", "whole"]
+"""How much of a session is read: what a screen shows at once, what is sent to a model, or all of it."""
+Progress = Callable[[int, int], None]
+"""Told how many of how many sessions were looked at."""
 
 
-class RewindRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"to": "rewind"}):
-    """The conversation goes on behind message `to` (0: from its start); what came after stays in the file."""
+class Spent(msgspec.Struct, frozen=True, array_like=True):
+    """What a session used of one model on one day."""
 
-    to: int
-    at: str
-    scopes: tuple[RewindScope, ...] = ("conversation",)
-
-
-class ForkRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"session": "fork"}):
-    """The records before this one are those of another session, up to its message `number`."""
-
-    session: str
-    number: int
-    at: str
-
-
-class PinRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "pin"}):
-    """A message is to survive every compaction word for word; or no longer."""
-
-    message: int
-    at: str
-    pinned: bool = True
-
-
-class RecalledItem(msgspec.Struct, frozen=True):
-    """A note, and why it was handed to the model, or why not."""
-
-    id: str
-    state: Literal["loaded", "cut", "skipped"]
-    reason: str
-    score: float = 0.0
-    tokens: int = 0
-
-
-class RecalledRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "recalled"}):
-    """The receipt of recall: what was considered for the message of that number."""
-
-    message: int
-    at: str
-    items: tuple[RecalledItem, ...]
-    way: str = ""
-    """How it was looked for: `local`, `hyde`."""
-
-
-class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpose": "cost"}):
-    """A model call beside the conversation, and what it used."""
-
-    purpose: str
-    """`title`, `compaction`, `capture`, `summary` …"""
-    at: str
+    day: str
+    """Of the calendar on the person's wall, as `2026-11-21`."""
     model: str
     usage: Usage
-
-
-class CapturedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "captured"}):
-    """Capture has read the conversation up to the message of that number."""
-
-    message: int
-    at: str
-
-
-class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the session was about, in a few lines: for lists, and for who takes it up again."""
-
-    summary: str
-    at: str
-    message: int
-    """The last message it knows of."""
-
-
-ChangeRecord = (
-    TitleRecord
-    | ModelRecord
-    | CompactionRecord
-    | RewindRecord
-    | ForkRecord
-    | PinRecord
-    | RecalledRecord
-    | CostRecord
-    | CapturedRecord
-    | SummaryRecord
-)
-Record = MessageRecord | ChangeRecord
-CHANGES: Mapping[str, type[ChangeRecord]] = {
-    "title": TitleRecord,
-    "model": ModelRecord,
-    "compaction": CompactionRecord,
-    "rewind": RewindRecord,
-    "fork": ForkRecord,
-    "pin": PinRecord,
-    "recalled": RecalledRecord,
-    "cost": CostRecord,
-    "captured": CapturedRecord,
-    "summary": SummaryRecord,
-}
-"""By the key that a record of that kind begins with."""
+    calls: int = 0
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -199,6 +93,12 @@ class SessionInfo(msgspec.Struct, frozen=True):
     cost: float | None
     """US dollars; None where no price was known."""
     folder: str
+    summary: str = ""
+    """What it was about, on one line; empty where nobody has said so yet."""
+    spent: tuple[Spent, ...] = ()
+    """By day and model; what a fork has from its source is not among it."""
+    fork_of: str = ""
+    """The id of the session that it is a copy of."""
 
 
 class LoadedSession(msgspec.Struct, frozen=True):
@@ -206,9 +106,24 @@ class LoadedSession(msgspec.Struct, frozen=True):
 
     header: SessionHeader
     records: tuple[Record, ...]
+    """In the order of the file, as far back as was asked for."""
     notices: tuple[str, ...] = ()
     """What the person is to be told: a tail set aside, records that could not be read."""
     read_only: bool = False
+    kept: tuple[MessageRecord, ...] = ()
+    """Messages from before `records` that the compaction in force keeps."""
+    place: int = 0
+    """Where `records` begin, for `load_before`; 0: nothing stands before them."""
+    is_complete: bool = True
+    """All that is sent to a model is among it."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Older records of the line that a session goes on with."""
+
+    records: tuple[Record, ...]
+    place: int
+    """Where they begin; 0: nothing stands before them."""
 
 
 class MemoryStore(Protocol):
@@ -229,6 +144,29 @@ class MemoryStore(Protocol):
         """
         ...
 
+    def import_session(self, header: SessionHeader, records: Sequence[Record]) -> None:
+        """Make a session of these records: all of it, or nothing; it is not open afterwards.
+
+        Raises:
+            SaveFailed: nothing was created.
+        """
+        ...
+
+    def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
+        """Make a session that begins as a copy of another one up to its message `number`; not open afterwards.
+
+        Args:
+            source_id: of the session that is copied; it may be open, also elsewhere.
+            number: of the last message that is copied; 0: none of them, None: all there is.
+            header: of the copy.
+            title: what it is called; empty: as the other one.
+
+        Raises:
+            SessionNotFound: there is no such session, or no such message in it.
+            SaveFailed: nothing was created.
+        """
+        ...
+
     def save_message(self, session_id: str, record: MessageRecord) -> None:
         """Put a message behind the others; it is on disk when this returns.
 
@@ -241,7 +179,7 @@ class MemoryStore(Protocol):
         """Put what is no message (a compaction, a title, a rewind …) behind the messages, likewise."""
         ...
 
-    def load_session(self, session_id: str, *, read_only: bool = False) -> LoadedSession:
+    def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
         """The session of this full id; opens it unless `read_only`.
 
         Raises:
@@ -251,8 +189,17 @@ class MemoryStore(Protocol):
         """
         ...
 
-    def list_sessions(self, project: str | None = None) -> list[SessionInfo]:
-        """All sessions, or those of one project folder; last used first."""
+    def load_before(self, session_id: str, place: int, count: int) -> Page:
+        """The `count` messages before `place` on the line that goes on there, and what stands between them.
+
+        Raises:
+            SessionNotFound: there is no such session.
+            SessionDamaged: it cannot be read.
+        """
+        ...
+
+    def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
+        """All sessions, or those of one project folder; last used first. `progress` is told while it takes long."""
         ...
 
     def get_session_stats(self, session_id: str) -> SessionInfo:
@@ -264,11 +211,33 @@ class MemoryStore(Protocol):
         ...
 
     def delete_session(self, session_id: str) -> None:
-        """Remove a session for good.
+        """Put a session into the trash: `list_deleted` still has it, and `restore_session` brings it back.
 
         Raises:
             SessionNotFound: there is none.
             SessionInUse: it is open.
+        """
+        ...
+
+    def list_deleted(self) -> list[SessionInfo]:
+        """What is in the trash; last used first."""
+        ...
+
+    def restore_session(self, session_id: str) -> None:
+        """Take a session out of the trash.
+
+        Raises:
+            SessionNotFound: it is not there.
+            SaveFailed: it could not be moved.
+        """
+        ...
+
+    def purge_session(self, session_id: str) -> None:
+        """Remove a session that is in the trash for good.
+
+        Raises:
+            SessionNotFound: it is not there.
+            SaveFailed: it could not be removed.
         """
         ...
 

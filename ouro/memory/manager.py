@@ -1,31 +1,38 @@
-"""MemoryManager: the one door. Add, context, save, resume."""
+"""MemoryManager: the one door. Add, record, context, scroll, fork, save, resume."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from ouro.errors import SessionError
 from ouro.memory.backend import (
+    ChangeRecord,
+    CompactionRecord,
     LoadedSession,
     MemoryStore,
     MessageRecord,
     ModelRecord,
     Record,
+    RewindRecord,
     SessionHeader,
+    SessionInfo,
     TitleRecord,
     timestamp,
 )
 from ouro.memory.find import find_session
-from ouro.memory.short_term import outputs_to_drop, sendable, with_answers, without_outputs
+from ouro.memory.saver import Saver
+from ouro.memory.short_term import outputs_to_drop, sendable, without_outputs
 from ouro.memory.tokens import TokenCount, estimate_messages
+from ouro.memory.transcript import Entry, Transcript
 from ouro.messages import Message, Usage
 from ouro.utils.log import log
 from ouro.utils.terminal_text import clean
 
 _TITLE_WIDTH = 60
+_ID_LENGTH = 36
 
 
 class MemoryManager:
@@ -34,54 +41,94 @@ class MemoryManager:
     def __init__(self, store: MemoryStore, header: SessionHeader, loaded: LoadedSession | None = None) -> None:
         self.session_id = header.id
         self.project = header.project
-        self.model = header.model
-        self.title = ""
-        self.notices: tuple[str, ...] = ()
-        self.read_only = False
+        self.notices: tuple[str, ...] = loaded.notices if loaded else ()
+        self.read_only = loaded.read_only if loaded else False
+        self.transcript = Transcript()
+        self.transcript.last_at = header.created_at
         self._store = store
         self._header = header
-        self._created = loaded is not None
-        self._messages: list[Message] = []
-        self._usage = Usage()
         self._size = TokenCount()
-        self._next = 1
-        self._last_at = header.created_at
-        self._dropped: frozenset[str] = frozenset()
-        self._shrunk_at = 0
-        self._unsaved: deque[Record] = deque()
-        self._saving = asyncio.Lock()
-        self._saves: set[asyncio.Task[None]] = set()
+        self._place = 0
+        self._saver = Saver(store, header, is_created=loaded is not None, read_only=self.read_only)
+        self._reading: asyncio.Task[None] | None = None
         if loaded is not None:
-            self._take(loaded)
+            self._fold(loaded)
+            self.notices += tuple(self.transcript.notices)
 
     @classmethod
-    def start(cls, store: MemoryStore, *, project: str, model: str) -> MemoryManager:
-        """A new session. Nothing is written before its first message; `notices` says where nothing can be."""
-        manager = cls(store, SessionHeader(str(uuid.uuid4()), project, model, timestamp()))
+    def start(
+        cls, store: MemoryStore, *, project: str, model: str, commits: Mapping[str, str] | None = None
+    ) -> MemoryManager:
+        """A new session. Nothing is written before its first message; `notices` says where nothing can be.
+
+        `commits`: those of long-term memory that it starts from, by scope.
+        """
+        header = SessionHeader(str(uuid.uuid4()), project, model, timestamp(), memory=commits or {})
+        manager = cls(store, header)
         if obstacle := store.obstacle():
             manager.notices = (f"This session cannot be saved: {obstacle}.",)
         return manager
 
     @classmethod
-    async def resume(cls, store: MemoryStore, query: str, *, project: str) -> MemoryManager:
-        """The session that `query` means: an id, the start of one, `latest` of this project, words of its title.
+    async def resume(
+        cls,
+        store: MemoryStore,
+        query: str,
+        *,
+        project: str,
+        read_only: bool = False,
+        fork: bool = False,
+        said: Callable[[str], Iterable[str]] = lambda _words: (),
+    ) -> MemoryManager:
+        """The session that `query` means, as `find_session` understands it.
+
+        Args:
+            store: has it.
+            query: an id, the start of one, `latest` of this project, words of its title or of what was said.
+            project: the folder that is worked in.
+            read_only: it may be open elsewhere, and nothing is saved.
+            fork: a copy is opened, and the session itself stays as it is; it may be open elsewhere.
+            said: the ids of the sessions in which these words were said.
 
         Raises:
             SessionNotFound: none answers to it, or several do.
             SessionInUse: another process has it open.
             SessionDamaged: its header cannot be believed.
+            SaveFailed: there is no copy.
         """
-        loaded = await asyncio.to_thread(_load, store, query, project)
-        return cls(store, loaded.header, loaded)
 
-    def messages(self) -> tuple[Message, ...]:
-        """The whole transcript."""
-        return tuple(self._messages)
+        def load() -> tuple[LoadedSession, SessionInfo]:
+            info = _find(store, query, project, said)
+            session_id = _fork(store, info) if fork else info.id
+            return store.load_session(session_id, read_only=read_only, reach="screen"), info
 
-    def context(self) -> list[Message]:
-        """What is sent to the model: always sendable, and less when `shrink` was called."""
-        sent = sendable(self._messages)
-        return without_outputs(sent, self._dropped) if self._dropped else sent
+        loaded, info = await asyncio.to_thread(load)
+        manager = cls(store, loaded.header, loaded)
+        if not manager.transcript.is_whole:
+            manager._believe(info)
+        if not loaded.is_complete:
+            manager._begin_reading()
+        return manager
+
+    @property
+    def title(self) -> str:
+        """What the session is called in lists."""
+        return self.transcript.title
+
+    @property
+    def model(self) -> str:
+        """The model that answers."""
+        return self.transcript.model or self._header.model
+
+    @property
+    def next_number(self) -> int:
+        """Of the next message or compaction."""
+        return self.transcript.next_number
+
+    @property
+    def began_with(self) -> Mapping[str, str]:
+        """The commits of long-term memory that the session started from, by scope."""
+        return self._header.memory
 
     @property
     def outputs(self) -> Path:
@@ -91,16 +138,29 @@ class MemoryManager:
     @property
     def tokens(self) -> int:
         """Of the context: by the provider's figures, and an estimate for what is newer."""
-        whole = self._size.tokens
-        if not self._dropped or _answered_since(self._messages, self._shrunk_at):
-            return whole
-        saved = estimate_messages(sendable(self._messages)) - estimate_messages(self.context())
-        return max(0, whole - saved)
+        return self._size.tokens
 
     @property
     def usage(self) -> Usage:
         """Of all model calls of the session."""
-        return self._usage
+        return self.transcript.usage
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether there are older messages on this line than those loaded."""
+        return self._place > 0 and not self.transcript.is_whole
+
+    def now(self) -> str:
+        """The time of the next record: UTC, and never before the last one."""
+        return timestamp(self.transcript.last_at)
+
+    def messages(self) -> tuple[Message, ...]:
+        """The transcript, as far as loaded."""
+        return tuple(entry.message for entry in self.transcript.entries)
+
+    def context(self) -> list[Message]:
+        """What is sent to the model: always sendable, and under a compaction its summary in place of what it covers."""
+        return sendable(self.transcript.sent())
 
     async def add(self, message: Message) -> None:
         """Put a message behind the others; it is on disk when this returns.
@@ -110,35 +170,80 @@ class MemoryManager:
         Raises:
             SaveFailed: it is not on disk. It is kept, and saved with the next one.
         """
-        self._keep([message])
-        self._unsaved.append(MessageRecord(self._next, self._now(), message))
-        self._next += 1
+        await self._all_read()
+        self._take(MessageRecord(self.next_number, self.now(), message))
         if not self.title and message.role == "user" and (title := title_of(message.text)):
-            self.title = title
-            self._unsaved.append(TitleRecord(title, self._now()))
-        await self._save()
+            self._take(TitleRecord(title, self.now()))
+        await self._saver.save()
+
+    async def record(self, change: ChangeRecord) -> None:
+        """Put what is no message (a compaction, a rewind, a title …) behind the others, likewise.
+
+        Raises:
+            SaveFailed: as for `add`.
+        """
+        await self._all_read()
+        is_known = not isinstance(change, RewindRecord) or self.transcript.knows(change.to)
+        self._take(change)
+        await self._saver.save()
+        if not is_known or not self.transcript.is_complete:
+            self._begin_reading()
+            await self._all_read()
+
+    def note(self, change: ChangeRecord) -> None:
+        """Put what is no message behind the others; saved in the background, at the latest with the next message."""
+        self._take(change)
+        if self._reading is None:
+            self._saver.save_soon()
 
     def set_title(self, title: str) -> None:
-        """Call the session so from here on; saved in the background, at the latest with the next message."""
-        self.title = title_of(title)
-        self._change(TitleRecord(self.title, self._now()))
+        """Call the session so from here on; saved as `note` does."""
+        self.note(TitleRecord(title_of(title), self.now()))
 
     def set_model(self, model: str) -> None:
         """Note that another model answers from here on; saved likewise."""
         if model != self.model:
-            self.model = model
-            self._change(ModelRecord(model, self._now()))
+            self.note(ModelRecord(model, self.now()))
+
+    async def earlier(self, count: int) -> tuple[Entry, ...]:
+        """The `count` messages before the first one that is loaded, fewer at the start; they are loaded then.
+
+        Raises:
+            SessionNotFound: the session is gone.
+            SessionDamaged: it cannot be read.
+        """
+        await self._all_read()
+        if not self.has_earlier:
+            return ()
+        page = await asyncio.to_thread(self._store.load_before, self.session_id, self._place, count)
+        self._place = page.place
+        return self.transcript.prepend(page.records, is_whole=page.place == 0)
+
+    async def fork(self, number: int | None = None, title: str = "") -> str:
+        """Copy the session, up to its message `number` where that is given; gives the copy's id.
+
+        Raises:
+            SessionNotFound: nothing of it is on disk yet, or there is no such message.
+            SaveFailed: there is no copy.
+        """
+        await self._saver.save()
+        header = SessionHeader(str(uuid.uuid4()), self.project, self.model, timestamp())
+        end = self.transcript.last_number if number is None else number
+        await asyncio.to_thread(self._store.fork_session, self.session_id, end, header, title)
+        return header.id
 
     def shrink(self, target: int = 0) -> bool:
         """Drop the oldest tool outputs from what is sent, down to `target` tokens (0: half); the file keeps them.
 
         False where there was nothing left to drop.
         """
-        before = self.context()
-        half = estimate_messages(before) // 2
-        dropped = outputs_to_drop(before, min(target or half, estimate_messages(before) - 1))
-        self._dropped |= set(dropped)
-        self._shrunk_at = len(self._messages)
+        before, size = self.context(), self.tokens
+        whole = estimate_messages(before)
+        dropped = tuple(outputs_to_drop(before, min(target or whole // 2, whole - 1)))
+        if dropped:
+            saved = whole - estimate_messages(without_outputs(before, frozenset(dropped)))
+            tokens = (size, max(0, size - saved))
+            self.note(CompactionRecord(self.next_number, self.now(), (0, 0), (), "", "window", "", dropped, tokens))
         return bool(dropped)
 
     async def close(self) -> None:
@@ -147,72 +252,60 @@ class MemoryManager:
         Raises:
             SaveFailed: something could not be saved, and now is lost.
         """
-        try:
-            if self._unsaved and self._messages:
-                await self._save()
-        finally:
-            await asyncio.gather(*self._saves, return_exceptions=True)  # each has told its own failure
-            await asyncio.to_thread(self._store.close_session, self.session_id)
+        if self._reading is not None:
+            await asyncio.gather(self._reading, return_exceptions=True)
+        await self._saver.close()
 
-    def _take(self, loaded: LoadedSession) -> None:
-        self.read_only = loaded.read_only
-        self.notices = loaded.notices
-        found: list[Message] = []
+    def _take(self, record: Record) -> None:
+        self.transcript.take(record)
+        self._saver.put(record)
+        if isinstance(record, MessageRecord):
+            self._size.add(record.message)
+        elif isinstance(record, CompactionRecord | RewindRecord):
+            self._count()
+
+    def _fold(self, loaded: LoadedSession) -> None:
+        transcript = Transcript(loaded.kept, is_whole=loaded.place == 0)
         for record in loaded.records:
-            self._last_at = max(self._last_at, record.at)
-            match record:
-                case MessageRecord(number=number, message=message):
-                    self._next = max(self._next, number + 1)
-                    found.append(message)
-                case TitleRecord(title):
-                    self.title = title
-                case ModelRecord(model):
-                    self.model = model
-        self._keep(with_answers(found))
+            transcript.take(record)
+        transcript.answer_open_calls()
+        transcript.last_at = max(transcript.last_at, loaded.header.created_at)
+        self.transcript, self._place = transcript, loaded.place
+        self._count()
 
-    def _keep(self, messages: Sequence[Message]) -> None:
-        self._messages.extend(messages)
-        for each in messages:
-            self._usage += each.usage or Usage()
-            self._size.add(each)
+    def _count(self) -> None:
+        self._size = TokenCount()
+        self.transcript.count_tokens(self._size)
 
-    def _now(self) -> str:
-        self._last_at = timestamp(self._last_at)
-        return self._last_at
+    def _believe(self, info: SessionInfo) -> None:
+        """What a list knows of a session stands in for the records that were not read."""
+        self.transcript.usage = sum((each.usage for each in info.spent), Usage())
+        self.transcript.title = self.transcript.title or info.title
+        self.transcript.model = self.transcript.model or info.model
 
-    def _change(self, record: TitleRecord | ModelRecord) -> None:
-        self._unsaved.append(record)
-        if self._messages:
-            # A session that nobody has said anything in is not worth a file.
-            self._begin_save()
+    def _begin_reading(self) -> None:
+        self._reading = asyncio.create_task(self._read_on())
 
-    async def _save(self) -> None:
-        await asyncio.shield(self._begin_save())
+    async def _read_on(self) -> None:
+        """Read all that is sent, where a screen needed less; what was noted meanwhile comes behind it."""
+        known = self.transcript
+        try:
+            loaded = await asyncio.to_thread(self._store.load_session, self.session_id, read_only=True, reach="context")
+        except SessionError as error:
+            log.warning("read on: %s", error)
+            self.notices += (f"What was said earlier could not be read: {error.message}",)
+            return
+        self._fold(loaded)
+        for record in self._saver.unsaved:
+            self.transcript.take(record)
+        if not self.transcript.is_whole:
+            self.transcript.usage = known.usage
+            self.transcript.title, self.transcript.model = known.title, known.model
 
-    def _begin_save(self) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._save_all())
-        self._saves.add(task)
-        task.add_done_callback(self._saves.discard)
-        task.add_done_callback(_note_failure)
-        return task
-
-    async def _save_all(self) -> None:
-        async with self._saving:
-            await asyncio.to_thread(self._write)
-
-    def _write(self) -> None:
-        if self.read_only:
-            self._unsaved.clear()
-        elif not self._created:
-            self._store.create_session(self._header)
-            self._created = True
-        while self._unsaved:
-            record = self._unsaved[0]
-            if isinstance(record, MessageRecord):
-                self._store.save_message(self.session_id, record)
-            else:
-                self._store.save_memory(self.session_id, record)
-            self._unsaved.popleft()
+    async def _all_read(self) -> None:
+        if self._reading is not None:
+            await asyncio.shield(self._reading)
+            self._reading = None
 
 
 def title_of(text: str) -> str:
@@ -224,15 +317,13 @@ def title_of(text: str) -> str:
     return (cut.rpartition(" ")[0] or cut).rstrip(",;:") + "…"
 
 
-def _load(store: MemoryStore, query: str, project: str) -> LoadedSession:
-    return store.load_session(find_session(store.list_sessions(), query, project).id)
+def _find(store: MemoryStore, query: str, project: str, said: Callable[[str], Iterable[str]]) -> SessionInfo:
+    if len(query) == _ID_LENGTH:
+        return store.get_session_stats(query)  # who has it has looked already: no list is made for it
+    return find_session(store.list_sessions(), query, project, said)
 
 
-def _answered_since(messages: Sequence[Message], index: int) -> bool:
-    return any(each.role == "assistant" and each.usage is not None for each in messages[index:])
-
-
-def _note_failure(task: asyncio.Task[None]) -> None:
-    """A save whose caller was cancelled has nobody to tell; what is not saved waits for the next one."""
-    if not task.cancelled() and task.exception() is not None:
-        log.warning("save: %s", task.exception())
+def _fork(store: MemoryStore, info: SessionInfo) -> str:
+    header = SessionHeader(str(uuid.uuid4()), info.project, info.model, timestamp())
+    store.fork_session(info.id, None, header)
+    return header.id

@@ -104,8 +104,9 @@ class PartFields(msgspec.Struct):
 class MessageFields(msgspec.Struct):
     """A message."""
 
-    message: int
     role: Role
+    message: int = 0
+    """Its number; 0: a person has added it by hand, and given it none."""
     at: str = ""
     model: str = ""
     cut: bool = False

@@ -255,12 +255,12 @@ def record_from(data: Any, fetch_image: FetchImage) -> tuple[Record, tuple[str, 
     """
     if not isinstance(data, dict) or not data:
         raise BadRecordError("not a record")
-    if "message" in data:
-        return _Reader(fetch_image).message(_converted(data, MessageFields)), _unknown_fields(data, MessageFields)
     if kind := CHANGES.get(next(iter(data))):
         return _converted({"at": "", **data}, kind), _unknown_fields(data, kind)
-    if "role" in data or "session" in data:
-        raise BadRecordError("a message without its number" if "role" in data else "a second header")
+    if "message" in data or "role" in data:
+        return _Reader(fetch_image).message(_converted(data, MessageFields)), _unknown_fields(data, MessageFields)
+    if "session" in data:
+        raise BadRecordError("a second header")
     raise UnknownRecordError(next(iter(data)))
 
 

@@ -26,6 +26,8 @@ START = b"---\n"
 END = b"\n...\n"
 _START_MARK = re.compile(rb"^---[ \t\r]*$", re.MULTILINE)
 _END_MARK = re.compile(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
+_KIND = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
+_NUMBER = re.compile(rb"^(?:message|compaction): *([0-9]{1,15})\b", re.MULTILINE)
 _BLANK = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
 
 
@@ -62,6 +64,20 @@ def _blocks(text: bytes, offset: int, size: int) -> Iterator[Block]:
         yield Block(text[start.end() : following.start()], offset + start.start(), length, is_whole=False)
     last = starts[-1]
     yield Block(text[last.end() :], offset + last.start(), size - last.start())
+
+
+def kind_of(block: Block) -> str:
+    """The key that a record begins with; empty where it cannot be told without reading it."""
+    found = _KIND.match(block.data)
+    return found[1].decode() if found and block.is_whole else ""
+
+
+def number_of(block: Block) -> int:
+    """The number of a message or a compaction; 0 where it has none, or is something else."""
+    if kind_of(block) not in ("message", "compaction", "role", "at"):
+        return 0
+    found = _NUMBER.search(block.data)
+    return int(found[1]) if found else 0
 
 
 @contextmanager

@@ -44,6 +44,10 @@ class TokenCount:
         else:
             self._characters += sum(map(_characters, message.parts))
 
+    def reset(self, tokens: int) -> None:
+        """So many they are now, whatever was counted."""
+        self._told, self._characters = tokens, 0.0
+
 
 def _characters(part: Part) -> float:
     match part:

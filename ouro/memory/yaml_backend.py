@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-import re
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,23 +17,39 @@ from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFoun
 from ouro.memory import session_index
 from ouro.memory.backend import (
     ChangeRecord,
+    ForkRecord,
     LoadedSession,
     MessageRecord,
+    Page,
+    Progress,
+    Reach,
     Record,
     SessionHeader,
     SessionInfo,
+    TitleRecord,
+    timestamp,
 )
 from ouro.memory.images import FOLDER as OUTPUTS
 from ouro.memory.images import keep_image
 from ouro.memory.repair import repair
-from ouro.memory.serialization import BadRecordError, Mask, header_data, header_from, record_data
-from ouro.memory.session_file import FILE_NAME, append, opened, read_range, set_tail_aside, split, sync_folder
+from ouro.memory.serialization import Mask, header_data, record_data
+from ouro.memory.session_file import (
+    END,
+    FILE_NAME,
+    START,
+    append,
+    number_of,
+    opened,
+    read_file,
+    set_tail_aside,
+    split,
+    sync_folder,
+)
+from ouro.memory.session_file import replace as replace_whole
+from ouro.memory.session_folders import SessionFolders, link_outputs, not_found
 from ouro.memory.session_lock import SessionLock
 from ouro.memory.session_reader import read_session
-from ouro.memory.yaml_text import BadYamlError, dump, load
-from ouro.utils.runtime import ensure_private_dir
-
-_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+from ouro.memory.yaml_text import dump
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -47,6 +62,7 @@ class YamlFileMemoryStore:
 
     def __init__(self, root: Path, mask: Mask = str) -> None:
         self._root = root
+        self._folders = SessionFolders(root)
         self._mask = mask
         self._open: dict[str, _Open] = {}
 
@@ -64,8 +80,7 @@ class YamlFileMemoryStore:
     def create_session(self, header: SessionHeader) -> None:
         """Start a session, and open it."""
         with _saving(self._root):
-            ensure_private_dir(self._root)
-            folder = self._make_folder(header)
+            folder = self._folders.make(header)
             lock = SessionLock(folder)
             try:
                 append(folder, dump(header_data(header)).encode(), create=True)
@@ -76,6 +91,22 @@ class YamlFileMemoryStore:
                 raise
         self._open[header.id] = _Open(folder, lock)
 
+    def import_session(self, header: SessionHeader, records: Sequence[Record]) -> None:
+        """Make a session of these records: all of it, or nothing."""
+        with _saving(self._root), self._folders.made_aside(header) as folder:
+            self._write_whole(folder, self._bytes_of(header_data(header)), records)
+
+    def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
+        """Make a session that begins as a copy of another one up to its message `number`."""
+        source = self._find(source_id)
+        with _reading(source):
+            copied, last = _copied(source, number)
+        now = timestamp()
+        records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
+        with _saving(self._root), self._folders.made_aside(header) as folder:
+            link_outputs(source, folder)
+            self._write_whole(folder, self._bytes_of(header_data(header)) + copied, records)
+
     def save_message(self, session_id: str, record: MessageRecord) -> None:
         """Put a message behind the others; it is on disk when this returns."""
         self._save(session_id, record)
@@ -84,7 +115,7 @@ class YamlFileMemoryStore:
         """Put what is no message behind the messages, likewise."""
         self._save(session_id, record)
 
-    def load_session(self, session_id: str, *, read_only: bool = False) -> LoadedSession:
+    def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
         """The session of this full id; opens it unless `read_only`."""
         folder = self._find(session_id)
         if read_only:
@@ -110,31 +141,47 @@ class YamlFileMemoryStore:
             self._open[session_id] = _Open(folder, lock)
         return loaded
 
-    def list_sessions(self, project: str | None = None) -> list[SessionInfo]:
+    def load_before(self, session_id: str, place: int, count: int) -> Page:
+        """The messages before `place` on the line."""
+        return Page((), 0)
+
+    def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
         """All sessions, or those of one project folder; last used first."""
-        found = [each.info() for each in session_index.entries(self._root) if each.messages or each.title]
-        wanted = [each for each in found if project is None or each.project == project]
-        return sorted(wanted, key=lambda each: (each.updated_at, each.folder), reverse=True)
+        found = _listed(self._root, progress)
+        return [each for each in found if project is None or each.project == project]
 
     def get_session_stats(self, session_id: str) -> SessionInfo:
         """What a list says of one session."""
         entry = session_index.entry_of(self._root, self._find(session_id).name)
         if entry is None:
-            raise _not_found(session_id)
+            raise not_found(session_id)
         return entry.info()
 
     def delete_session(self, session_id: str) -> None:
-        """Remove a session for good."""
+        """Put a session into the trash."""
         folder = self._find(session_id)
         lock = SessionLock(folder)
-        # Renamed first: a crash in the middle leaves no half of a session.
-        doomed = folder.with_name(f".deleted-{folder.name}")
         try:
             with _saving(folder):
-                folder.rename(doomed)
-                shutil.rmtree(doomed)
+                self._folders.put_away(folder)
         finally:
             lock.release()
+
+    def list_deleted(self) -> list[SessionInfo]:
+        """What is in the trash; last used first."""
+        return _listed(self._folders.trash)
+
+    def restore_session(self, session_id: str) -> None:
+        """Take a session out of the trash."""
+        folder = self._folders.find(session_id, deleted=True)
+        with _saving(folder):
+            self._folders.bring_back(folder)
+
+    def purge_session(self, session_id: str) -> None:
+        """Remove a session that is in the trash for good."""
+        folder = self._folders.find(session_id, deleted=True)
+        with _saving(folder):
+            self._folders.remove(folder)
 
     def close_session(self, session_id: str) -> None:
         """Let go of an open session, so that others may open it."""
@@ -175,55 +222,48 @@ class YamlFileMemoryStore:
         folder = held.folder if held else self._root / f"{header.created_at[:10]}_{header.id[:8]}"
         return folder / OUTPUTS
 
-    def _make_folder(self, header: SessionHeader) -> Path:
-        day = header.created_at[:10]
-        for name in (f"{day}_{header.id[:8]}", f"{day}_{header.id}"):
-            folder = self._root / name
-            folder.mkdir(mode=0o700, exist_ok=True)
-            # The folder may be there for the outputs of a shell line, before anything was said.
-            if not os.path.lexists(folder / FILE_NAME):
-                return folder
-            if _id_of(folder) == header.id:
-                break
-        raise SaveFailed(f"Session {header.id} exists already.")
-
     def _find(self, session_id: str) -> Path:
         held = self._open.get(session_id)
-        if held is not None:
-            return held.folder
-        if not _ID.fullmatch(session_id):
-            raise _not_found(session_id)
-        for name in self._folder_names():
-            tail = name.partition("_")[2]
-            if tail == session_id or (tail == session_id[:8] and _id_of(self._root / name) in (session_id, "")):
-                return self._root / name
-        raise _not_found(session_id)
+        return held.folder if held is not None else self._folders.find(session_id)
 
-    def _folder_names(self) -> list[str]:
-        try:
-            return [name for name in os.listdir(self._root) if not name.startswith(".")]  # noqa: PTH208 (10,000 of them)
-        except FileNotFoundError:
-            return []
+    def _bytes_of(self, data: Mapping[str, Any]) -> bytes:
+        return START + dump(data).encode() + END[1:]
+
+    def _write_whole(self, folder: Path, start: bytes, records: Iterable[Record]) -> None:
+        keep = partial(keep_image, folder)
+        rest = [self._bytes_of(record_data(record, self._mask, keep)) for record in records]
+        replace_whole(folder, FILE_NAME, start + b"".join(rest))
 
 
-def _id_of(folder: Path) -> str:
-    """The id in a session's header; empty where it cannot be read."""
-    try:
-        with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            blocks, _ = split(read_range(descriptor, 0, 1 << 14))
-        return header_from(load(blocks[0].data)).id if blocks else ""
-    except (OSError, SessionError, BadYamlError, BadRecordError):
-        return ""
+def _listed(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
+    found = (each.info() for each in session_index.entries(root) if each.messages or each.title)
+    return sorted(found, key=lambda each: (each.updated_at, each.folder), reverse=True)
+
+
+def _copied(source: Path, number: int | None) -> tuple[bytes, int]:
+    """The records of a session behind its header, up to its message `number`; and that number."""
+    data = read_file(source)
+    blocks, _ = split(data)
+    begin = blocks[0].offset + blocks[0].size if blocks else 0
+    numbers = [number_of(block) for block in blocks]
+    if number is None:
+        end = len(blocks) - 1
+    elif number == 0:
+        end = 0
+    elif number in numbers:
+        end = numbers.index(number)
+    else:
+        raise SessionNotFound(f"Session {source.name} has no message {number}.")
+    last = blocks[end] if blocks else None
+    copied = data[begin : last.offset + last.size] if last and end else b""
+    glue = b"" if not copied or copied.endswith(b"\n") else b"\n"
+    return copied + glue, max(numbers[: end + 1], default=0)
 
 
 def _tail_set_aside(folder: Path) -> tuple[str, ...]:
     with opened(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
         kept = set_tail_aside(folder, descriptor)
     return () if kept is None else (f"What was cut off is kept in {kept}.",)
-
-
-def _not_found(session_id: str) -> SessionNotFound:
-    return SessionNotFound(f"No session `{session_id[:60]}`.", "`ouro sessions list --all` shows them all.")
 
 
 @contextmanager

@@ -138,7 +138,6 @@ async def test_s9_a_tool_call_without_its_result_is_answered_interrupted(home):
         ("message: 1\ntext: x", "missing required field `role`"),
         ("message: 1\nrole: wizard\ntext: x", "Invalid enum value"),
         ("message: one\nrole: user\ntext: x", "Expected `int`"),
-        ("role: user\ntext: x", "a message without its number"),
         ("message: 1\nrole: assistant\ntool_calls: read", "Expected `array`"),
         ("message: 1\nrole: assistant\ntool_calls:\n- {id: 1, name: read}", "Expected `str`"),
         ("- message", "not a record"),

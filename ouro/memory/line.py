@@ -1,0 +1,123 @@
+"""Line: which messages follow which. A conversation that went back has branches, and one line that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.memory.records import CompactionRecord
+from ouro.messages import Message
+
+_UNKNOWN = -1
+"""In place of the number before: something stands there that is not loaded."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A message of the transcript."""
+
+    number: int
+    """Its name in the session, for rewinds and pins."""
+    at: str
+    message: Message
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """What was left when the conversation went back, or on elsewhere."""
+
+    since: int
+    """What it parts from the line that goes on behind; 0: from the start."""
+    entries: tuple[Entry, ...]
+    """Its own messages, oldest first; a rewind to the last one goes on with it."""
+
+
+Item = Entry | CompactionRecord
+
+
+class _Node(msgspec.Struct, frozen=True):
+    item: Item
+    before: int
+    """The number of what stands before it; 0: it is the start."""
+
+
+class Line:
+    """Messages and compactions, each known by its number and by what it follows.
+
+    Args:
+        is_whole: nothing stands before what comes first.
+    """
+
+    def __init__(self, *, is_whole: bool) -> None:
+        self.items: list[Item] = []
+        """Those of the line that goes on, oldest first."""
+        self._nodes: dict[int, _Node] = {}
+        self._start = 0 if is_whole else _UNKNOWN
+
+    @property
+    def last(self) -> int:
+        """The number of what stands last; 0: nothing does."""
+        return self.items[-1].number if self.items else 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the line is known from its start."""
+        if self.items:
+            return self._nodes[self.items[0].number].before != _UNKNOWN
+        return bool(self._nodes) or self._start == 0
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._nodes
+
+    def get(self, number: int) -> Item | None:
+        """What bears that number, on the line or on a branch."""
+        node = self._nodes.get(number)
+        return node.item if node else None
+
+    def append(self, item: Item) -> None:
+        """The line goes on with it."""
+        self._nodes[item.number] = _Node(item, self.last if self._nodes else self._start)
+        self.items.append(item)
+
+    def prepend(self, items: Sequence[Item], *, is_whole: bool) -> None:
+        """Put older ones before the first one that is known."""
+        before = 0 if is_whole else _UNKNOWN
+        first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
+        is_on_line = not self.is_whole
+        for item in items:
+            self._nodes[item.number] = _Node(item, before)
+            before = item.number
+        if first is not None:
+            self._nodes[first] = replace(self._nodes[first], before=before)
+        if is_on_line:
+            self.items[:0] = items
+
+    def go_to(self, number: int) -> None:
+        """Go on behind that number, wherever it is (0: from the start)."""
+        self.items, _ = self._path(number, {})
+
+    def nearest(self, number: int) -> int | None:
+        """That number, or where it is missing the next lower one (0: the start); None where that is not known."""
+        if number == 0 or number in self._nodes:
+            return number
+        return max((each for each in self._nodes if each < number), default=None if self._start else 0)
+
+    def branches(self) -> tuple[Branch, ...]:
+        """What is not on the line, in the order in which it parts from it."""
+        on_line = {each.number: place for place, each in enumerate(self.items)}
+        followed = {node.before for node in self._nodes.values()}
+        found: list[tuple[int, Branch]] = []
+        for number in self._nodes.keys() - followed - on_line.keys():
+            path, since = self._path(number, on_line)
+            if entries := tuple(each for each in path if isinstance(each, Entry)):
+                found.append((on_line.get(since, -1), Branch(max(since, 0), entries)))
+        return tuple(branch for _, branch in sorted(found, key=lambda each: (each[0], each[1].entries[0].number)))
+
+    def _path(self, number: int, until: Mapping[int, object] | Collection[int]) -> tuple[list[Item], int]:
+        """What leads up to that number, oldest first: from the start, or from behind the first one in `until`."""
+        path: list[Item] = []
+        while number in self._nodes and number not in until:
+            node = self._nodes[number]
+            path.append(node.item)
+            number = node.before
+        return path[::-1], number

@@ -1,0 +1,186 @@
+"""What a session is made of: its header and every kind of record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ouro.messages import Message, Usage
+
+FORMAT = 1
+"""The version of the session files that this ouro writes."""
+CompactionTrigger = Literal["auto", "manual", "window"]
+"""The share of the window was reached; the person asked; the provider said that it is full."""
+RewindScope = Literal["conversation", "files", "memory"]
+
+
+class SessionHeader(msgspec.Struct, frozen=True):
+    """What a session starts with."""
+
+    id: str
+    project: str
+    model: str
+    created_at: str
+    """UTC, as `2026-11-21T20:14:03.120Z`."""
+    format: int = FORMAT
+    memory: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The commit of long-term memory that it started from, by scope."""
+    origin: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Where it was taken over from: `from` (the program), `id` and `file` there, `branch`; empty for one of our own."""
+
+
+class MessageRecord(msgspec.Struct, frozen=True):
+    """One message of the transcript; numbers rise, whatever the clock does."""
+
+    number: int
+    at: str
+    message: Message
+
+
+class TitleRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From here on the session is called so."""
+
+    title: str
+    at: str
+
+
+class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From here on this model answers."""
+
+    model: str
+    at: str
+
+
+class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}):
+    """From here on a summary is sent in place of the messages it covers.
+
+    A checkpoint: what stands before it is read only for the messages that are kept, and when someone scrolls there.
+    """
+
+    number: int
+    """Of the same row as the messages' numbers."""
+    at: str
+    covers: tuple[int, int]
+    """The first and the last number that the summary stands for."""
+    kept: tuple[int, ...]
+    """Of these, the messages that are sent word for word all the same, oldest first."""
+    summary: str
+    trigger: CompactionTrigger = "auto"
+    focus: str = ""
+    """What the person asked to keep."""
+    dropped: tuple[str, ...] = ()
+    """The calls whose outputs are left out of what is sent, where no model could summarise."""
+    tokens: tuple[int, int] = (0, 0)
+    """Of what is sent, before and after."""
+    model: str = ""
+    usage: Usage | None = None
+    """Of the call that wrote the summary."""
+    spent: Usage | None = None
+    """Of all model calls of the session up to here, this one among them."""
+    title: str = ""
+    """What the session was called by then."""
+    pins: tuple[int, ...] = ()
+    chosen: str = ""
+    """The model that answered by then."""
+    captured: int = 0
+    """The message up to which capture had read."""
+
+
+class RewindRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"to": "rewind"}):
+    """The conversation goes on behind message `to` (0: from its start); what came after stays in the file."""
+
+    to: int
+    at: str
+    scopes: tuple[RewindScope, ...] = ("conversation",)
+
+
+class ForkRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"session": "fork"}):
+    """The records before this one are those of another session, up to its message `number`."""
+
+    session: str
+    number: int
+    at: str
+
+
+class PinRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "pin"}):
+    """A message is to survive every compaction word for word; or no longer."""
+
+    message: int
+    at: str
+    pinned: bool = True
+
+
+class RecalledItem(msgspec.Struct, frozen=True):
+    """A note, and why it was handed to the model, or why not."""
+
+    id: str
+    state: Literal["loaded", "cut", "skipped"]
+    reason: str
+    score: float = 0.0
+    tokens: int = 0
+
+
+class RecalledRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "recalled"}):
+    """The receipt of recall: what was considered for the message of that number."""
+
+    message: int
+    at: str
+    items: tuple[RecalledItem, ...]
+    way: str = ""
+    """How it was looked for: `local`, `hyde`."""
+
+
+class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpose": "cost"}):
+    """A model call beside the conversation, and what it used."""
+
+    purpose: str
+    """`title`, `compaction`, `capture`, `summary` …"""
+    at: str
+    model: str
+    usage: Usage
+
+
+class CapturedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "captured"}):
+    """Capture has read the conversation up to the message of that number."""
+
+    message: int
+    at: str
+
+
+class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the session was about, in a few lines: for lists, and for who takes it up again."""
+
+    summary: str
+    at: str
+    message: int
+    """The last message it knows of."""
+
+
+ChangeRecord = (
+    TitleRecord
+    | ModelRecord
+    | CompactionRecord
+    | RewindRecord
+    | ForkRecord
+    | PinRecord
+    | RecalledRecord
+    | CostRecord
+    | CapturedRecord
+    | SummaryRecord
+)
+Record = MessageRecord | ChangeRecord
+CHANGES: Mapping[str, type[ChangeRecord]] = {
+    "title": TitleRecord,
+    "model": ModelRecord,
+    "compaction": CompactionRecord,
+    "rewind": RewindRecord,
+    "fork": ForkRecord,
+    "pin": PinRecord,
+    "recalled": RecalledRecord,
+    "cost": CostRecord,
+    "captured": CapturedRecord,
+    "summary": SummaryRecord,
+}
+"""By the key that a record of that kind begins with."""

@@ -1,0 +1,241 @@
+"""Transcript: the fold of a session's records: what was said, which line goes on, what is sent of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from ouro.memory.line import Branch, Entry, Item, Line
+from ouro.memory.records import (
+    CapturedRecord,
+    CompactionRecord,
+    CostRecord,
+    ForkRecord,
+    MessageRecord,
+    ModelRecord,
+    PinRecord,
+    RecalledRecord,
+    Record,
+    RewindRecord,
+    SummaryRecord,
+    TitleRecord,
+)
+from ouro.memory.short_term import compacted, with_answers, without_outputs
+from ouro.memory.tokens import TokenCount
+from ouro.messages import Message, Usage
+
+__all__ = ["Branch", "Entry", "Transcript"]
+
+
+class Transcript:
+    """Takes records in the order of the file. The order counts; numbers are only names.
+
+    A message without a number, or with one that is taken, is given a fresh one.
+
+    Args:
+        kept: messages from before the first record, that a compaction among the records keeps.
+        is_whole: nothing stands before the first record.
+    """
+
+    def __init__(self, kept: Iterable[MessageRecord] = (), *, is_whole: bool = True) -> None:
+        self.title = ""
+        self.model = ""
+        """The one that was chosen last; empty: that of the header."""
+        self.usage = Usage()
+        """Of all model calls of the session, those beside the conversation and on branches among them."""
+        self.pins: frozenset[int] = frozenset()
+        """Numbers of messages that survive every compaction word for word."""
+        self.captured = 0
+        """Capture has read up to the message of this number."""
+        self.summary: SummaryRecord | None = None
+        self.recalled: dict[int, RecalledRecord] = {}
+        """The receipts of recall, by the number of the message."""
+        self.fork: ForkRecord | None = None
+        """Of which session this one began as a copy."""
+        self.undone: list[int] = []
+        """Where the conversation was each time before it went back, as long as nothing was said since."""
+        self.notices: list[str] = []
+        self.last_at = ""
+        """When the last record was made."""
+        self.next_number = 1
+        """Of the next message or compaction."""
+        self._line = Line(is_whole=is_whole)
+        self._kept = {each.number: Entry(each.number, each.at, each.message) for each in kept}
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The messages of the line that goes on, oldest first, as far as loaded."""
+        return tuple(each for each in self._line.items if isinstance(each, Entry))
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """What was left and can be gone back to, in the order in which it parts from the line; as far as loaded."""
+        return self._line.branches()
+
+    @property
+    def compaction(self) -> CompactionRecord | None:
+        """The one whose summary is sent now."""
+        made = (each for each in reversed(self._line.items) if isinstance(each, CompactionRecord))
+        return next((each for each in made if each.summary), None)
+
+    @property
+    def dropped(self) -> frozenset[str]:
+        """The calls whose outputs are left out of what is sent."""
+        made = (each for each in self._line.items if isinstance(each, CompactionRecord))
+        return frozenset(call for each in made for call in each.dropped)
+
+    @property
+    def last_number(self) -> int:
+        """Of what stands last on the line; 0: nothing does."""
+        return self._line.last
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the line is loaded from its start."""
+        return self._line.is_whole
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that is sent is loaded."""
+        compaction = self.compaction
+        if self.is_whole or compaction is None:
+            return self.is_whole
+        items, last = self._line.items, compaction.covers[1]
+        before = items[: items.index(compaction)]
+        # Where something that is covered is loaded, so is all behind it that is not.
+        reaches = last >= compaction.number - 1 or any(each.number <= last for each in before)
+        return reaches and all(self._entry(number) is not None for number in compaction.kept)
+
+    def sent_entries(self) -> list[Entry]:
+        """The messages that are sent, oldest first: those that the compaction in force keeps, and what it leaves."""
+        kept, following = self._sent()
+        return [*kept, *following]
+
+    def sent(self) -> list[Message]:
+        """What is sent, before `sendable`: the messages kept, the summary, what follows; without dropped outputs."""
+        kept, following = self._sent()
+        compaction = self.compaction
+        summary = compaction.summary if compaction else ""
+        messages = compacted([each.message for each in kept], summary, [each.message for each in following])
+        dropped = self.dropped
+        return without_outputs(messages, dropped) if dropped else messages
+
+    def before(self, number: int) -> int:
+        """The number of what stands before that message on the line; 0: nothing, as far as loaded."""
+        numbers = [each.number for each in self._line.items]
+        place = numbers.index(number) if number in numbers else 0
+        return numbers[place - 1] if place else 0
+
+    def knows(self, number: int) -> bool:
+        """Whether a message or compaction of that number is loaded; 0 is the start."""
+        return number in self._line or (number == 0 and self.is_whole)
+
+    def count_tokens(self, count: TokenCount) -> None:
+        """Tell `count` what the line holds: what a compaction has left, and what came after it."""
+        for item in self._line.items:
+            if isinstance(item, Entry):
+                count.add(item.message)
+            elif item.tokens[1]:
+                count.reset(item.tokens[1])
+
+    def take(self, record: Record) -> None:
+        """One more record stands behind the others."""
+        self.last_at = max(self.last_at, record.at)
+        match record:
+            case MessageRecord():
+                self._line.append(self._named(record))
+                self.undone.clear()
+                self.usage += record.message.usage or Usage()
+            case CompactionRecord():
+                self._take_compaction(record)
+            case RewindRecord():
+                self._take_rewind(record)
+            case TitleRecord(title):
+                self.title = title
+            case ModelRecord(model):
+                self.model = model
+            case PinRecord(message, _, pinned):
+                self.pins = self.pins | {message} if pinned else self.pins - {message}
+            case CostRecord(usage=usage):
+                self.usage += usage
+            case ForkRecord():
+                # What the copied part has cost was paid there.
+                self.fork, self.usage = record, Usage()
+            case CapturedRecord(message):
+                self.captured = message
+            case SummaryRecord():
+                self.summary = record
+            case RecalledRecord(message):
+                self.recalled[message] = record
+
+    def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[Entry, ...]:
+        """Put older records of the line before the others; gives their messages."""
+        items = [self._named(each) for each in records if isinstance(each, MessageRecord | CompactionRecord)]
+        self._line.prepend(items, is_whole=is_whole)
+        return tuple(each for each in items if isinstance(each, Entry))
+
+    def answer_open_calls(self) -> None:
+        """Put an "interrupted" behind each tool call on the line that was never answered, for who reads it."""
+        known = {id(each.message): each for each in self.entries}
+        last, answers = 0, dict[int, Entry]()
+        for message in with_answers([each.message for each in self.entries]):
+            if entry := known.get(id(message)):
+                last = entry.number
+            else:
+                answers[last] = Entry(last, "", message)
+        self._line.items = [
+            each for item in self._line.items for each in (item, answers.get(item.number)) if each is not None
+        ]
+
+    def _take_compaction(self, record: CompactionRecord) -> None:
+        first, last = record.covers
+        if first < 0 or first > last:
+            self.notices.append(f"The compaction {record.number} covers what there cannot be: it is left out.")
+            return
+        self._line.append(self._named(record))
+        self.usage = record.spent or self.usage + (record.usage or Usage())
+        # What it says of all that came before counts where that is not loaded.
+        self.title = self.title or record.title
+        self.model = self.model or record.chosen
+        self.pins |= frozenset(record.pins)
+        self.captured = self.captured or record.captured
+
+    def _take_rewind(self, record: RewindRecord) -> None:
+        target = self._line.nearest(record.to) if 0 <= record.to < self.next_number else None
+        if target is None:
+            if self.is_whole:
+                self.notices.append(f"A way back to message {record.to}, which there is not, is left out.")
+            return
+        left = self._line.last
+        if self.undone and self.undone[-1] == target:
+            self.undone.pop()
+        elif left:
+            self.undone.append(left)
+        self._line.go_to(target)
+
+    def _named(self, record: MessageRecord | CompactionRecord) -> Item:
+        number = record.number
+        if number <= 0 or number in self._line:
+            number = self.next_number
+        self.next_number = max(self.next_number, number + 1)
+        if isinstance(record, MessageRecord):
+            return Entry(number, record.at, record.message)
+        return record if number == record.number else replace(record, number=number)
+
+    def _sent(self) -> tuple[list[Entry], list[Entry]]:
+        """Of what the compaction in force covers the messages that it keeps; and all that it does not cover."""
+        compaction, items = self.compaction, self._line.items
+        if compaction is None:
+            return [], list(self.entries)
+        begin = items.index(compaction)
+        while begin and items[begin - 1].number > compaction.covers[1]:
+            begin -= 1
+        following = [each for each in items[begin:] if isinstance(each, Entry)]
+        seen = {each.number for each in following}
+        kept = (self._entry(number) for number in compaction.kept if number not in seen)
+        return [each for each in kept if each is not None], following
+
+    def _entry(self, number: int) -> Entry | None:
+        item = self._line.get(number) or self._kept.get(number)
+        return item if isinstance(item, Entry) else None
