@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from ouro.assemble import Options
     from ouro.frontends.tui.look import Look
     from ouro.open_request import OpenRequest
-    from ouro.session import Session
+    from ouro.session import Session, SessionShelf
 
     OpenSession = Callable[[OpenRequest], Awaitable[Session]]
+    OpenShelf = Callable[[], Awaitable[SessionShelf]]
 
 SUBCOMMANDS = {
     "sessions": "list, show, export, rename, remove and repair sessions",
@@ -30,7 +31,7 @@ SUBCOMMANDS = {
 """Each is a module of `ouro/subcommands/` with `add_arguments(parser)` and `run(args)`."""
 
 PICK = "?"
-"""`--resume` without a value."""
+"""`--resume` without a value; as in `open_request`, which is loaded behind the first picture."""
 
 EXAMPLES = """\
 examples:
@@ -177,8 +178,11 @@ def _can_do_full_screen() -> bool:
 def _run_headless(args: argparse.Namespace) -> int:
     import asyncio
 
+    from ouro.errors import UsageError
     from ouro.frontends.headless import HeadlessOptions, run_headless
 
+    if args.resume == PICK and not args.latest:
+        raise UsageError("Nobody is there to pick a session.", "Name one: an id, words of its title, or `latest`.")
     prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
     options = HeadlessOptions(prompt, args.input, args.output, Path(args.schema) if args.schema else None)
     return asyncio.run(run_headless(_opener(args), _request(args), options))
@@ -189,7 +193,7 @@ def _run_plain(args: argparse.Namespace) -> int:
 
     from ouro.frontends.repl import run_repl
 
-    return asyncio.run(run_repl(_opener(args, titles=True), _request(args), _first_message(args)))
+    return asyncio.run(run_repl(_opener(args, titles=True), _request(args), str(args.message), _shelf_opener(args)))
 
 
 def _run_full_screen(args: argparse.Namespace) -> int:
@@ -208,10 +212,11 @@ def _run_full_screen(args: argparse.Namespace) -> int:
     return run_tui(
         open_session,
         _request(args),
-        _first_message(args),
+        str(args.message),
         look,
         frame,
         keep_theme=lambda name: save_setting("tui.theme", name),
+        open_shelf=_shelf_opener(args),
     )
 
 
@@ -245,6 +250,23 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
     return open_session
 
 
+def _shelf_opener(args: argparse.Namespace) -> OpenShelf:
+    """Gives the sessions that are kept, before one is open; loaded beside the loop, when it is asked for."""
+    import asyncio
+
+    def make() -> SessionShelf:
+        from ouro.memory.shelf import shelf_of
+        from ouro.safety.secrets import SecretMask, secret_values
+        from ouro.utils.runtime import get_sessions_dir
+
+        return shelf_of(get_sessions_dir(), str(_folder(args)), SecretMask(secret_values(os.environ)).mask)
+
+    async def open_shelf() -> SessionShelf:
+        return await asyncio.to_thread(make)
+
+    return open_shelf
+
+
 def _options(args: argparse.Namespace, titles: bool) -> Options:
     from ouro.assemble import Options
 
@@ -274,9 +296,4 @@ def _request(args: argparse.Namespace) -> OpenRequest:
     wanted = "latest" if args.latest else args.resume
     if args.fork and not wanted:
         raise UsageError("--fork copies a session: say which one with --resume, or --continue for the last.")
-    return OpenRequest(resume="" if wanted == PICK else wanted, fork=args.fork)
-
-
-def _first_message(args: argparse.Namespace) -> str:
-    """What is sent at once; `ouro --resume` alone is the command that picks a session."""
-    return "/resume" if args.resume == PICK else str(args.message)
+    return OpenRequest(wanted, fork=args.fork)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import code, conversation, facts, todo_list
 from ouro.errors import UsageError
 from ouro.events import Replied
-from ouro.session import JobInfo, OpenRequest, SessionInfo
+from ouro.session import JobInfo, OpenRequest
 from ouro.utils.terminal_text import clean
 
 
@@ -18,18 +18,19 @@ async def clear(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def resume(front_end: FrontEnd, argument: str) -> None:
-    """Go on with an earlier session."""
-    chosen = argument or await _choose_session(front_end)
-    if chosen:
-        await front_end.open(OpenRequest(chosen))
+    """Go on with an earlier session: one that you name, or one of a list to search in."""
+    request = OpenRequest(argument) if argument else await front_end.pick_session(front_end.session.shelf)
+    if request is not None:
+        await front_end.open(request)
 
 
 async def rename(front_end: FrontEnd, argument: str) -> None:
-    """Give the session a title."""
-    if not argument:
-        raise UsageError("Say the new title: /rename Mend the parser")
+    """Give the session a title; without one, a model finds one."""
     title = " ".join(clean(argument).split())
-    front_end.session.rename(title)
+    if title:
+        front_end.session.rename(title)
+    else:
+        title = await front_end.session.titles.find()
     front_end.say(f"This session is now called “{title}”.")
     front_end.redraw()
 
@@ -86,16 +87,3 @@ async def tasks(front_end: FrontEnd, argument: str) -> None:
 def _described(job: JobInfo) -> str:
     state = "runs" if job.running else f"ended, exit code {job.exit_code}"
     return f"{code(job.command)} — {state}"
-
-
-async def _choose_session(front_end: FrontEnd) -> str | None:
-    others = [each for each in front_end.session.sessions() if each.id != front_end.session.id]
-    if not others:
-        raise UsageError("There is no earlier session of this project.")
-    return await front_end.choose("Which session?", [_choice(each) for each in others])
-
-
-def _choice(info: SessionInfo) -> Choice:
-    when = info.updated_at[:16].replace("T", " ")
-    cost = f" · ${info.cost:.2f}" if info.cost is not None else ""
-    return Choice(info.id, clean(info.title) or "(no title)", f"{when} · {info.messages} messages{cost}")

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ouro.commands.dispatch import dispatch
-from ouro.frontends.repl_front_end import OpenSession, ReplFrontEnd
+from ouro.frontends.repl_front_end import OpenSession, OpenShelf, ReplFrontEnd
 from ouro.frontends.repl_host import ReplHost
 from ouro.frontends.repl_lines import LineReader
 from ouro.frontends.repl_paper import Paper
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
-async def run_repl(open_session: OpenSession, request: OpenRequest, first_message: str) -> int:
+async def run_repl(
+    open_session: OpenSession, request: OpenRequest, first_message: str, open_shelf: OpenShelf | None = None
+) -> int:
     """Talk at a line prompt until the person leaves; gives the exit code.
+
+    `open_shelf` gives the sessions that are kept, to pick one before any is open.
 
     Raises:
         OuroError: no session could be opened.
     """
-    repl = Repl(open_session, plain=is_plain())
+    repl = Repl(open_session, open_shelf, plain=is_plain())
     with repl.reader.in_use():
         return await repl.run(request, first_message)
 
@@ -44,13 +48,14 @@ def is_plain() -> bool:
 class Repl:
     """Reads lines, and hands each to whom it is for: an open question, a command, the shell, the agent."""
 
-    def __init__(self, open_session: OpenSession, *, plain: bool) -> None:
+    def __init__(self, open_session: OpenSession, open_shelf: OpenShelf | None = None, *, plain: bool) -> None:
         self._printer = Printer(Paper(self._write, plain=plain))
         self._questions = Questions(self._changed)
         ring = (lambda: None) if plain else (lambda: self._write("\a"))
         self._turns = Turns(self._printer, self._questions, ring, self._changed)
         self._front_end = ReplFrontEnd(
             open_session,
+            open_shelf,
             self._printer,
             self._questions,
             self._turns,

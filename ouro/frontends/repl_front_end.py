@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 
 from msgspec.structs import replace
 
 from ouro.commands.command import Choice, WayBack
 from ouro.commands.past import choose_from_list
-from ouro.errors import NoModelError, TrustNeeded, UsageError
+from ouro.errors import NoModelError, SessionInUse, SeveralSessions, TrustNeeded, UsageError
 from ouro.events import Event, Level, Prompted
 from ouro.frontends.headless_output import one_line
 from ouro.frontends.repl_printer import Printer
 from ouro.frontends.repl_questions import Questions, parse_choice
+from ouro.frontends.repl_sessions import SessionQuestion
 from ouro.frontends.repl_turns import Turns
 from ouro.messages import Image
-from ouro.session import OpenRequest, Session
+from ouro.open_request import PICK
+from ouro.session import OpenRequest, Session, SessionShelf
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
+OpenShelf = Callable[[], Awaitable[SessionShelf]]
 SHOWN_AGAIN = 3
 """Messages of the person, with what came of them, that are printed again on resume."""
 TRUST = (
     Choice("yes", "yes: trust this folder, now and later"),
     Choice("no", "no: work here without obeying these files"),
     Choice("quit", "quit"),
+)
+IN_USE = (
+    Choice("read", "read-only: nothing that is said here is saved"),
+    Choice("copy", "go on in a copy: the session itself stays as it is"),
 )
 KEYS = (
     ("Enter", "send; while the agent works: say it at its next step"),
@@ -50,6 +57,7 @@ class ReplFrontEnd:
     def __init__(
         self,
         open_session: OpenSession,
+        open_shelf: OpenShelf | None,
         printer: Printer,
         questions: Questions,
         turns: Turns,
@@ -59,6 +67,7 @@ class ReplFrontEnd:
         leave: Callable[[], None],
     ) -> None:
         self._open_session = open_session
+        self._open_shelf = open_shelf
         self._printer = printer
         self._questions = questions
         self._turns = turns
@@ -101,6 +110,12 @@ class ReplFrontEnd:
         if draft and not self._fill(draft):
             self.say(f"The message was:\n{draft}")
 
+    async def pick_session(
+        self, shelf: SessionShelf, search: str = "", only: Collection[str] = ()
+    ) -> OpenRequest | None:
+        """Print the sessions with numbers, and wait for one."""
+        return await SessionQuestion(self._printer, self._questions, shelf).ask(search, only)
+
     async def begin(self, request: OpenRequest) -> bool:
         """Open the first session; False when the person would rather not.
 
@@ -124,6 +139,12 @@ class ReplFrontEnd:
         """Send a message, or steer with it."""
         self._turns.submit(text)
 
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        """Print what happens as a turn is printed."""
+        if self._turns.is_busy:
+            raise UsageError("That has to wait until the agent, or your shell line, is at rest.")
+        self._turns.run(events)
+
     def copy(self, text: str) -> None:
         """Hand it to the terminal's clipboard.
 
@@ -143,7 +164,24 @@ class ReplFrontEnd:
         """A session; None when the person rather left. A script on standard input is asked nothing of this."""
         while True:
             try:
+                if request.resume == PICK:
+                    raise SeveralSessions("", "", ())
                 return await self._open_session(request)
+            except SeveralSessions as several:
+                if not sys.stdin.isatty() and several.message:
+                    raise
+                picked = await self._pick(request, several.ids)
+                if picked is None:
+                    return None
+                request = picked
+            except SessionInUse as error:
+                if not sys.stdin.isatty():
+                    raise
+                self.say(error.message, "warning")
+                answer = await self.choose("How shall it be opened?", IN_USE)
+                if answer is None:
+                    return None
+                request = replace(request, read_only=answer == "read", fork=answer == "copy")
             except TrustNeeded as needed:
                 if not sys.stdin.isatty():
                     raise
@@ -155,6 +193,16 @@ class ReplFrontEnd:
             except NoModelError as error:
                 if not sys.stdin.isatty() or not await self._set_up_a_model(error):
                     raise
+
+    async def _pick(self, request: OpenRequest, ids: Sequence[str]) -> OpenRequest | None:
+        if self._turns.has_session:
+            shelf = self.session.shelf
+        elif self._open_shelf is not None:
+            shelf = await self._open_shelf()
+        else:
+            return OpenRequest()
+        picked = await self.pick_session(shelf, only=ids)
+        return picked and replace(request, resume=picked.resume, fork=request.fork or picked.fork)
 
     async def _set_up_a_model(self, error: NoModelError) -> bool:
         """Offer the set-up; True when there may be a model now."""

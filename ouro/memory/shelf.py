@@ -163,6 +163,19 @@ class SessionShelf:
         """
         self._store.delete_session(session_id)
 
+    def deleted(self) -> list[SessionInfo]:
+        """What is in the trash, last used first. Blocks."""
+        return self._store.list_deleted()
+
+    def restore(self, session_id: str) -> None:
+        """Take a session out of the trash. Blocks.
+
+        Raises:
+            SessionNotFound: it is not there.
+            SaveFailed: it could not be moved.
+        """
+        self._store.restore_session(session_id)
+
     def _ids_saying(self, sessions: Sequence[SessionInfo], words: str) -> list[str]:
         hits = self._search(sessions, words, lambda: True)
         return [hit.session_id for hit in itertools.islice(hits, SEARCH_LIMIT)]

@@ -1,12 +1,11 @@
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
 
-from ouro.commands.command import Choice
 from ouro.commands.dispatch import dispatch
 from ouro.display import CommandOutput, Diff, Display, FileChange, Todo
 from ouro.events import Prompted, Replied, ToolFinished, ToolStarted
 from ouro.messages import ToolCall, assistant
-from ouro.session import OpenRequest, SessionInfo
+from ouro.session import OpenRequest
 
 PAST = [
     Prompted("Mend it"),
@@ -17,13 +16,6 @@ PAST = [
     ToolFinished("c2", "shell", Display("exit 1", CommandOutput("pytest", "```\nbad\x1b[31m", 1)), True, 0.1),
     Replied(assistant("Done: `b`.")),
 ]
-
-
-def info(session_id, title):
-    return SessionInfo(
-        id=session_id, title=title, project="p", model="m", created_at="2026-01-02T03:04:05",
-        updated_at="2026-01-02T03:04:05", messages=4, size=1, cost=0.5, folder="/project",
-    )  # fmt: skip
 
 
 async def test_clear_opens_a_new_session_and_tells_the_way_back():
@@ -39,18 +31,11 @@ async def test_resume_with_words_opens_what_they_name():
     assert front_end.opened == [OpenRequest("latest")]
 
 
-async def test_resume_alone_lets_one_choose_among_the_other_sessions():
-    front_end = FakeFrontEnd(picks=["s-2"])
-    front_end.session.known = [info("s-1", "this"), info("s-2", "the \x1b[2Jother")]
-    await dispatch(front_end, "/resume")
-    assert front_end.asked[0][1] == (Choice("s-2", "the other", "2026-01-02 03:04 · 4 messages · $0.50"),)
-    assert front_end.opened == [OpenRequest("s-2")]
-
-
-async def test_resume_tells_when_there_is_nothing():
-    front_end = FakeFrontEnd()
-    await dispatch(front_end, "/resume")
-    assert front_end.said == [("error", "There is no earlier session of this project.")]
+async def test_resume_alone_lets_one_pick_a_session_and_opens_it_or_a_copy():
+    front_end = FakeFrontEnd(picks=[OpenRequest("s-2"), OpenRequest("s-3", fork=True), None])
+    for _ in range(3):
+        await dispatch(front_end, "/resume")
+    assert front_end.opened == [OpenRequest("s-2"), OpenRequest("s-3", fork=True)]
 
 
 async def test_copy_takes_the_last_answer_as_markdown():

@@ -21,6 +21,7 @@ class FakeFrontEnd:
         self.opened = []
         self.sent = []
         self.drafts = []
+        self.events = []
         self.copied = []
         self.redrawn = 0
         self.left = False
@@ -44,11 +45,18 @@ class FakeFrontEnd:
     def show_again(self, draft="", images=()):
         self.drafts.append((draft, tuple(images)))
 
+    async def pick_session(self, shelf, search="", only=()):
+        self.asked.append((shelf, search, tuple(only)))
+        return self.picks.pop(0) if self.picks else None
+
     async def open(self, request):
         self.opened.append(request)
 
     async def send(self, text):
         self.sent.append(text)
+
+    async def run(self, events):
+        self.events.extend([event async for event in events])
 
     def copy(self, text):
         self.copied.append(text)

@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from fakes.fake_past import FakePast, FakeTitles
+from fakes.fake_window import FakeWindow
 from ouro.display import CommandOutput, Display, Todo
 from ouro.events import (
     Answer,
@@ -32,8 +33,46 @@ from ouro.events import (
     UsageUpdated,
 )
 from ouro.messages import Image, ToolCall, Usage, assistant
-from ouro.session import ModelChoice, OpenRequest, Status
+from ouro.session import Hit, ModelChoice, OpenRequest, Preview, SessionInfo, Status
 from ouro.utils.masked_writes import mask_writes
+
+
+class FakeShelf:
+    """Sessions in a list; `previews` and `hits` are what looking into them and searching gives."""
+
+    def __init__(self, known: Sequence[SessionInfo] = (), project: str = "/project") -> None:
+        self.project = project
+        self.known = list(known)
+        self.previews: dict[str, Preview] = {}
+        self.hits: list[Hit] = []
+        self.trash: list[SessionInfo] = []
+        self.searched: list[str] = []
+
+    def is_here(self, project: str) -> bool:
+        return project == self.project
+
+    def sessions(self) -> list[SessionInfo]:
+        return list(self.known)
+
+    def preview(self, info: SessionInfo) -> Preview:
+        return self.previews.get(info.id, Preview())
+
+    async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[Hit, None]:
+        self.searched.append(words)
+        ids = {each.id for each in sessions}
+        for hit in self.hits:
+            if hit.session_id in ids and all(word in hit.snippet.lower() for word in words.split()):
+                yield hit
+
+    def rename(self, session_id: str, title: str) -> None:
+        self.known = [replace(each, title=title) if each.id == session_id else each for each in self.known]
+
+    def delete(self, session_id: str) -> None:
+        self.trash += [each for each in self.known if each.id == session_id]
+        self.known = [each for each in self.known if each.id != session_id]
+
+    def restore(self, session_id: str) -> None:
+        self.known = [*(each for each in self.trash if each.id == session_id), *self.known]
 
 
 @dataclass(frozen=True)
@@ -79,6 +118,7 @@ class FakeSession:
         self.rules = ("shell(git status*)",)
         self.known: list = []
         self.running_jobs: tuple = ()
+        self.window = FakeWindow()
         self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)
         self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage)
         self._turns = list(turns)
@@ -182,17 +222,15 @@ class FakeSession:
     async def models(self) -> tuple[ModelChoice, ...]:
         return self.choices
 
-    def sessions(self, everywhere: bool = False) -> list:
-        return self.known
+    @property
+    def shelf(self) -> FakeShelf:
+        return FakeShelf(self.known, str(self.cwd))
 
     def rename(self, title: str) -> None:
         self.title = title
 
     def permission_rules(self) -> tuple[str, ...]:
         return self.rules
-
-    def context_report(self) -> tuple[tuple[str, int], ...]:
-        return (("system prompt", 900), ("messages", 300))
 
     def project_files(self) -> list[str]:
         return self.files

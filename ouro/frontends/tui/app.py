@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual import events, on
 from textual.app import App
@@ -22,16 +22,15 @@ from ouro.frontends.tui.opening import Opening, OpenSession
 from ouro.frontends.tui.parts import make_parts
 from ouro.frontends.tui.project_files import ProjectFiles
 from ouro.frontends.tui.screens.conversation import ConversationScreen
+from ouro.frontends.tui.screens.session_picker import GetShelf
 from ouro.frontends.tui.theme import make_theme
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.prompt import Prompt
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.open_request import PICK, OpenRequest
 from ouro.utils.log import log
-
-if TYPE_CHECKING:
-    from ouro.session import OpenRequest
 
 _SCROLLS = ("page_up", "page_down", "top", "bottom")
 
@@ -51,6 +50,7 @@ class OuroApp(App[int], inherit_bindings=False):
         look: Look,
         *,
         keep_theme: Callable[[str], None] | None = None,
+        open_shelf: GetShelf | None = None,
         driver_class: Any = None,
     ) -> None:
         super().__init__(driver_class=driver_class)
@@ -65,7 +65,7 @@ class OuroApp(App[int], inherit_bindings=False):
         view = ScreenView(self.parts, self._run_command, TerminalNotices(self), look.bell_after)
         self.turns = Turns(view)
         self.front_end = ScreenFrontEnd(self, self.parts, self.turns, view, keymap, keep_theme)
-        self._opening = Opening(open_session, self.front_end, self.turns, view)
+        self._opening = Opening(open_session, self.front_end, self.turns, view, open_shelf)
         self.front_end.opening = self._opening
         self._actions = KeyActions(self, self.parts, self.turns, self.front_end)
         for key, name in keymap.of("app").items():
@@ -85,7 +85,8 @@ class OuroApp(App[int], inherit_bindings=False):
         self.begin_capture_print(self)
         # Textual draws only what it believes to have changed; after another program the screen is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
-        self.parts.prompt.focus()
+        if self._request.resume != PICK:  # then the picker is the first to have the keys
+            self.parts.prompt.focus()
         if self._first_message:
             self.turns.queue(Draft(self._first_message))
         self.call_after_refresh(lambda: self.run_worker(self._open()))
@@ -99,6 +100,8 @@ class OuroApp(App[int], inherit_bindings=False):
         self.failure = await self._opening.first(self._request)
         if self.failure is not None:
             self.exit(self.failure.exit_code)
+        elif self.focused is None:
+            self.parts.prompt.focus()
 
     async def action_press(self, name: str) -> None:
         """A key of the keymap was pressed."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 
 from ouro.errors import UsageError
-from ouro.events import Level
+from ouro.events import Event, Level
 from ouro.frontends.tui.blocks.messages import Answer, Notice
 from ouro.frontends.tui.drafts import Draft
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
@@ -18,6 +18,7 @@ from ouro.frontends.tui.opening import Opening
 from ouro.frontends.tui.parts import Parts
 from ouro.frontends.tui.screens.line import LineSheet
 from ouro.frontends.tui.screens.picker import Picker
+from ouro.frontends.tui.screens.session_picker import GetShelf, SessionPicker
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
@@ -26,7 +27,7 @@ from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 if TYPE_CHECKING:
     from ouro.commands.command import Choice, WayBack
     from ouro.messages import Image
-    from ouro.session import OpenRequest, Session
+    from ouro.session import OpenRequest, Session, SessionShelf
 
 R = TypeVar("R")
 
@@ -106,7 +107,9 @@ class ScreenFrontEnd:
 
     async def choose_way_back(self) -> WayBack | None:
         """Show what lies behind, on a sheet."""
-        from ouro.frontends.tui.screens.rewind import RewindSheet  # what it needs is heavier than the first picture may be
+        from ouro.frontends.tui.screens.rewind import (
+            RewindSheet,  # what it needs is heavier than the first picture may be
+        )
 
         return await self.result_of(RewindSheet(self.session.past, self._keymap))
 
@@ -125,6 +128,31 @@ class ScreenFrontEnd:
         self._app.push_screen(sheet, lambda value: None if result.done() else result.set_result(value))
         return await result
 
+    async def pick_session(
+        self, shelf: SessionShelf, search: str = "", only: Collection[str] = ()
+    ) -> OpenRequest | None:
+        """Let the person pick a session, on the whole screen."""
+
+        async def get_shelf() -> SessionShelf:
+            return shelf
+
+        return await self.result_of(self.session_picker(get_shelf, search=search, only=only))
+
+    def session_picker(
+        self, get_shelf: GetShelf, *, search: str = "", only: Collection[str] = (), esc: str = "closes"
+    ) -> SessionPicker:
+        """The sheet that picks a session."""
+        return SessionPicker(get_shelf, self._keymap, search=search, only=only, rename=self._rename, esc=esc)
+
+    def _rename(self, session_id: str, title: str) -> bool:
+        """Name the session on the screen, where it is that one: no other writer can."""
+        session = self._turns.session
+        if session is None or session.id != session_id:
+            return False
+        session.rename(title)
+        self._view.refresh()
+        return True
+
     async def open(self, request: OpenRequest) -> None:
         """Close this session and open another in its place."""
         if self.opening is not None:
@@ -133,6 +161,12 @@ class ScreenFrontEnd:
     async def send(self, text: str) -> None:
         """Send a message to the agent."""
         self._turns.say(Draft(text))
+
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        """Show what happens as a turn is shown."""
+        if self._turns.running:
+            raise UsageError("That has to wait until the agent, or your shell line, is at rest.")
+        await self._turns.run(events)
 
     def copy(self, text: str) -> None:
         """Put text on the clipboard."""

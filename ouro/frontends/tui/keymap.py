@@ -9,7 +9,7 @@ from typing import Literal
 
 from ouro.errors import ConfigError
 
-Place = Literal["prompt", "edit", "app", "answer", "sheet"]
+Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("no", ("n",), "a question: no", "answer"),
     Action("comment", ("tab",), "a question: add a comment", "answer"),
     Action("fork_there", ("ctrl+f",), "going back: into a copy of the session instead", "sheet"),
+    Action("change_scope", ("ctrl+a",), "sessions: of this project, or all", "sessions"),
+    Action("fork_session", ("ctrl+f", "f"), "sessions: go on in a copy (letters work in the list: Tab)", "sessions"),
+    Action("rename_session", ("f2", "r"), "sessions: rename", "sessions"),
+    Action("delete_session", ("ctrl+d", "d"), "sessions: move to the trash", "sessions"),
+    Action("restore_session", ("ctrl+u", "u"), "sessions: take back from the trash", "sessions"),
+    Action("look_inside", ("ctrl+o", "space"), "sessions: what was said in it", "sessions"),
     _edit("left", "left", "a character left", "cursor_left"),
     _edit("right", "right ctrl+f", "a character right", "cursor_right"),
     _edit("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),
@@ -147,7 +153,7 @@ class Keymap:
 
     def _refuse_clashes(self, changed: set[str]) -> None:
         """One key may do different things in the prompt and in a question, but not two things in one place."""
-        for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app")):
+        for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), ("sessions",)):
             taken: dict[str, str] = {}
             for action in (each for each in ACTIONS if each.place in places):
                 for key in self._keys[action.name]:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ouro.errors import NoModelError, OuroError, TrustNeeded
+from ouro.errors import NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded
 from ouro.events import Said
 from ouro.frontends.tui.look import short_path
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
+from ouro.open_request import PICK, OpenRequest
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.front_end import ScreenFrontEnd
-    from ouro.session import OpenRequest, Session
+    from ouro.frontends.tui.screens.session_picker import GetShelf
+    from ouro.session import Session
 
-OpenSession = Callable[["OpenRequest"], Awaitable["Session"]]
+OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
 
 
 class DemoWanted(OuroError):
@@ -25,10 +27,19 @@ class DemoWanted(OuroError):
 
 
 class Opening:
-    """Opens sessions: asks for trust, offers the set-up where there is no model."""
+    """Opens sessions: asks which one, and for trust; offers the set-up where there is no model."""
 
-    def __init__(self, open_session: OpenSession, front_end: ScreenFrontEnd, turns: Turns, view: ScreenView) -> None:
+    def __init__(
+        self,
+        open_session: OpenSession,
+        front_end: ScreenFrontEnd,
+        turns: Turns,
+        view: ScreenView,
+        open_shelf: GetShelf | None = None,
+    ) -> None:
+        """`open_shelf` gives the sessions that are kept before one is open."""
         self._open_session = open_session
+        self._open_shelf = open_shelf
         self._front_end = front_end
         self._turns = turns
         self._view = view
@@ -66,7 +77,19 @@ class Opening:
         """A session; None when the person rather left."""
         while True:
             try:
+                if request.resume == PICK:
+                    raise SeveralSessions("", "", ())
                 return await self._open_session(request)
+            except SeveralSessions as error:
+                picked = await self._pick(request, error.ids)
+                if picked is None:
+                    return None
+                request = picked
+            except SessionInUse as error:
+                answer = await self._ask_how(error)
+                if answer not in ("read", "copy"):
+                    raise
+                request = replace(request, read_only=answer == "read", fork=answer == "copy")
             except TrustNeeded as error:
                 answer = await self._ask_trust(error)
                 if answer not in ("yes", "no"):
@@ -76,6 +99,34 @@ class Opening:
             except NoModelError as error:
                 if not await self._set_up_a_model(error):
                     raise
+
+    async def _pick(self, request: OpenRequest, ids: Sequence[str]) -> OpenRequest | None:
+        """The session that the person picks; at the start a new one where they pick none; None: keep what there is."""
+        session = self._turns.session
+        if session is not None:
+            picked = await self._front_end.pick_session(session.shelf, only=ids)
+        elif self._open_shelf is not None:
+            sheet = self._front_end.session_picker(self._open_shelf, only=ids, esc="begins a new session")
+            picked = await self._front_end.result_of(sheet)
+            if sheet.wants_to_leave:
+                self._front_end.leave()
+                return None
+            picked = picked or OpenRequest()
+        else:
+            return OpenRequest()
+        if picked is None or not picked.resume:
+            return picked
+        return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
+
+    async def _ask_how(self, error: SessionInUse) -> str | None:
+        from ouro.commands.command import Choice  # heavier than the first picture may be
+
+        choices = [
+            Choice("read", "open it read-only", "nothing that is said here is saved"),
+            Choice("copy", "go on in a copy", "the session itself stays as it is"),
+            Choice("", "leave it"),
+        ]
+        return await self._front_end.choose_with_care(error.message, choices)
 
     async def _set_up_a_model(self, error: NoModelError) -> bool:
         """Offer the set-up; True when there may be a model now."""

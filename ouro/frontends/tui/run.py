@@ -22,6 +22,7 @@ from ouro.utils.terminal_text import clean
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
     from ouro.frontends.tui.opening import OpenSession
+    from ouro.frontends.tui.screens.session_picker import GetShelf
     from ouro.session import OpenRequest
 
 _LAST_MOMENT = 1.8
@@ -38,6 +39,7 @@ def run_tui(
     frame: FirstFrame | None = None,
     *,
     keep_theme: Callable[[str], None] | None = None,
+    open_shelf: GetShelf | None = None,
 ) -> int:
     """Hold a conversation on the full screen; gives the exit code.
 
@@ -48,6 +50,7 @@ def run_tui(
         look: how the screen is drawn.
         frame: the first picture, where it was drawn already.
         keep_theme: writes a theme into the settings.
+        open_shelf: gives the sessions that are kept, to pick one before any is open.
 
     Raises:
         ConfigError: `tui.keys` or `tui.status` name something that is not there.
@@ -59,7 +62,15 @@ def run_tui(
         gc.freeze()  # what was imported stays: nobody need look through it for garbage again
         with _standard_error_in_log() as terminal:
             driver = partial(TerminalDriver, frame=frame, output=terminal)
-            app = OuroApp(open_session, request, first_message, look, keep_theme=keep_theme, driver_class=driver)
+            app = OuroApp(
+                open_session,
+                request,
+                first_message,
+                look,
+                keep_theme=keep_theme,
+                open_shelf=open_shelf,
+                driver_class=driver,
+            )
             asyncio.run(_run(app, frame))
     except BaseException:
         if frame is not None:

@@ -14,16 +14,18 @@ from ouro.utils.terminal_text import clean
 class LineSheet(Sheet[str | None]):
     """Asks for a line; Enter gives it, Esc gives none."""
 
-    def __init__(self, title: str, secret: bool) -> None:
+    def __init__(self, title: str, secret: bool, text: str = "") -> None:
+        """`text` is in the field to begin with."""
         super().__init__()
         self._title = title
         self._secret = secret
+        self._text = text
 
     def compose(self) -> ComposeResult:
         """Title, field, keys."""
         with Vertical(classes="sheet"):
             yield Static(clean(self._title), classes="sheet--title", markup=False)
-            yield Input(password=self._secret, compact=True, id="picker-search")
+            yield Input(self._text, select_on_focus=False, password=self._secret, compact=True, id="picker-search")
             yield Static("Enter · Esc closes", classes="sheet--keys", markup=False)
 
     @on(Input.Submitted)

@@ -1,0 +1,125 @@
+"""SessionMatches: the sessions that fit what was typed: by title at once, by what was said as it is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ouro.session import Hit, SessionInfo
+
+_ALIKE = 80
+"""Of 100: titles that are less like what was typed are not what was meant."""
+_MOST_ALIKE = 50
+_SHORTEST = 4
+"""Letters; fewer are like too many titles."""
+Scope = str
+THESE, PROJECT, ALL = "these", "this project", "all projects"
+
+
+class Match(NamedTuple):
+    """A session in the list, and the words in it that were looked for."""
+
+    info: SessionInfo
+    snippet: str = ""
+
+
+class SessionMatches:
+    """Narrows a list of sessions down. Holds no widget and reads no disk.
+
+    Args:
+        sessions: all there are, last used first.
+        is_here: whether a project folder is the one that is worked in.
+        only: the ids of those that were asked for; empty: there is no such choice.
+    """
+
+    def __init__(
+        self, sessions: Sequence[SessionInfo], is_here: Callable[[str], bool], only: Collection[str] = ()
+    ) -> None:
+        self._is_here = is_here
+        self._only = frozenset(only)
+        self._words: tuple[str, ...] = ()
+        self._hits: dict[str, str] = {}
+        self._fuzzy: Callable[[str, Sequence[str]], list[int]] | None = None
+        self.scope: Scope = THESE if only else PROJECT
+        self.change(sessions)
+        if self.scope == PROJECT and not self.in_scope:
+            self._enter(ALL)
+
+    @property
+    def query(self) -> str:
+        """What is looked for."""
+        return " ".join(self._words)
+
+    def change(self, sessions: Sequence[SessionInfo]) -> None:
+        """Narrow down another list."""
+        self.sessions = list(sessions)
+        self._enter(self.scope)
+
+    def next_scope(self) -> None:
+        """Those that were asked for, those of this project, all; and round again."""
+        scopes = [THESE, PROJECT, ALL] if self._only else [PROJECT, ALL]
+        self._enter(scopes[(scopes.index(self.scope) + 1) % len(scopes)])
+
+    def look_for(self, text: str) -> bool:
+        """Look for these words; False where they are those of before. What was said is forgotten."""
+        words = tuple(text.lower().split())
+        if words == self._words:
+            return False
+        self._words, self._hits = words, {}
+        return True
+
+    def add(self, hit: Hit) -> None:
+        """The words were said in a session."""
+        self._hits.setdefault(hit.session_id, hit.snippet)
+
+    def allow_fuzzy(self, fuzzy: Callable[[str, Sequence[str]], list[int]]) -> None:
+        """From here on titles that are only like the words fit, too; see `alike`."""
+        self._fuzzy = fuzzy
+
+    def matches(self) -> list[Match]:
+        """The sessions that fit: by title or id, then by what was said, each last used first; then by likeness."""
+        if not self._words:
+            return [Match(info) for info in self.in_scope]
+        named = self._named()
+        seen = set(named)
+        found = [Match(self.in_scope[place], self._hits.get(self.in_scope[place].id, "")) for place in named]
+        if self._hits:
+            said = [place for place, info in enumerate(self.in_scope) if info.id in self._hits and place not in seen]
+            seen.update(said)
+            found += [Match(self.in_scope[place], self._hits[self.in_scope[place].id]) for place in said]
+        if self._fuzzy is not None and len(self.query) >= _SHORTEST:
+            alike = self._fuzzy(self.query, self._titles)
+            found += [Match(self.in_scope[place]) for place in alike if place not in seen]
+        return found
+
+    def _named(self) -> list[int]:
+        """The places of the sessions whose title holds all the words, or whose id begins so."""
+        named = [place for place, title in enumerate(self._titles) if all(word in title for word in self._words)]
+        if len(self._words) > 1:
+            return named
+        start = self._words[0]
+        return [place for place, info in enumerate(self.in_scope) if info.id.startswith(start)] or named
+
+    def _enter(self, scope: Scope) -> None:
+        self.scope = scope
+        self.in_scope = [info for info in self.sessions if self._belongs(info)]
+        self._titles = [info.title.lower() for info in self.in_scope]
+
+    def _belongs(self, info: SessionInfo) -> bool:
+        if self.scope == THESE:
+            return info.id in self._only
+        return self.scope == ALL or self._is_here(info.project)
+
+
+def alike(query: str, titles: Sequence[str]) -> list[int]:
+    """The places of the titles that are most like what was typed, best first.
+
+    To be loaded beside the screen: what compares them takes a while to import.
+    """
+    from rapidfuzz import fuzz, process
+
+    best = process.extract(
+        query, titles, scorer=fuzz.partial_ratio, processor=None, score_cutoff=_ALIKE, limit=_MOST_ALIKE
+    )
+    return [place for _title, _score, place in best]

@@ -1,0 +1,352 @@
+"""SessionPicker: find a session among all there are, look into it, name it, put it away, and go on with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.timer import Timer
+from textual.widgets import Input, Static
+
+from ouro.errors import OuroError
+from ouro.frontends.session_lines import now as the_time
+from ouro.frontends.session_lines import title
+from ouro.frontends.session_matches import ALL, SessionMatches, alike
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.screens.line import LineSheet
+from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.widgets.session_list import SessionList
+from ouro.frontends.tui.widgets.session_preview import SessionPreview
+from ouro.open_request import OpenRequest
+from ouro.utils.terminal_text import clean
+
+if TYPE_CHECKING:
+    from ouro.session import SessionInfo, SessionShelf
+
+GetShelf = Callable[[], Awaitable["SessionShelf"]]
+WIDE_FROM = 112
+"""Columns from which what is in a session is shown beside the list."""
+_STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
+_PAGES = {"pageup": -1, "pagedown": 1}
+_SEARCH_AFTER = 0.15
+"""Seconds without a key after which what was said is searched, too."""
+_LOOK_AFTER = 0.06
+"""Seconds that a session has to be marked before its words are read."""
+_SHOW_EACH = 0.05
+"""Seconds between two pictures of what a search finds."""
+
+
+class SessionPicker(Sheet["OpenRequest | None"]):
+    """Typing searches titles at once and what was said a moment later. Tab gives the keys to the list."""
+
+    BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_FROM, "-wide")]  # noqa: RUF012 (as above)
+
+    def __init__(
+        self,
+        get_shelf: GetShelf,
+        keymap: Keymap,
+        *,
+        search: str = "",
+        only: Collection[str] = (),
+        rename: Callable[[str, str], bool] = lambda _session_id, _title: False,
+        esc: str = "closes",
+        now: Callable[[], datetime] = the_time,
+    ) -> None:
+        """`rename` is asked first to name a session that is open here; `esc` says what Esc does."""
+        super().__init__()
+        self.wants_to_leave = False
+        """Ctrl+C closed it."""
+        self._get_shelf = get_shelf
+        self._only = only
+        self._rename_open = rename
+        self._esc = esc
+        self._keymap = keymap
+        self._actions = keymap.of("sessions")
+        self._shelf: SessionShelf | None = None
+        self._matches: SessionMatches | None = None
+        self._deleted: list[SessionInfo] = []
+        self._doomed: SessionInfo | None = None
+        self._search_timer: Timer | None = None
+        self._look_timer: Timer | None = None
+        self._search = Input(search, placeholder="type to search", compact=True, id="sessions-search")
+        self._count = Static("reading the list …", id="sessions-count", markup=False)
+        self._heading = Static(id="sessions-heading", markup=False)
+        self._list = SessionList(now)
+        self._preview = SessionPreview()
+        self._foot = Static(id="sessions-foot", markup=False)
+
+    def compose(self) -> ComposeResult:
+        """Search and count, the columns' names, the sessions beside what is in the marked one, the keys."""
+        with Vertical(classes="sheet", id="session-picker"):
+            with Horizontal(id="sessions-head"):
+                yield Static("❯ ", id="sessions-sign", markup=False)
+                yield self._search
+                yield self._count
+            yield self._heading
+            with Horizontal(id="sessions-body"):
+                yield self._list
+                yield self._preview
+            yield self._foot
+
+    def on_mount(self) -> None:
+        """What is typed goes into the search, from the first moment on."""
+        self._search.focus()
+        self.run_worker(self._load(), group="load")
+
+    def on_resize(self) -> None:
+        """The columns and the keys take the room there is."""
+        self.call_after_refresh(self._refresh_frame)
+
+    def on_descendant_focus(self) -> None:
+        """The keys are others in the search and in the list."""
+        self._tell_keys()
+
+    async def _load(self) -> None:
+        shelf = self._shelf = await self._get_shelf()
+        sessions = await asyncio.to_thread(shelf.sessions)
+        matches = self._matches = SessionMatches(sessions, shelf.is_here, self._only)
+        self._look_for(self._search.value)
+        await asyncio.to_thread(alike, "", [""])  # imported, so that no key waits for it
+        matches.allow_fuzzy(alike)
+        self._show()
+
+    # What is looked for
+
+    @on(Input.Changed, "#sessions-search")
+    def _typed(self, event: Input.Changed) -> None:
+        self._look_for(event.value)
+
+    def _look_for(self, text: str) -> None:
+        if self._matches is None:
+            return
+        changed = self._matches.look_for(text)
+        self._show(keep=not changed)
+        if changed and self._matches.query:
+            self._stop(self._search_timer)
+            self._search_timer = self.set_timer(
+                _SEARCH_AFTER, lambda: self.run_worker(self._search_words(), group="words", exclusive=True)
+            )
+        elif changed:
+            self.workers.cancel_group(self, "words")
+
+    async def _search_words(self) -> None:
+        """Add what is found while it is found, a picture for many."""
+        shelf, matches = self._shelf, self._matches
+        if shelf is None or matches is None:
+            return
+        query, shown_at = matches.query, 0.0
+        loop = asyncio.get_running_loop()
+        found = shelf.search(list(matches.in_scope), query)
+        self._tell_count(" · searching …")
+        try:
+            async for hit in found:
+                if matches.query != query:
+                    return
+                matches.add(hit)
+                if loop.time() - shown_at > _SHOW_EACH:
+                    shown_at = loop.time()
+                    self._show(" · searching …")
+        finally:
+            await found.aclose()
+        self._show()
+
+    def _show(self, doing: str = "", *, keep: bool = True) -> None:
+        if self._matches is not None:
+            found = self._matches.matches()
+            self._list.show(found, with_project=self._matches.scope == ALL, keep=keep)
+            self._refresh_frame()
+            self._tell_count(doing, len(found))
+
+    def _tell_count(self, doing: str = "", found: int | None = None) -> None:
+        if self._matches is None:
+            return
+        all_there_are = len(self._matches.in_scope)
+        shown = f"{found:,} of {all_there_are:,}" if found is not None and self._matches.query else f"{all_there_are:,}"
+        self._count.update(f"{self._matches.scope} · {shown}{doing}")
+
+    def _refresh_frame(self) -> None:
+        self._heading.update(self._list.heading())
+        if self._doomed is None:
+            self._tell_keys()
+
+    # Keys
+
+    async def _on_key(self, event: events.Key) -> None:
+        if self._doomed is not None:
+            event.stop()
+            event.prevent_default()
+            await self._answer_delete(event)
+            return
+        action = self._actions.get(event.key, "")
+        in_list = self._list.has_focus
+        if event.key == "enter":
+            self._take()
+        elif event.key in ("tab", "shift+tab") or (in_list and event.key == "slash"):
+            (self._search if in_list else self._list).focus()
+        elif not in_list and event.key in _STEPS:
+            self._list.action_move(_STEPS[event.key])
+        elif not in_list and event.key in _PAGES:
+            self._list.action_page(_PAGES[event.key])
+        elif action and (in_list or not event.is_printable):
+            getattr(self, f"_{action}")()
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_session_list_picked(self) -> None:
+        """The mouse took a session."""
+        self._take()
+
+    def on_session_list_marked(self) -> None:
+        """Look into it, where it stays marked for a moment."""
+        self._stop(self._look_timer)
+        self._look_timer = self.set_timer(
+            _LOOK_AFTER, lambda: self.run_worker(self._look(), group="look", exclusive=True)
+        )
+
+    def action_close(self) -> None:
+        """Esc: out of what is shown over the list, then out of here."""
+        if self._doomed is not None:
+            self._spare()
+        elif self.has_class("-looking"):
+            self.remove_class("-looking")
+        else:
+            self.dismiss(None)
+
+    def action_leave(self) -> None:
+        """Ctrl+C."""
+        self.wants_to_leave = True
+        self.dismiss(None)
+
+    def _take(self, *, fork: bool = False) -> None:
+        if self._list.marked is not None:
+            self.dismiss(OpenRequest(self._list.marked.info.id, fork=fork))
+
+    def _change_scope(self) -> None:
+        if self._matches is not None:
+            self._matches.next_scope()
+            self._show(keep=False)
+            if self._matches.query:
+                self.run_worker(self._search_words(), group="words", exclusive=True)
+
+    def _fork_session(self) -> None:
+        self._take(fork=True)
+
+    def _look_inside(self) -> None:
+        self.toggle_class("-looking")
+
+    async def _look(self) -> None:
+        marked, shelf = self._list.marked, self._shelf
+        if marked is None or shelf is None:
+            self._preview.clear()
+            return
+        try:
+            preview = await asyncio.to_thread(shelf.preview, marked.info)
+        except (OuroError, OSError) as error:
+            self._preview.tell(marked.info, str(error))
+        else:
+            self._preview.show(marked.info, preview, marked.snippet)
+
+    # Names and the trash
+
+    def _rename_session(self) -> None:
+        if self._list.marked is not None:
+            self.run_worker(self._rename(self._list.marked.info))
+
+    async def _rename(self, info: SessionInfo) -> None:
+        sheet = LineSheet("The new title", secret=False, text=title(info))
+        said: str | None = await self.app.push_screen_wait(sheet)  # type: ignore[arg-type]
+        name = " ".join(clean(said or "").split())
+        if name and self._shelf is not None and name != info.title:
+            if not self._rename_open(info.id, name):
+                await self._do(self._shelf.rename, info.id, name)
+            await self._list_again()
+
+    def _delete_session(self) -> None:
+        if self._list.marked is not None:
+            self._doomed = self._list.marked.info
+            self._tell(f"Move “{title(self._doomed)}” to the trash?   y: yes · any other key: no", "-asks")
+
+    async def _answer_delete(self, event: events.Key) -> None:
+        info = self._doomed
+        self._spare()
+        said_yes = event.key in ("y", "Y") or self._actions.get(event.key) == "delete_session"
+        if said_yes and info is not None and self._shelf is not None and await self._do(self._shelf.delete, info.id):
+            self._deleted.append(info)
+            await self._list_again()
+            self._tell(f"“{title(info)}” is in the trash. {self._keymap.shown('restore_session')} takes it back.")
+
+    def _spare(self) -> None:
+        self._doomed = None
+        self._tell_keys()
+
+    def _restore_session(self) -> None:
+        if self._deleted:
+            self.run_worker(self._restore(self._deleted.pop()))
+        elif not self._list.has_focus:
+            self._search.value = ""
+
+    async def _restore(self, info: SessionInfo) -> None:
+        if self._shelf is not None and await self._do(self._shelf.restore, info.id):
+            await self._list_again()
+            self._tell(f"“{title(info)}” is back.")
+
+    async def _do(self, what: Callable[..., None], *arguments: str) -> bool:
+        """Do it beside the loop; what went wrong is told."""
+        try:
+            await asyncio.to_thread(what, *arguments)
+        except (OuroError, OSError) as error:
+            self._tell(" ".join(str(error).split("\n")), "-failed")
+            return False
+        return True
+
+    async def _list_again(self) -> None:
+        if self._shelf is not None and self._matches is not None:
+            self._matches.change(await asyncio.to_thread(self._shelf.sessions))
+            self._show()
+
+    # The foot
+
+    def _tell_keys(self) -> None:
+        key = self._keymap.shown
+        letters = self._list.has_focus
+        names = ["fork_session", "rename_session", "delete_session", "look_inside"]
+        keys = {name: self._letter(name) if letters else key(name) for name in names}
+        parts = [
+            "Enter goes on",
+            f"{key('change_scope')} {'this project' if self._matches and self._matches.scope == ALL else 'all'}",
+            f"{keys['fork_session']} copy",
+            f"{keys['rename_session']} rename",
+            f"{keys['delete_session']} delete",
+            "" if self.has_class("-wide") else f"{keys['look_inside']} look inside",
+            "Tab search" if letters else "Tab list",
+            f"Esc {self._esc}",
+        ]
+        room = self._foot.size.width or self.app.size.width
+        shown = [part for part in parts if part]
+        while len(" · ".join(shown)) > room and len(shown) > 2:
+            shown.pop(-2)
+        self._tell(" · ".join(shown))
+
+    def _letter(self, name: str) -> str:
+        return next((each for each in self._keymap.keys(name) if len(each) == 1 or each == "space"), "")
+
+    def _tell(self, text: str, kind: str = "") -> None:
+        self._foot.update(text)
+        self._foot.set_class(kind == "-asks", "-asks")
+        self._foot.set_class(kind == "-failed", "-failed")
+
+    def _stop(self, timer: Timer | None) -> None:
+        if timer is not None:
+            timer.stop()
+

@@ -1,0 +1,168 @@
+"""SessionList: ten thousand sessions as lines; only those in sight are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rich.cells import set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+
+from ouro.frontends.session_lines import age, cost, size, title
+from ouro.frontends.session_matches import Match
+from ouro.frontends.tui.look import short_path
+from ouro.frontends.tui.widgets.line_scroll import LineScroll
+from ouro.utils.terminal_text import clean
+
+_AGE, _MESSAGES, _SIZE, _COST, _PROJECT = 11, 10, 9, 9, 28
+_FULL_FROM, _PROJECT_FROM = 70, 96
+"""Widths from which the figures are shown beside the age, and the project beside the figures."""
+COPY = "⑂"
+"""The mark of a session that began as a copy."""
+
+
+class SessionList(LineScroll, can_focus=True):
+    """The sessions that fit, one of them marked. It does not know what is done with them."""
+
+    COMPONENT_CLASSES = {"sessions--marked", "sessions--detail", "sessions--found"}  # noqa: RUF012 (Textual's own form)
+    BINDINGS = [  # noqa: RUF012 (as above)
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home,g", "move(-1000000)", show=False),
+        Binding("end,G", "move(1000000)", show=False),
+    ]
+    place: reactive[int] = reactive(0, repaint=False)
+
+    class Picked(Message):
+        """The mouse took the marked session."""
+
+    class Marked(Message):
+        """Another session is marked, or none."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        super().__init__(id="sessions")
+        self._now = now
+        self._matches: Sequence[Match] = ()
+        self._with_project = False
+
+    @property
+    def marked(self) -> Match | None:
+        """The marked one; None where nothing fits."""
+        return self._matches[self.place] if self._matches else None
+
+    def show(self, matches: Sequence[Match], *, with_project: bool, keep: bool = True) -> None:
+        """Have these lines; with `keep` the same session stays marked where it is still there."""
+        before = self.marked
+        self._matches, self._with_project = matches, with_project
+        self.virtual_size = Size(self.size.width, len(matches))
+        places = (place for place, each in enumerate(matches) if before and each.info.id == before.info.id)
+        place = next(places, min(self.place, max(0, len(matches) - 1))) if keep else 0
+        if place == self.place:
+            self._show_place()
+        self.place = place
+        after = self.marked
+        if (before and before.info.id) != (after and after.info.id):
+            self.post_message(self.Marked())
+        self.refresh()
+
+    def action_move(self, by: int) -> None:
+        """Mark another one."""
+        place = max(0, min(len(self._matches) - 1, self.place + by))
+        if place != self.place:
+            self.place = place
+            self.post_message(self.Marked())
+
+    def action_page(self, by: int) -> None:
+        """Mark the one a page away."""
+        self.action_move(by * max(1, self.size.height - 1))
+
+    def watch_place(self, old: int, new: int) -> None:
+        """Keep the marked line in sight."""
+        self._show_place()
+        for place in (old, new):
+            self.refresh(Region(0, place - self.scroll_offset.y, self.size.width, 1))
+
+    def on_resize(self) -> None:
+        """The marked line stays in sight."""
+        self.virtual_size = Size(self.size.width, len(self._matches))
+        self._show_place()
+
+    def _show_place(self) -> None:
+        top, height = self.scroll_offset.y, max(1, self.size.height)
+        wanted = min(max(top, self.place - height + 1), self.place)
+        if wanted != top:
+            self.scroll_to(y=wanted, animate=False, force=True)
+
+    def on_click(self, event: events.Click) -> None:
+        """Take the line that was clicked."""
+        place = event.y + self.scroll_offset.y
+        if 0 <= place < len(self._matches):
+            self.action_move(place - self.place)
+            self.post_message(self.Picked())
+
+    def heading(self) -> str:
+        """The names of the columns, as wide as they are."""
+        return set_cell_size("  title", self._title_width()) + "".join(
+            f"{name:>{width}}" for name, width in self._columns()
+        ) + ("  project" if self._shows_project() else "")
+
+    def render_line(self, y: int) -> Strip:
+        """Line `y` of what is in sight."""
+        place, width = y + self.scroll_offset.y, self.size.width
+        if not 0 <= place < len(self._matches):
+            return Strip.blank(width, self.rich_style)
+        segments = self._segments(self._matches[place], place == self.place)
+        return Strip(segments).crop_extend(0, width, self.rich_style)
+
+    def _segments(self, match: Match, is_marked: bool) -> list[Segment]:
+        base = self.rich_style
+        detail = base + self.get_component_rich_style("sessions--detail", partial=True)
+        shown = base + self.get_component_rich_style("sessions--marked", partial=True) if is_marked else base
+        info = match.info
+        figures = (age(info.updated_at, self._now()), f"{info.messages:,}", size(info.size), cost(info.cost))
+        segments = [Segment("❯ " if is_marked else "  ", shown), *self._title(match, shown)]
+        for (_name, width), text in zip(self._columns(), figures, strict=False):
+            segments.append(Segment(f"{text:>{width}}", detail))
+        if self._shows_project():
+            segments.append(Segment(f"  {clean(short_path(Path(info.project)))}", detail))
+        return segments
+
+    def _title(self, match: Match, shown: Style) -> list[Segment]:
+        """Title, the mark of a copy, and what was said, in the room that the columns leave."""
+        room = max(0, self._title_width() - 2)
+        name = title(match.info) + (f" {COPY}" if match.info.fork_of else "")
+        named = Segment(name, shown)
+        if match.snippet:
+            found = self.rich_style + self.get_component_rich_style("sessions--found", partial=True)
+            at_least = min(named.cell_length, room // 2)
+            line = Strip([Segment(_cut(name, at_least), shown), Segment(f"  {clean(match.snippet)}", found)])
+            return list(line.crop_extend(0, room, shown))
+        return [Segment(set_cell_size(_cut(name, room), room), shown)]
+
+    def _columns(self) -> list[tuple[str, int]]:
+        columns = [("age", _AGE), ("messages", _MESSAGES), ("size", _SIZE), ("cost", _COST)]
+        return columns if self.size.width >= _FULL_FROM else columns[:1]
+
+    def _shows_project(self) -> bool:
+        return self._with_project and self.size.width >= _PROJECT_FROM
+
+    def _title_width(self) -> int:
+        taken = sum(width for _name, width in self._columns()) + (_PROJECT if self._shows_project() else 0)
+        return max(0, self.size.width - taken)
+
+
+def _cut(text: str, width: int) -> str:
+    """`text` in at most so many cells, with a sign where something is left out."""
+    if Segment(text).cell_length <= width:
+        return text
+    return set_cell_size(text, max(0, width - 1)).rstrip() + "…"
