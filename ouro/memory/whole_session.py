@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from ouro.errors import SaveFailed, SessionError
 from ouro.memory.backend import MemoryStore, Record, SessionHeader
@@ -19,13 +21,22 @@ from ouro.utils.runtime import ensure_private_dir
 _WRITE_AT_ONCE = 1 << 20
 
 
-def read_whole(store: MemoryStore, session_id: str) -> Iterator[Record]:
-    """Every record of a session, oldest first, what was rewound and compacted among them.
+class WholeSession(msgspec.Struct, frozen=True):
+    """A session as it is kept, all of it."""
+
+    header: SessionHeader
+    records: Callable[[], Iterator[Record]]
+    """Every record, oldest first, what was taken back and compacted among them. May be asked for again."""
+
+
+def read_whole(store: MemoryStore, session_id: str) -> WholeSession:
+    """A session from its first record to its last; blocks on a disk, as its `records` do.
 
     Raises:
         SessionError: the session cannot be read.
     """
-    yield from store.load_session(session_id, read_only=True).records
+    loaded = store.load_session(session_id, read_only=True)
+    return WholeSession(loaded.header, lambda: iter(loaded.records))
 
 
 def write_whole(root: Path, header: SessionHeader, records: Iterable[Record], mask: Mask) -> Path:

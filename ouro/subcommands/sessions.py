@@ -14,6 +14,7 @@ from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, TitleRecord, timestamp
 from ouro.memory.find import find_session
 from ouro.memory.manager import title_of
+from ouro.memory.whole_session import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, ToolCall
 from ouro.subcommands import session_import
@@ -25,7 +26,7 @@ EXAMPLE = """\
 examples:
   ouro sessions list --all
   ouro sessions show latest
-  ouro sessions export 0d9f3c52 --output chat.md
+  ouro sessions export 0d9f3c52 --output chat.html
   ouro sessions import --all
   ouro sessions rename latest "the broken import"
   ouro sessions rm 0d9f3c52 --yes"""
@@ -40,8 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = _action(actions, "list", "the sessions of this folder, last used first", _list)
     listed.add_argument("--all", action="store_true", help="of every folder")
     shown = _action(actions, "show", "what is known of a session", _show)
-    exported = _action(actions, "export", "a session as Markdown, or with --json as JSON", _export)
+    exported = _action(actions, "export", "a session as Markdown, HTML or JSON, all of it", _export)
     exported.add_argument("-o", "--output", default="", metavar="FILE", help="a new file, in place of standard output")
+    exported.add_argument("--format", choices=("markdown", "html", "json"), help="else what the file's ending says")
+    exported.add_argument("--force", action="store_true", help="write over a file that is there")
     imported = _action(actions, "import", "take sessions of Claude Code, Codex or an export over", _import)
     session_import.add_arguments(imported)
     renamed = _action(actions, "rename", "give a session another title", _rename)
@@ -117,39 +120,18 @@ def _show(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
 
 
 def _export(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+    from ouro.commands.transcripts.export import document, format_of, write_document
+
     info = _find(store, args.session)
-    loaded = store.load_session(info.id, read_only=True)
-    text = _as_json(loaded) if args.json else _as_markdown(info.title, loaded)
-    if not args.output:
-        sys.stdout.write(text)
+    path = Path(args.output).expanduser() if args.output else None
+    to = args.format or ("json" if args.json else format_of(path) if path else "markdown")
+    pieces = document(read_whole(store, info.id), to)
+    if path is None:
+        sys.stdout.writelines(pieces)
         return 0
-    try:
-        with Path(args.output).expanduser().open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{args.output} is there already.", "Name another file.") from error
-    except OSError as error:
-        raise UsageError(f"{args.output} cannot be written: {error.strerror}.") from error
+    write_document(path, pieces, force=args.force)
     show(f"Written to {args.output}.")
     return 0
-
-
-def _as_markdown(title: str, loaded: LoadedSession) -> str:
-    from ouro.agent.replay import replay
-    from ouro.commands.markdown import conversation
-
-    return conversation(title, replay(_messages(loaded), _call_title))
-
-
-def _as_json(loaded: LoadedSession) -> str:
-    import json
-
-    from ouro.memory.images import image_name
-    from ouro.memory.serialization import header_data, record_data
-
-    records = [record_data(each, str, image_name) for each in loaded.records]
-    whole = {**header_data(loaded.header), "records": records}
-    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
 def _import(args: argparse.Namespace, _store: YamlFileMemoryStore) -> int:

@@ -93,7 +93,7 @@ class Importer:
         """Add what the source has and the session that was taken over from it has not."""
         if not header.origin:
             return replace(done, outcome="known", messages=0)
-        more = _Growth(read_whole(self._store, header.id), records)
+        more = _Growth(read_whole(self._store, header.id).records(), records)
         new = more.records(header)
         added = sum(isinstance(each, MessageRecord) for each in new) - more.has_parted
         if added <= 0:
