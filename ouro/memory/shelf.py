@@ -20,7 +20,6 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.find import find_session
-from ouro.memory.forks import fork_session
 from ouro.memory.session_words import Hit, find_words, read_ends
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.repository import same_project
@@ -73,15 +72,6 @@ class SessionShelf:
     def here(self) -> list[SessionInfo]:
         """Those of this project, in all worktrees of its repository. Blocks."""
         return [each for each in self.sessions() if self.is_here(each.project)]
-
-    def fork(self, session_id: str, number: int | None = None, title: str = "") -> str:
-        """Copy a session, up to its message `number`, for this project; gives the id of the copy. Blocks.
-
-        Raises:
-            SessionNotFound: there is no such session, or no such message in it.
-            SaveFailed: there is no copy.
-        """
-        return fork_session(self._store, session_id, number, title, self.project)
 
     def find(self, query: str) -> SessionInfo:
         """The one session that is meant: an id, its start, `latest`, words of its title or of what was said. Blocks.

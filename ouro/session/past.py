@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,7 +74,6 @@ class Past:
 
     Args:
         memory: the session's messages.
-        fork: copies the session of an id up to a message, under a title; gives the copy's id. Blocks.
         is_running: whether a turn is under way.
         changed: called when the conversation is another one.
         undoers: what takes back what was done outside the conversation, by its scope.
@@ -84,13 +82,11 @@ class Past:
     def __init__(
         self,
         memory: MemoryManager,
-        fork: Callable[[str, int, str], str],
         is_running: Callable[[], bool],
         changed: Callable[[], None],
         undoers: Mapping[RewindScope, Undoer],
     ) -> None:
         self._memory = memory
-        self._fork = fork
         self._is_running = is_running
         self._changed = changed
         self._undoers = undoers
@@ -199,7 +195,7 @@ class Past:
         if not transcript.last_number:
             raise UsageError("Nothing was said yet: there is nothing to fork.")
         end = transcript.last_number if number is None else await self._before(self._entry(number))
-        return await asyncio.to_thread(self._fork, self._memory.session_id, end, title)
+        return await self._memory.fork(end, title)
 
     async def pin(self, number: int, pinned: bool = True) -> None:
         """Let a message survive every compaction word for word; or no longer.

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
 
 from ouro.agent.agent import AgentParts, LoopAgent, Prompt
+from ouro.agent.compactor import Compactor, CompactorParts
 from ouro.agent.model_source import ModelChoice
 from ouro.agent.own_line import OwnLine
 from ouro.agent.project import NestedInstructions, Surroundings, git_branch, surroundings
 from ouro.agent.replay import last_plan, replay
+from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
 from ouro.display import Todo
 from ouro.errors import SaveFailed, UsageError
 from ouro.events import Answer, Event, Said, TodosChanged, TurnFinished
 from ouro.llm.model import Effort, Warmable
+from ouro.memory.long_term.manager import Wires
 from ouro.memory.shelf import SessionShelf
-from ouro.memory.tokens import estimate
 from ouro.messages import Image, user
 from ouro.safety.permissions import Mode
 from ouro.session.background import Background
+from ouro.session.knowing import Knowing
 from ouro.session.parts import SessionParts, Status
 from ouro.session.past import SHELL_NOTE, Past
 from ouro.session.titles import Titles
+from ouro.session.window import LOOK_UP, ContextWindow, carried
 from ouro.tools.shell_jobs import JobInfo
 
 
@@ -55,16 +59,34 @@ class Session:
         self._lines: set[Turn] = set()
         self._background = Background()
         self._nested = NestedInstructions(parts.cwd, parts.trusts)
-        self.past = Past(parts.memory, parts.shelf.fork, lambda: self.running, self._begin_anew, {})
+        self.knowledge = parts.knowledge
+        if self.knowledge is not None:
+            self.knowledge.connect(Wires(self._background.tell, self._questions.inquire, self._background.start))
+        self._knowing = Knowing(parts.knowledge, parts.memory)
+        self.past = Past(parts.memory, lambda: self.running, self._begin_anew, {})
         self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
         parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
+        requests = Requests(parts.instructions, self._runner)
+        compactor = Compactor(
+            CompactorParts(
+                memory=parts.memory,
+                models=parts.models.current,
+                summarisers=lambda: parts.models.role("compact"),
+                requests=requests,
+                rules=parts.compaction,
+                carried=self._carried,
+                on_compacted=self._tell_again,
+            )
+        )
+        self.window = ContextWindow(parts.memory, parts.models.current, requests, compactor, self._play)
         self._agent = LoopAgent(
             AgentParts(
                 models=parts.models.current,
                 memory=parts.memory,
                 tools=self._runner,
-                instructions=parts.instructions,
+                requests=requests,
+                compactor=compactor,
                 steering=self._spoken.take,
                 instructions_for=self._nested.for_paths,
                 limits=parts.limits,
@@ -123,21 +145,13 @@ class Session:
         """The transcript so far, as the events that would have shown it."""
         return replay(self._memory.messages(), self._runner.title)
 
-    async def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
+    def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
         """One turn; TurnFinished comes last, exactly once.
 
         Raises:
             UsageError: a turn is under way; `steer` is meant then.
         """
-        if self._turn is not None:
-            raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
-        self._turn = Turn(lambda: self._run(text, tuple(images)))
-        try:
-            async with aclosing(self._turn.events()) as events:
-                async for event in events:
-                    yield event
-        finally:
-            self._turn = None
+        return self._play(lambda: self._run(text, tuple(images)))
 
     def answer(self, question_id: str, answer: Answer) -> None:
         """Answer a permission or question; one that no longer waits is left alone."""
@@ -217,16 +231,6 @@ class Session:
         """The rules in force, as `allow shell(git status*)`."""
         return self._parts.permissions.rules
 
-    def context_report(self) -> tuple[tuple[str, int], ...]:
-        """What fills the model's window: name and tokens of each part."""
-        tools = sum(estimate(f"{spec.description}{spec.parameters}") for spec in self._runner.specs())
-        instructions = estimate(self._parts.instructions)
-        return (
-            ("system prompt and instructions", instructions),
-            ("tools", tools),
-            ("messages", max(0, self._memory.tokens - tools - instructions)),
-        )
-
     def project_files(self) -> list[str]:
         """The project's files, for completion."""
         return self._parts.list_files()
@@ -251,16 +255,30 @@ class Session:
         for turn in (self._turn, *self._lines):
             if turn is not None:
                 await turn.ended()  # it saves what was said to its last word
+        await self._knowing.close()
         await self._background.close()
         await self._parts.jobs.close()
         await self._parts.models.close()
         await self._memory.close()
 
+    async def _play(self, stream: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
+        if self._turn is not None:
+            raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
+        self._turn = Turn(stream)
+        try:
+            async with aclosing(self._turn.events()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._turn = None
+
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
         now = await surroundings(self.cwd, self._parts.permissions.mode, self._told)
         note, self._told = now.note(self._told), now
+        context = "\n\n".join(filter(None, (note, await self._knowing.context())))
         shown = self.todos
-        async with aclosing(self._agent.run(Prompt(text, images, note))) as events:
+        turn = self._agent.run(Prompt(text, images, context))
+        async with aclosing(self._knowing.watch(turn)) as events:
             async for event in events:
                 if self.todos != shown:
                     shown = self.todos
@@ -273,8 +291,18 @@ class Session:
         """The conversation is another one than the model was told of: what goes by it is as after a resume."""
         self._parts.plan.change(last_plan(self._memory.messages()))
         self._parts.seen.clear()
+        self._tell_again()
+
+    def _tell_again(self) -> None:
+        """What the model was told once is not before its eyes any more."""
         self._nested.clear()
         self._told = None
+
+    async def _carried(self) -> str:
+        """What a summary takes along beside the model's words."""
+        now = await surroundings(self.cwd, self._parts.permissions.mode)
+        searches = any(tool.name == "memory_search" for tool in self._parts.tools)
+        return carried(now.note(None), self.todos, self.jobs(), LOOK_UP if searches else "")
 
     async def _run_line(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
         own = OwnLine(self._parts.shell, line)
