@@ -20,6 +20,7 @@ class Permissions:
     Args:
         allow, ask, deny: rules, such as `shell(git status *)`; deny goes before ask, ask before allow.
         on_remember: is given each rule that the person wants kept.
+        finds_secret: says which kind of secret is in a text; what holds one is not committed to memory.
 
     Raises:
         ConfigError: one of the rules cannot be read.
@@ -34,6 +35,7 @@ class Permissions:
         ask: Sequence[str] = (),
         deny: Sequence[str] = (),
         on_remember: Callable[[str], None] | None = None,
+        finds_secret: Callable[[str], str] = lambda _text: "",
     ) -> None:
         self._workspace = workspace
         self._policy = Policy(
@@ -42,6 +44,7 @@ class Permissions:
             [parse_rule(text) for text in allow],
             [parse_rule(text) for text in ask],
             [parse_rule(text) for text in deny],
+            finds_secret,
         )
         self._on_remember = on_remember
 

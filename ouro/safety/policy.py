@@ -30,6 +30,8 @@ class Policy:
     allow: list[Rule] = field(default_factory=list)
     ask: list[Rule] = field(default_factory=list)
     deny: list[Rule] = field(default_factory=list)
+    finds_secret: Callable[[str], str] = lambda _text: ""
+    """Says which kind of secret is in a text; empty where there is none."""
 
     def speaking(self, kind: Literal["allow", "ask", "deny"], tool: str, effect: Effect) -> Iterator[Rule]:
         """The rules of one kind that are about a tool."""
@@ -52,6 +54,8 @@ class Policy:
     def is_free(self, tool: str, effect: Effect, path: Path) -> bool:
         """Mode or allow rules let a path be read or written; ask and deny rules are not looked at."""
         inside, root = self.workspace.is_inside(path), self.workspace.root
+        if effect is Effect.WRITE and self.workspace.is_memory(path):
+            return True
         for rule in self.speaking("allow", tool, effect):
             # Only a rule that begins with / or ~ is about the disk outside of the workspace.
             if (inside or (rule.pattern or "").startswith(("/", "~"))) and rule.matches_path(path, root):

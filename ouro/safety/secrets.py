@@ -36,6 +36,7 @@ _NOT_A_SECRET = re.compile(r"[/~.].*|[\d.,:]+|[a-z]+|.*(?:\.sock|\.pem|\.json)")
 _LONG_WORD = re.compile(r"[\w+=.~-]{16,}+", re.ASCII)
 _LETTER, _DIGIT = re.compile(r"[A-Za-z]"), re.compile(r"\d", re.ASCII)
 _PLACEHOLDER = "[secret:"
+_MASKED = re.compile(r"\[secret:([^:\]]+):")
 
 _VALUE = r"(?=[^\s\"'\[\](){}<>,;|\\]*\d)(?=[^\s\"'\[\](){}<>,;|\\]*[A-Za-z])[^\s\"'\[\](){}<>,;|\\$*%]{8,}"
 
@@ -130,6 +131,23 @@ class SecretMask:
         for rule in _RULES:
             text = rule.pattern.sub(partial(_masked, rule.name), text)
         return text
+
+    def find(self, text: str) -> str:
+        """Which kind of secret `text` holds, such as `aws-id`; empty where it holds none."""
+        masked = self.mask(text)
+        if masked == text:
+            return ""
+        known = text.count(_PLACEHOLDER)  # one that stands there already is no secret
+        kinds = re.findall(re.escape(_PLACEHOLDER) + r"([\w-]+):", masked)
+        return next(iter(kinds[known:]), "") or kinds[-1]
+
+    def kind_of_secret(self, text: str) -> str:
+        """Which rule finds a secret in `text`; empty where none does."""
+        masked = self.mask(text)
+        if masked == text:
+            return ""
+        known = set(_MASKED.findall(text))
+        return next((kind for kind in _MASKED.findall(masked) if kind not in known), "a secret")
 
     def _build(self) -> None:
         self._wanted.wait(_REST)

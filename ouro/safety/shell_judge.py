@@ -11,6 +11,7 @@ import msgspec
 
 from ouro.safety.rules import path_rule, plain
 from ouro.safety.shell_floor import floor
+from ouro.safety.shell_memory import memory_git, memory_reason
 from ouro.safety.shell_places import HARMLESS_DEVICES, Places
 from ouro.safety.shell_reading import Reading, escape, may_leave, reading, written_paths
 from ouro.safety.shell_word import Assignment, Command, Redirect, names
@@ -46,9 +47,9 @@ _ACTING = re.compile(
 
 
 class Need(msgspec.Struct, frozen=True):
-    """One thing that must be allowed: a command, or a path that is read or written."""
+    """One thing that must be allowed: a command, a path that is read or written, a commit to long-term memory."""
 
-    kind: Literal["command", "read", "write"]
+    kind: Literal["command", "read", "write", "memory"]
     text: str
     command: Command | None = None
     paths: tuple[Path, ...] = ()
@@ -83,11 +84,14 @@ def judge(text: str, workspace: Workspace) -> Judgement:
     if places.lost and not doubt:
         doubt = "it changes to a folder that cannot be known"
     unique = tuple(dict.fromkeys(needs))
-    return Judgement(line, unique, floor(line, places), doubt, tuple(_opened(line, places)))
+    asked = floor(line, places) or memory_reason(line, text, places)
+    return Judgement(line, unique, asked, doubt, tuple(_opened(line, places)))
 
 
 def rule_for(need: Need, workspace: Workspace) -> str:
     """The rule that would allow `need` from now on; empty where none would be sensible."""
+    if need.kind == "memory":
+        return ""
     if need.kind != "command" or need.command is None:
         return path_rule(need.kind, need.paths[0], workspace)
     return _command_rule(need.command)
@@ -95,7 +99,9 @@ def rule_for(need: Need, workspace: Workspace) -> str:
 
 def _needs(command: Command, places: Places) -> Iterator[Need]:
     found = reading(command)
-    if found is not None and command.program == "git" and (setting := places.program_of_git(command)):
+    if memory_git(command, places):
+        yield Need("memory", command.text, command)
+    elif found is not None and command.program == "git" and (setting := places.program_of_git(command)):
         yield Need("command", f"git with the repository's {setting[:30]}", command)
     elif found is None or not all(each.harmless for each in command.assignments):
         made: tuple[Path, ...] = ()

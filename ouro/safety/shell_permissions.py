@@ -25,6 +25,8 @@ def decide_line(policy: Policy, tool: str, text: str) -> Decision:
         return Deny(f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged.")
     if reason := judgement.floor or judgement.line.opaque:
         return Ask(reason)
+    if any(need.kind == "memory" for need in judgement.needs) and (reason := policy.finds_secret(text)):
+        return Deny(f"This would put a secret ({reason}) into the history of memory. Say it without the secret.")
     if rule := policy.first("ask", tool, Effect.RUN, lambda rule: _any_line(rule, judgement.line.commands)):
         return Ask(f"the rule `ask {rule}` says so")
     return _by_mode(policy, tool, judgement)
@@ -66,6 +68,8 @@ def _denial(policy: Policy, tool: str, judgement: Judgement) -> str:
 
 def _is_met(policy: Policy, tool: str, need: Need) -> bool:
     """Rules or mode allow one thing that a line needs."""
+    if need.kind == "memory":
+        return True
     if need.kind == "read":
         return all(policy.is_free("read", Effect.READ, path) for path in need.paths)
     writable = bool(need.paths) and all(
@@ -114,7 +118,7 @@ def _any_line(rule: Rule, commands: Sequence[Command]) -> bool:
 
 
 def _reason(missing: Sequence[Need]) -> str:
-    verbs = {"command": "it runs", "read": "it reads", "write": "it writes to"}
+    verbs = {"command": "it runs", "memory": "it runs", "read": "it reads", "write": "it writes to"}
     first = missing[0]
     name = first.command.name if first.command and len(first.text) > _LONG else first.text
     settings = [each.name for each in first.command.assignments if not each.harmless] if first.command else []

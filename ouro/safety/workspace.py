@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import ToolError
 from ouro.safety import protected
+from ouro.safety.guarded_memory import GuardedMemory
 
 _TRIES = 20
 _granted: ContextVar[frozenset[tuple[str, str]]] = ContextVar("granted", default=frozenset())
@@ -44,11 +46,17 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Workspace:
-    """The folders that ouro works in, and the paths elsewhere that the person has allowed."""
+    """The folders that ouro works in, and the paths elsewhere that the person has allowed.
 
-    def __init__(self, root: Path, extra: Sequence[Path] = ()) -> None:
+    Args:
+        memory: the folders of long-term memory: the file tools read and write Markdown there, wherever they are.
+    """
+
+    def __init__(self, root: Path, extra: Sequence[Path] = (), memory: Sequence[GuardedMemory] = ()) -> None:
         self.root = Path(os.path.realpath(root))
-        self._roots = (self.root, *(Path(os.path.realpath(each)) for each in extra))
+        self.memory = tuple(replace(each, path=Path(os.path.realpath(each.path))) for each in memory)
+        others = (*extra, *(each.path for each in self.memory))
+        self._roots = (self.root, *(Path(os.path.realpath(each)) for each in others))
 
     def resolve(self, text: str) -> Path:
         """The real path that `text` names: `~`, relative to the root, links followed."""
@@ -61,7 +69,15 @@ class Workspace:
 
     def protection(self, path: Path) -> str:
         """Why writing to `path` needs a question even inside; empty where it does not."""
-        return protected.protection(_real(path))
+        return self._protection(_real(path))
+
+    def memory_at(self, path: Path) -> GuardedMemory | None:
+        """The memory whose folder a real path is, or is in."""
+        return next((folder for folder in self.memory if folder.holds(path)), None)
+
+    def is_memory(self, path: Path) -> bool:
+        """Whether a real path is that of a memory file, which the file tools may write unasked."""
+        return any(folder.keeps(path) for folder in self.memory)
 
     def grant(self, path: Path, access: Access = "write") -> None:
         """Let the running task open `path`, and what lies below it, although it is outside or protected.
@@ -91,7 +107,7 @@ class Workspace:
             raise ToolError(
                 f"{self.shown(path)} is outside the workspace {self.root}, and the user has not allowed it."
             )
-        if access == "write" and (reason := protected.protection(path)):
+        if access == "write" and (reason := self._protection(path)):
             raise ToolError(f"{self.shown(path)} may not be changed unless the user allows it: {reason}.")
 
     def closed_below(self, folder: Path) -> list[Path]:
@@ -164,6 +180,13 @@ class Workspace:
             os.close(descriptor)
             raise
 
+    def _protection(self, path: Path) -> str:
+        folder = self.memory_at(path)
+        if folder is None or ".git" in path.parts[len(folder.path.parts) :]:
+            return protected.protection(path)
+        own = path in (folder.path, folder.path / "archive") or folder.keeps(path)
+        return "" if own else "long-term memory holds plain Markdown files only"
+
     def _covers(self, path: Path) -> bool:
         root = next((root for root in self._roots if _is_below(path, root)), None)
         return root is not None and not protected.is_reserved(path, root)
@@ -193,7 +216,9 @@ class Workspace:
             raise ToolError(f"{self.shown(folder)} cannot be opened as a folder: {error.strerror}.") from error
         above = self._open_folder(folder.parent, create=True)
         try:
-            self.check(_path_of(above) / folder.name, "write")
+            new = _path_of(above) / folder.name
+            if not any(protected.is_under(each.path, new) for each in self.memory):
+                self.check(new, "write")
             os.mkdir(folder.name, dir_fd=above)
         except FileExistsError:
             pass  # another call was faster

@@ -138,3 +138,12 @@ def test_without_the_scanner_the_other_passes_still_work(without_scanner):
 
     assert KEY not in masked
     assert "tr0ub4dor3" not in masked
+
+
+def test_a_mask_says_which_kind_of_secret_a_text_holds():
+    mask = SecretMask(["hunter2hunter2"], patience=0.0)
+
+    assert mask.find("nothing to see") == ""
+    assert mask.find("the word is hunter2hunter2") == "known"
+    assert mask.find("the id AKIAQYLPMN5HFIQR7BBB") == "aws-id"
+    assert mask.find("[secret:known:1234] and AKIAQYLPMN5HFIQR7BBB") == "aws-id"

@@ -126,9 +126,11 @@ def _exclude(folder: Path) -> None:
         path.parent.mkdir()
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o644)
-    with os.fdopen(descriptor, "r+b") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return
+    with os.fdopen(descriptor, "a+b") as file:
+        file.seek(0)
         text = file.read()
         if _EXCLUDED_ALREADY.isdisjoint(line.strip() for line in text.decode(errors="replace").splitlines()):
             glue = b"" if text.endswith(b"\n") or not text else b"\n"
@@ -160,7 +162,8 @@ def _small(path: Path) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        return os.fsdecode(file.read(_MOST_BYTES))
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.fsdecode(os.read(descriptor, _MOST_BYTES)) if is_file else ""
+    finally:
+        os.close(descriptor)

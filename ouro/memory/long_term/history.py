@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import re
+import stat
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,40 +22,13 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.memory_files import is_memory_name
+from ouro.safety.guarded_memory import GIT_CONFIG
 from ouro.utils.log import log
 from ouro.utils.private_files import write_private
 
 OWN = "ouro"
 """What ouro itself keeps in the git directory, beside git's own files."""
 BRANCH = "main"
-CONFIG = """\
-[core]
-\trepositoryformatversion = 0
-\tbare = false
-\tlogAllRefUpdates = true
-\thooksPath = /dev/null
-\tfsmonitor = false
-\tattributesFile = /dev/null
-\texcludesFile = /dev/null
-\tautocrlf = false
-\tsafecrlf = false
-\tfileMode = false
-\tquotePath = false
-\tfsync = committed,loose-object,reference
-[user]
-\tname = ouro
-\temail = ouro@localhost
-[commit]
-\tgpgSign = false
-\ttemplate = /dev/null
-[tag]
-\tgpgSign = false
-[gc]
-\tauto = 0
-[maintenance]
-\tauto = false
-"""
-"""What makes plain git on the folder work whatever a person's own settings say."""
 _FLAGS = (
     "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
     "-c", "core.attributesFile=/dev/null", "-c", "core.excludesFile=/dev/null", "-c", "core.autocrlf=false",
@@ -68,6 +42,7 @@ _ENVIRONMENT = {
     "GIT_AUTHOR_NAME": "ouro", "GIT_AUTHOR_EMAIL": "ouro@localhost",
     "GIT_COMMITTER_NAME": "ouro", "GIT_COMMITTER_EMAIL": "ouro@localhost", "LC_ALL": "C",
 }  # fmt: skip
+_MOST_BYTES = 1 << 24
 _SECONDS = 30.0
 _TRIES = 8
 _STALE = 10.0
@@ -120,7 +95,7 @@ class History:
         for folder in ("objects", "refs/heads", OWN):
             (self.git_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         self.git_dir.chmod(0o700)
-        write_private(self.git_dir / "config", CONFIG)
+        write_private(self.git_dir / "config", GIT_CONFIG)
         write_private(self.git_dir / "HEAD", f"ref: refs/heads/{BRANCH}\n")
 
     def head(self) -> Head:
@@ -373,8 +348,11 @@ def _read(path: Path) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(1 << 24).decode(errors="replace")
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.read(descriptor, _MOST_BYTES).decode(errors="replace") if is_file else ""
+    finally:
+        os.close(descriptor)
 
 
 def _last_line(said: bytes) -> str:

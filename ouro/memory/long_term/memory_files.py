@@ -83,10 +83,12 @@ class MemoryFiles:
                 raise
             except OSError as error:
                 raise FileRefused(_why_not_open(folder, base, error)) from error
-            with os.fdopen(descriptor, "rb") as file:
+            try:
                 if reason := _why_not(os.fstat(descriptor)):
                     raise FileRefused(reason)
-                data = file.read(MOST_BYTES + 1)
+                data = _all_of(descriptor)
+            finally:
+                os.close(descriptor)
         if len(data) > MOST_BYTES:
             raise FileRefused(_too_long(len(data)))
         return data
@@ -178,6 +180,14 @@ def _without_twins(found: list[Seen]) -> list[Seen]:
         reason = each.reason or ("" if first == each.name else f"its name is the same as {first} on some disks")
         kept.append(Seen(each.name, each.fingerprint, reason))
     return kept
+
+
+def _all_of(descriptor: int) -> bytes:
+    """The content, and a byte more than is allowed where it is longer than that."""
+    data = b""
+    while len(data) <= MOST_BYTES and (piece := os.read(descriptor, MOST_BYTES + 1 - len(data))):
+        data += piece
+    return data
 
 
 def _why_not(found: os.stat_result) -> str:

@@ -1,0 +1,98 @@
+"""GuardedMemory: a folder of long-term memory, and whether plain git in it is as ouro has set it up."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import msgspec
+
+from ouro.safety import protected
+
+GIT_CONFIG = """\
+[core]
+\trepositoryformatversion = 0
+\tbare = false
+\tlogAllRefUpdates = true
+\thooksPath = /dev/null
+\tfsmonitor = false
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+\tautocrlf = false
+\tsafecrlf = false
+\tfileMode = false
+\tquotePath = false
+\tfsync = committed,loose-object,reference
+[user]
+\tname = ouro
+\temail = ouro@localhost
+[commit]
+\tgpgSign = false
+\ttemplate = /dev/null
+[tag]
+\tgpgSign = false
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+"""The settings of a memory's history: plain git works there, and runs nothing, whatever a person's own settings say."""
+_HARMLESS = re.compile(
+    r"\s*|[#;].*|\[(remote|branch) \"[\w./-]+\"\]|\s*(url|fetch|pushurl|remote|merge) = [\w./:@~+*-]+"
+)
+"""What a person may have added to them: where to sync to."""
+_ACTING = ("commondir", "config.worktree", "hooks", "info/attributes", "info/grafts", "refs/replace")
+_NAME = re.compile(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
+_MOST_BYTES = 1 << 16
+
+
+class GuardedMemory(msgspec.Struct, frozen=True):
+    """The folder of one memory, at its real path, and its history; none where the host repository keeps it."""
+
+    path: Path
+    git_dir: Path | None = None
+
+    def holds(self, path: Path) -> bool:
+        """Whether a real path is in the folder, or the folder itself."""
+        return protected.is_under(path, self.path)
+
+    def keeps(self, path: Path) -> bool:
+        """Whether a real path is one of a memory file: Markdown, that is nothing else under another name."""
+        if not self.holds(path) or not _NAME.fullmatch(os.path.relpath(path, self.path)):
+            return False
+        try:
+            found = path.lstat()
+        except OSError:
+            return True
+        return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+    def tampered(self) -> str:
+        """Why a git command in the folder might do more than it says; empty where it cannot."""
+        if self.git_dir is None:
+            return "the host repository keeps this memory"
+        named = _small(self.path / ".git").removeprefix("gitdir: ").strip()
+        if not named or os.path.realpath(self.path / named) != os.path.realpath(self.git_dir):
+            return f"{self.path / '.git'} is not ouro's"
+        if found := next((name for name in _ACTING if os.path.lexists(self.git_dir / name)), ""):
+            return f"{self.git_dir / found} is not ouro's"
+        own = set(GIT_CONFIG.splitlines())
+        lines = _small(self.git_dir / "config").splitlines()
+        strange = next((line for line in lines if line not in own and not _HARMLESS.fullmatch(line)), "")
+        if strange or not own.issubset(lines):
+            return f"the settings in {self.git_dir / 'config'} are not ouro's"
+        return f"{self.path / '.gitattributes'} names programs" if (self.path / ".gitattributes").exists() else ""
+
+
+def _small(path: Path) -> str:
+    """The text of a small regular file; empty where there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return os.fsdecode(os.read(descriptor, _MOST_BYTES)) if is_file else ""
+    finally:
+        os.close(descriptor)
