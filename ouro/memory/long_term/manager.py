@@ -1,0 +1,345 @@
+"""LongTermMemoryManager: the facade. What is known goes into the prompt, what is learned into git, the rest waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import OuroError, UsageError
+from ouro.events import Answer, CoreChanged, Event, QuestionAsked, QuestionClosed, Reply, Said
+from ouro.memory.long_term.asking import KEEP, LEAVE, question_about, remark
+from ouro.memory.long_term.briefing import Briefing
+from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+from ouro.memory.long_term.proposals import Proposal
+from ouro.memory.long_term.receipt import MemoryReceipt
+from ouro.memory.long_term.scope_memory import Moment, ScopeMemory, subject_of
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.turn_marks import TurnMarks
+from ouro.memory.long_term.values import Scope
+from ouro.memory.long_term.vouching import Vouching, below
+from ouro.memory.tokens import estimate
+from ouro.messages import Message
+from ouro.utils.log import log
+
+Act = Callable[[], list[CoreChanged]]
+
+
+class KnowledgeParts(msgspec.Struct, frozen=True):
+    """What a LongTermMemoryManager is made of."""
+
+    scopes: tuple[ScopeMemory, ...]
+    """User before repo."""
+    cwd: Path
+    session_id: str
+    complaints: tuple[str, ...]
+    """What could not be read, for the person."""
+    began_with: Mapping[str, str]
+    """The versions that the session began with, by scope, and what its mark is made of (`MARK`)."""
+    marks: TurnMarks
+    consolidator: LongTermMemoryConsolidator
+    write: Literal["tell", "ask", "silent"] = "tell"
+    threshold: int = 5_000
+    """Tokens of a scope's core above which it is consolidated."""
+    is_quiet: Callable[[], bool] = lambda: True
+    """Nothing that the agent started runs in the background."""
+    price: Callable[[int], float | None] = lambda _tokens: None
+    """Of so many tokens, read from the cache; None where it is not known."""
+
+
+class Wires(msgspec.Struct, frozen=True):
+    """What the session gives: how to tell, to ask, and to work beside the conversation."""
+
+    tell: Callable[[Event], None]
+    inquire: Callable[[str], Awaitable[Answer]]
+    start: Callable[[str, Coroutine[Any, Any, None]], None]
+
+
+class LongTermMemoryManager:
+    """What outlives a session, for one session. First `load_and_format`, then `connect`."""
+
+    def __init__(self, parts: KnowledgeParts) -> None:
+        self._parts = parts
+        self._scopes = parts.scopes
+        self._briefing = Briefing((), parts.session_id, {}, parts.threshold)
+        self._receipt = MemoryReceipt()
+        self._wires: Wires | None = None
+        self._working = asyncio.Lock()
+        self._ran_on = False
+        self._turn = 0
+        self._remarks: list[str] = []
+        self._complaints = set(parts.complaints)
+        self._has_consolidated = False
+
+    def load_and_format(self) -> str:
+        """Both scopes, as they were opened, as the block of the system prompt; made once a session. Blocks."""
+        parts = self._parts
+        if all(scope.is_clean for scope in self._scopes):
+            parts.marks.clear()
+        self._briefing = Briefing(self._scopes, parts.session_id, parts.began_with, parts.threshold)
+        block = self._briefing.block()
+        tokens, waiting = estimate(block), tuple(each.id for each in self.proposals())
+        self._receipt = MemoryReceipt(
+            self._briefing.lines(), self.versions(), tokens, parts.price(tokens), waiting=waiting
+        )
+        return block
+
+    def connect(self, wires: Wires) -> None:
+        """The session is there: tell what was found, and ask what has to be asked."""
+        self._wires = wires
+        for text in sorted(self._complaints):
+            wires.tell(Said(text, "warning"))
+        self._tell([event for scope in self._scopes for event in scope.unknown()])
+        self._consolidate_if_grown()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The memory folders, user before repo."""
+        return tuple(scope.store.folder for scope in self._scopes)
+
+    def versions(self) -> dict[str, str]:
+        """What counts now, by scope: commits."""
+        return {scope.scope: scope.version for scope in self._scopes}
+
+    def receipt(self) -> MemoryReceipt:
+        """What was considered when the session began, and what came since."""
+        return self._receipt
+
+    async def context(self, sent: Sequence[Message]) -> str:
+        """A turn begins: what is to go with the person's message, as memory is no longer what `sent` tells of it."""
+        await self._work("look at memory", self._refresh)
+        await asyncio.to_thread(self._parts.marks.begin)
+        remarks, self._remarks = self._remarks, []
+        try:
+            changes = await asyncio.to_thread(self._briefing.changes, sent)
+        except (OuroError, OSError) as error:
+            self._complain(f"Memory: {_reason(error)}")
+            changes = ""
+        return "\n\n".join([*([changes] if changes else []), *remarks])
+
+    async def tool_ended(self, messages: Sequence[Message], is_whole: bool = True) -> None:
+        """A tool has run: what it wrote into memory is vouched for, or is not, as of now.
+
+        Args:
+            messages: the conversation so far.
+            is_whole: they are all of it.
+        """
+        if self._parts.write != "ask":
+            vouching = self._vouching(messages, is_whole)
+            await self._work("vouch for what was written", lambda: self._vouch(vouching))
+
+    async def turn_ended(self, messages: Sequence[Message], is_whole: bool = True) -> None:
+        """The turn is over: what it wrote is committed, or waits for the person."""
+        self._turn = sum(message.role == "user" and bool(message.text) for message in messages)
+        vouching = self._vouching(messages, is_whole)
+        if await self._work("commit what was written", lambda: self._settle(vouching)):
+            await asyncio.to_thread(self._parts.marks.end)
+        self._ran_on = not self._parts.is_quiet()
+        self._consolidate_if_grown()
+
+    def proposals(self) -> tuple[Proposal, ...]:
+        """What waits for the person. Blocks for a moment."""
+        return tuple(each for scope in self._scopes for each in scope.proposals())
+
+    async def accept(self, proposal: str) -> None:
+        """Let a proposal take effect.
+
+        Raises:
+            UsageError: nothing of that id waits.
+            LongTermMemoryError: it cannot be written.
+        """
+        await self._work("accept", lambda: self._answer(proposal, accepts=True), raises=True)
+
+    async def reject(self, proposal: str) -> None:
+        """Drop a proposal; the history of git keeps what it was.
+
+        Raises:
+            UsageError: nothing of that id waits.
+        """
+        await self._work("reject", lambda: self._answer(proposal, accepts=False), raises=True)
+
+    async def undo(self, commit: str) -> None:
+        """Take back what a commit changed in memory, in either scope; what was written since stays.
+
+        Raises:
+            UsageError: no such commit, or nothing of it is left.
+        """
+        await self._work("undo", lambda: self._undo(commit), raises=True)
+
+    async def write(
+        self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
+    ) -> None:
+        """Write whole files (None: remove them) of a scope for the person, and commit them.
+
+        Raises:
+            UsageError: that scope is not in use here.
+            SecretInMemory: a text holds a secret; nothing was written.
+        """
+        found = self._scope(scope)
+        await self._work("write", lambda: found.write(changes, subject, self._moment, origin), raises=True)
+
+    async def consolidate(self, scope: Scope) -> str:
+        """Have a model merge and compress the core of a scope now; gives what came of it, in a line.
+
+        Raises:
+            UsageError: that scope is not in use here, or it changed meanwhile.
+        """
+        found = self._scope(scope)
+        before = dict(found.texts)
+        outcome = await self._parts.consolidator.consolidate(before)
+        if outcome.texts:
+            changes = {f"{name}.md": text for name, text in outcome.texts.items()}
+            subject = f"Consolidate: {outcome.said}"
+            await self._work(
+                "consolidate",
+                lambda: found.write(changes, subject, self._moment, "consolidation", expected=before),
+                raises=True,
+            )
+        return outcome.said
+
+    async def close(self) -> None:
+        """Wait for what is being written; tell nothing more."""
+        async with self._working:
+            self._wires = None
+
+    @property
+    def _moment(self) -> Moment:
+        return Moment(self._parts.session_id, self._turn)
+
+    def _scope(self, name: Scope) -> ScopeMemory:
+        found = next((scope for scope in self._scopes if scope.scope == name), None)
+        if found is None:
+            raise UsageError(f"There is no {name} memory in use here.")
+        return found
+
+    def _vouching(self, messages: Sequence[Message], is_whole: bool) -> Vouching:
+        clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
+        return Vouching(messages, below(clean, self._parts.cwd), is_whole=is_whole)
+
+    def _vouch(self, vouching: Vouching) -> list[CoreChanged]:
+        for scope in self._scopes:
+            scope.vouch_for_writing(vouching)
+        return []
+
+    def _refresh(self) -> list[CoreChanged]:
+        believes = self._parts.is_quiet() and not self._ran_on and not self._parts.marks.others()
+        return [event for scope in self._scopes for event in scope.refresh(believes=believes)]
+
+    def _settle(self, vouching: Vouching) -> list[CoreChanged]:
+        asks = self._parts.write == "ask"
+        told = [event for scope in self._scopes for event in scope.settle(vouching, self._moment, asks=asks)]
+        waiting = [event.summary for event in told if event.proposal]
+        refused = [each.name for scope in self._scopes for each in scope.refused]
+        self._remarks += [remark(f"`{each}` waits for the person's yes. Do not write it again.") for each in waiting]
+        self._remarks += [remark(f"{each} was put back as it was: it held a secret.") for each in refused]
+        return told
+
+    def _answer(self, number: str, *, accepts: bool) -> list[CoreChanged]:
+        for scope in self._scopes:
+            for found in scope.proposals():
+                if number and found.id.startswith(number):
+                    if accepts:
+                        return [scope.accept(found, self._moment)]
+                    scope.reject(found, self._moment)
+                    self._remarks.append(remark(f"The person does not want this in memory: {subject_of(found.edits)}"))
+                    return []
+        raise UsageError(f"No change of memory waits under {number or 'no id'}.", "/memory list shows what waits.")
+
+    def _undo(self, commit: str) -> list[CoreChanged]:
+        for scope in self._scopes:
+            if commit and scope.holds(commit):
+                return [scope.undo(commit, self._moment)]
+        raise UsageError(f"No commit of memory is called {commit or 'so'}.")
+
+    async def _work(self, what: str, act: Act, *, raises: bool = False) -> bool:
+        """Do it in a thread, one thing at a time, carried through whoever is cancelled; tell what came of it."""
+        return await asyncio.shield(self._do(what, act, raises))
+
+    async def _do(self, what: str, act: Act, raises: bool) -> bool:
+        async with self._working:
+            try:
+                events = await asyncio.to_thread(act)
+            except (OuroError, OSError) as error:
+                if raises:
+                    raise
+                log.warning("memory: cannot %s: %s", what, error)
+                self._complain(f"Memory: {_reason(error)}")
+                return False
+        self._tell(events)
+        return True
+
+    def _tell(self, events: Sequence[CoreChanged]) -> None:
+        for scope in self._scopes:
+            if scope.store.obstacle:
+                self._complain(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
+            for each in scope.refused:
+                self._complain(f"Memory ({scope.scope}): {each.name} {each.reason}; it was put back as it was.")
+        done = tuple(event.summary for event in events if not event.proposal)
+        waiting = tuple(event.proposal for event in events if event.proposal)
+        self._receipt = replace(
+            self._receipt,
+            changes=(*self._receipt.changes, *done),
+            waiting=(*self._receipt.waiting, *(each for each in waiting if each not in self._receipt.waiting)),
+        )
+        if self._wires is None:
+            return
+        for event in events:
+            if event.proposal or self._parts.write != "silent":
+                self._wires.tell(event)
+            if event.proposal:
+                self._wires.start("ask about memory", self._ask(event.proposal, self._wires))
+
+    async def _ask(self, proposal: str, wires: Wires) -> None:
+        waiting = await asyncio.to_thread(self.proposals)
+        found = next((each for each in waiting if each.id == proposal), None)
+        if found is None:
+            return
+        number = f"memory:{proposal}"
+        wires.tell(QuestionAsked(number, question_about(found)))
+        try:
+            answer = await wires.inquire(number)
+        finally:
+            wires.tell(QuestionClosed(number))
+        if answer == Reply((KEEP,)):
+            await self.accept(proposal)
+        elif answer == Reply((LEAVE,)):
+            await self.reject(proposal)
+
+    def _consolidate_if_grown(self) -> None:
+        grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > self._parts.threshold]
+        if grown and self._wires is not None and not self._has_consolidated:
+            self._has_consolidated = True  # once a session: what did not help will not help in the next turn
+            self._wires.start("consolidate memory", self._consolidate_all(grown))
+
+    async def _consolidate_all(self, scopes: Sequence[ScopeMemory]) -> None:
+        for scope in scopes:
+            log.info("memory: consolidated %s: %s", scope.scope, await self.consolidate(scope.scope))
+
+    def _complain(self, text: str) -> None:
+        if text not in self._complaints:
+            self._complaints.add(text)
+            if self._wires is not None:
+                self._wires.tell(Said(text, "warning"))
+
+
+def open_scopes(stores: Sequence[GitMemoryStore]) -> tuple[tuple[ScopeMemory, ...], tuple[str, ...]]:
+    """Those that can be read, and what is to be told of the others. Blocks; never fails."""
+    opened: list[ScopeMemory] = []
+    complaints: list[str] = []
+    for store in stores:
+        scope = ScopeMemory(store)
+        try:
+            scope.open()
+        except (OuroError, OSError) as error:
+            complaints.append(f"The {store.scope} memory cannot be read: {_reason(error)}")
+        else:
+            opened.append(scope)
+    return tuple(opened), tuple(complaints)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,106 @@
+"""The receipt: what of long-term memory was considered for a session, and what became of each entry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from ouro.memory.long_term.values import CORE, Loaded, Scope
+from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
+
+_BEGINS = re.compile(r"(?:[-*+]|\d+[.)])\s|#")
+_SHARE_OF_FILE = 0.75
+
+
+class ReceiptLine(msgspec.Struct, frozen=True):
+    """One entry of a memory file: a point of a list, a heading, a paragraph; or a whole file that was left out."""
+
+    scope: Scope
+    file: str
+    text: str
+    state: Literal["loaded", "cut", "skipped"]
+    reason: str = ""
+    tokens: int = 0
+
+
+class MemoryReceipt(msgspec.Struct, frozen=True):
+    """What was considered when the session began, and what has come into it since."""
+
+    lines: tuple[ReceiptLine, ...] = ()
+    versions: Mapping[str, str] = {}
+    """The commit of each scope that the session began with."""
+    tokens: int = 0
+    """That each request carries: the block whole, its instructions among them."""
+    price: float | None = None
+    """Of these in each request, in US dollars, where the model reads them from the cache; None: not known."""
+    changes: tuple[str, ...] = ()
+    """What was told to the model since, in a line each."""
+    waiting: tuple[str, ...] = ()
+    """The ids of proposals that wait for the person."""
+
+
+def fitted(texts: Mapping[str, str], limit: int) -> tuple[dict[str, str], dict[str, str]]:
+    """What of each file fits, and what is left out: of a file at most three quarters of `limit` tokens."""
+    kept: dict[str, str] = {}
+    cut: dict[str, str] = {}
+    room = int(limit * CHARACTERS_A_TOKEN)
+    share = int(room * _SHARE_OF_FILE)
+    for name in (name for name in CORE if name in texts):
+        text, allowed = texts[name], min(room, share)
+        if len(text) > allowed:
+            end = text.rfind("\n", 0, allowed) + 1
+            cut[name], text = text[end:], text[:end]
+        if text.strip():
+            kept[name] = text
+        room -= len(text)
+    return kept, cut
+
+
+def with_note(kept: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, str]:
+    """What fits, and where something was cut a line that says so."""
+    return {
+        name: text + (f"… {len(cut[name].splitlines())} more lines: read the file.\n" if name in cut else "")
+        for name, text in {**dict.fromkeys(cut, ""), **kept}.items()
+    }
+
+
+def receipt_lines(
+    loaded: Loaded, kept: Mapping[str, str], cut: Mapping[str, str], doubted: Sequence[str]
+) -> list[ReceiptLine]:
+    """Every entry of one scope, in the order of the files."""
+    lines: list[ReceiptLine] = []
+    for name in CORE:
+        file = f"{name}.md"
+        lines += [
+            ReceiptLine(loaded.scope, file, each, "loaded", "", estimate(each)) for each in entries(kept.get(name, ""))
+        ]
+        lines += [
+            ReceiptLine(loaded.scope, file, each, "cut", "more than there is room for", estimate(each))
+            for each in entries(cut.get(name, ""))
+        ]
+    files = [ReceiptLine(loaded.scope, each.name, "", "skipped", each.reason) for each in loaded.skipped]
+    waiting = [
+        ReceiptLine(loaded.scope, name, "", "skipped", "changed outside of ouro: waits for your yes")
+        for name in doubted
+    ]
+    return [*lines, *files, *waiting]
+
+
+def entries(text: str) -> Iterator[str]:
+    """The points, headings and paragraphs of a memory file."""
+    found: list[str] = []
+    for line in text.splitlines():
+        begins = bool(_BEGINS.match(line)) or not line.strip()
+        if begins and found:
+            yield "\n".join(found)
+            found = []
+        if line.strip():
+            found.append(line)
+        if line.startswith("#"):
+            yield "\n".join(found)
+            found = []
+    if found:
+        yield "\n".join(found)

@@ -1,0 +1,356 @@
+"""ScopeMemory: what counts of one scope's core, what waits for the person, and how either becomes the other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ouro.display import Diff, Display, FileChange
+from ouro.errors import MemoryUnusable, UsageError
+from ouro.events import CoreChanged
+from ouro.memory.backend import timestamp
+from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over, proposal_id
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.values import CORE, ORIGIN, SESSION, TURN, FileEdit, Loaded, Scope, Skipped
+from ouro.memory.long_term.vouching import Vouching
+from ouro.memory.tokens import estimate
+from ouro.utils.terminal_text import escaped
+
+UNKNOWN = "it was written outside of ouro, and nobody has vouched for it"
+ASKED = "memory.write is `ask`"
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """When and where something was written."""
+
+    session: str
+    turn: int
+
+    def trailers(self, origin: str) -> dict[str, str]:
+        """As they stand below a commit."""
+        return {ORIGIN: origin, SESSION: self.session, TURN: str(self.turn) if self.turn else ""}
+
+
+class ScopeMemory:
+    """One scope. Everything blocks: use from a thread, one call at a time."""
+
+    def __init__(self, store: GitMemoryStore) -> None:
+        self.store = store
+        self.texts: Mapping[str, str] = {}
+        """What counts: category -> text."""
+        self.loaded = Loaded(store.scope, str(store.folder), "", {})
+        self._proposals = Proposals(store.history)
+        self._outside: tuple[FileEdit, ...] = ()
+        """What stands in the files and is not believed."""
+        self._standing: frozenset[tuple[str, str | None]] = frozenset()
+        """What differed from the accepted commit when it was last read, as name and text."""
+        self.refused: tuple[Skipped, ...] = ()
+        """What the last turn wrote and was taken out again, because it holds a secret."""
+        self._takes_back: dict[str, str] = {}
+        """The commit before all that a commit ended, where that was more than one."""
+
+    @property
+    def scope(self) -> Scope:
+        """Its name."""
+        return self.store.scope
+
+    @property
+    def version(self) -> str:
+        """What the texts are called: a commit, or where there is none for just these, their digest."""
+        return self.store.accepted if self.store.accepted and not self._outside else digest(self.texts)
+
+    @property
+    def is_clean(self) -> bool:
+        """All that stands in the files is vouched for."""
+        return not self._outside
+
+    @property
+    def doubted(self) -> tuple[str, ...]:
+        """The files that hold what nobody has vouched for."""
+        return tuple(each.name for each in self._outside)
+
+    @property
+    def tokens(self) -> int:
+        """Of what counts."""
+        return sum(map(estimate, self.texts.values()))
+
+    def holds(self, commit: str) -> bool:
+        """Whether the latest of its history have a commit of that id."""
+        return any(each.id.startswith(commit) for each in self.store.log(200))
+
+    def open(self) -> None:
+        """Read it. What was vouched for and not committed, as when ouro was killed, is committed now."""
+        self.loaded = self.store.load_all()
+        if not self.loaded.files and not self.loaded.head:
+            return
+        if self.store.accepted == self.loaded.head and self._is_known():
+            self.texts = self.loaded.core
+            return
+        self._read_anew()
+        if self._outside:
+            return
+        self.store.commit_changes("Keep what was written before ouro ended", {ORIGIN: "agent"})
+        self._accept_all()
+
+    def text_of(self, version: str) -> Mapping[str, str] | None:
+        """The texts of a version; None where they cannot be found any more."""
+        if version in (self.version, digest(self.texts)):
+            return self.texts
+        try:
+            tree = {name: self.store.text_at(version, f"{name}.md") for name in CORE}
+        except MemoryUnusable:
+            return None
+        return {name: text for name, text in tree.items() if text and text.strip()}
+
+    def proposals(self) -> tuple[Proposal, ...]:
+        """All that waits for the person."""
+        if not self._outside:
+            return self._proposals.list()
+        number = proposal_id(self.scope, self._outside)
+        return (*self._proposals.list(), Proposal(number, self.scope, "outside", self._outside, UNKNOWN))
+
+    def vouch_for_writing(self, vouching: Vouching) -> None:
+        """A tool has run: what it wrote here and is vouched for stays ours, also when ouro is killed (M13)."""
+        if not self.store.has_changed_since_load(self.loaded):
+            return
+        self.store.ensure_repo()
+        mixed = {each.name for each in self._outside}
+        for edit in self._new(self.store.outside_edits()):
+            if edit.name not in mixed and not vouching.doubt(edit.before or "", edit.after or ""):
+                self.store.vouch(edit.name)
+
+    def settle(self, vouching: Vouching, moment: Moment, *, asks: bool) -> list[CoreChanged]:
+        """The turn is over: commit what it has written; what nobody vouches for is taken out, and waits."""
+        if not self.store.has_changed_since_load(self.loaded):
+            return []
+        base = self.store.accepted
+        mixed = {each.name for each in self._outside}  # what is not believed yet stands in them already
+        edits = [each for each in self._new(self.store.edits_since(base)) if each.name not in mixed]
+        edits = self._without_secrets(edits, moment)
+        open_ = {each.name for each in self.store.outside_edits()}
+        doubts = {each.name: self._doubt(each, vouching, asks) for each in edits if asks or each.name in open_}
+        good = [each for each in edits if not doubts.get(each.name)]
+        bad = [each for each in edits if doubts.get(each.name)]
+        told = [self._set_aside(bad, doubts[bad[0].name], vouching, moment)] if bad else []
+        self.store.vouch(*(each.name for each in good))
+        self._read_anew()
+        self._accept_all()
+        if good:
+            told.insert(0, self._told(good, "agent", base))
+        return told
+
+    def refresh(self, *, believes: bool) -> list[CoreChanged]:
+        """Between turns: what an editor, another session or a pull has changed.
+
+        Args:
+            believes: nothing of the agent's ran meanwhile, so that it was a person.
+        """
+        if not self.store.has_changed_since_load(self.loaded):
+            return []
+        before, base, waiting = self.texts, self.store.accepted, self._outside
+        edits = self._new(self.store.outside_edits())
+        if edits and believes and not waiting:
+            self.store.vouch(*(each.name for each in edits))
+            self.store.commit_changes(subject_of(edits), {ORIGIN: "outside"}, [each.name for each in edits])
+        self._read_anew()
+        self._accept_all()
+        if self._outside and self._outside != waiting:
+            return self.unknown()
+        changed = [_edit(name, before, self.texts) for name in CORE if before.get(name) != self.texts.get(name)]
+        return [self._told(changed, "outside", base)] if changed else []
+
+    def unknown(self) -> list[CoreChanged]:
+        """What was found and is not believed, as it is shown to the person."""
+        return [
+            self._event(each.edits, "outside", proposal=each.id)
+            for each in self.proposals()
+            if each.origin == "outside"
+        ]
+
+    def accept(self, proposal: Proposal, moment: Moment) -> CoreChanged:
+        """The person wants it so."""
+        base = self.store.accepted
+        if proposal.origin == "outside":
+            names = [each.name for each in proposal.edits]
+            self.store.vouch(*names)
+            self.store.commit_changes(subject_of(proposal.edits), moment.trailers("person"), names)
+            done: Sequence[FileEdit] = proposal.edits
+        else:
+            done = [FileEdit(each.name, *self._carried(each)) for each in proposal.edits]
+            changes = {each.name: each.after or None for each in done}
+            self.store.save_and_commit(changes, subject_of(done), moment.trailers("person"))
+            self._proposals.remove(proposal.id)
+        self._read_anew()
+        self._accept_all()
+        return self._told(done, "person", base)
+
+    def reject(self, proposal: Proposal, moment: Moment) -> None:
+        """The person does not want it; where it stands in the files, they are as before. The history keeps it."""
+        if proposal.origin == "outside":
+            names = [each.name for each in proposal.edits]
+            self.store.commit_changes(subject_of(proposal.edits), {ORIGIN: "outside"}, names)
+            back = {each.name: each.before for each in proposal.edits}
+            self.store.save_and_commit(back, f"Take back: {subject_of(proposal.edits)}", moment.trailers("undo"))
+            self._read_anew()
+            self._accept_all()
+        else:
+            self._proposals.remove(proposal.id)
+
+    def undo(self, commit: str, moment: Moment) -> CoreChanged:
+        """Take back what a commit has changed; what was written since stays.
+
+        Raises:
+            UsageError: there is nothing of it left to take back.
+            MemoryUnusable: the commit cannot be read.
+        """
+        found = next((each for each in self.store.log(200) if each.id.startswith(commit)), None)
+        if found is None:
+            raise UsageError(f"There is no commit {commit} in the memory of {self.scope}.")
+        base = self._takes_back.get(found.id) or self._parent(found.id)
+        now = {name: self._now(name) for name in (self._paths(base, found.id) or found.paths)}
+        reverse = [FileEdit(name, self.store.text_at(found.id, name), self._old(base, name)) for name in now]
+        done = [FileEdit(each.name, now[each.name], carried_over(each, now[each.name] or "")) for each in reverse]
+        done = [each for each in done if (each.before or "") != each.after]
+        if not done:
+            raise UsageError("Nothing of that commit is left to take back.")
+        before = self.store.accepted
+        self.store.save_and_commit(
+            {each.name: each.after or None for each in done}, f"Undo: {found.subject}", moment.trailers("undo")
+        )
+        self._read_anew()
+        self._accept_all()
+        return self._told(done, "undo", before)
+
+    def write(
+        self,
+        changes: Mapping[str, str | None],
+        subject: str,
+        moment: Moment,
+        origin: str,
+        expected: Mapping[str, str] | None = None,
+    ) -> list[CoreChanged]:
+        """Write files on behalf of the person or of ouro itself, and commit them; what changed, where anything did.
+
+        Raises:
+            SecretInMemory: a text holds a secret; nothing was written.
+            UsageError: the texts are no longer the `expected` ones.
+        """
+        if expected is not None and dict(self.texts) != dict(expected):
+            raise UsageError("Memory has changed meanwhile; it is left as it is.")
+        base = self.store.accepted
+        edits = [FileEdit(name, self._now(name), text) for name, text in changes.items()]
+        done = [each for each in edits if each.before != each.after]
+        if not done:
+            return []
+        self.store.save_and_commit({each.name: each.after for each in done}, subject, moment.trailers(origin))
+        self._read_anew()
+        self._accept_all()
+        return [self._told(done, origin, base)]
+
+    def _new(self, edits: Iterable[FileEdit]) -> list[FileEdit]:
+        return [each for each in edits if (each.name, each.after) not in self._standing]
+
+    def _without_secrets(self, edits: Sequence[FileEdit], moment: Moment) -> list[FileEdit]:
+        """Commit them all, so that nothing of it is lost; a file with a secret is put back as it was (M8)."""
+        names = [each.name for each in edits]
+        if names:
+            self.store.commit_changes(subject_of(edits), moment.trailers("agent"), names)
+        self.refused = self.store.refused if names else ()
+        secret = {each.name for each in self.refused}
+        if back := {each.name: each.before for each in edits if each.name in secret}:
+            self.store.save_and_commit(back, "Take out a secret", moment.trailers("undo"))
+        return [each for each in edits if each.name not in secret]
+
+    def _doubt(self, edit: FileEdit, vouching: Vouching, asks: bool) -> str:
+        return vouching.doubt(edit.before or "", edit.after or "") or (ASKED if asks else "")
+
+    def _set_aside(self, edits: Sequence[FileEdit], reason: str, vouching: Vouching, moment: Moment) -> CoreChanged:
+        number = proposal_id(self.scope, edits)
+        sources = tuple(dict.fromkeys(vouching.sources))[-5:]
+        self._proposals.add(
+            Proposal(
+                number, self.scope, "agent", tuple(edits), reason, sources, moment.session, moment.turn, timestamp()
+            )
+        )
+        back = {each.name: each.before for each in edits}
+        self.store.save_and_commit(back, f"Wait for the person: {subject_of(edits)}", moment.trailers("undo"))
+        return self._event(edits, "agent", proposal=number)
+
+    def _read_anew(self) -> None:
+        self.loaded = self.store.load_all()
+        self._outside = self.store.outside_edits()
+        self._standing = frozenset((each.name, each.after) for each in self.store.edits_since(self.store.accepted))
+        old = {each.name.removesuffix(".md"): each.before or "" for each in self._outside}
+        texts = {name: old.get(name, self.loaded.core.get(name, "")) for name in CORE}
+        self.texts = {name: text for name, text in texts.items() if text.strip()}
+
+    def _accept_all(self) -> None:
+        """Where all is vouched for and committed, the history is accepted up to here."""
+        if not self._outside and self.loaded.head:
+            if self.store.accepted != self.loaded.head and not self.store.edits_since(self.loaded.head):
+                self.store.accept(self.loaded.head)
+            self.store.history.keep("core", digest(self.loaded.core))
+
+    def _is_known(self) -> bool:
+        return bool(self.loaded.head) and self.store.history.own("core") == digest(self.loaded.core)
+
+    def _carried(self, edit: FileEdit) -> tuple[str | None, str]:
+        now = self._now(edit.name)
+        return now, carried_over(edit, now or "")
+
+    def _now(self, name: str) -> str | None:
+        try:
+            return self.store.read(name)
+        except FileNotFoundError:
+            return None
+
+    def _old(self, commit: str, name: str) -> str | None:
+        return self.store.text_at(commit, name) if commit else None
+
+    def _parent(self, commit: str) -> str:
+        words = self.store.history.git("rev-list", "--parents", "--max-count=1", commit).decode().split()
+        return words[1] if len(words) > 1 else ""
+
+    def _paths(self, base: str, commit: str) -> list[str]:
+        before, after = self.store.history.tree(base), self.store.history.tree(commit)
+        return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+
+    def _told(self, edits: Sequence[FileEdit], origin: str, base: str) -> CoreChanged:
+        head = self.loaded.head if self.loaded.head != base else ""
+        if head and base:
+            self._takes_back[head] = base
+        return self._event(edits, origin, undo=head)
+
+    def _event(self, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = "") -> CoreChanged:
+        shown = tuple(
+            FileChange(each.name, each.before and escaped(each.before), each.after and escaped(each.after))
+            for each in edits
+        )
+        display = Display(f"{self.scope}: {subject_of(edits)}", Diff(shown))
+        return CoreChanged(self.scope, origin, subject_of(edits), display, undo, proposal)  # type: ignore[arg-type]
+
+
+def subject_of(edits: Iterable[FileEdit]) -> str:
+    """What became of the files, in one line: `preferences.md: + Answer in German`."""
+    return "; ".join(map(_summary, edits))[:200] or "Nothing"
+
+
+def digest(texts: Mapping[str, str]) -> str:
+    """What core texts without a commit are called."""
+    parts = [f"{name}\0{texts[name]}" for name in sorted(texts)]
+    return "~" + hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
+
+
+def _summary(edit: FileEdit) -> str:
+    old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
+    gone = [line.lstrip("-*# ").strip() for line in old if line not in new and line.strip()]
+    come = [line.lstrip("-*# ").strip() for line in new if line not in old and line.strip()]
+    words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
+    more = len(come) + (0 if come else len(gone)) - 1
+    return f"{edit.name}: {escaped(words[0])[:100]}{f' and {more} more' if more > 0 else ''}"
+
+
+def _edit(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> FileEdit:
+    return FileEdit(f"{name}.md", before.get(name), after.get(name))

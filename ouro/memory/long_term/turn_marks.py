@@ -1,0 +1,49 @@
+"""TurnMarks: which sessions may be writing into memory now, so that nobody takes their hand for a person's."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ouro.utils.runtime import ensure_private_dir
+
+
+class TurnMarks:
+    """A small file for each turn that runs. Those of a killed ouro stay until memory was looked through."""
+
+    def __init__(self, folder: Path, session: str) -> None:
+        self._folder = folder
+        self._own = folder / session
+
+    def begin(self) -> None:
+        """A turn of this session begins."""
+        with suppress(OSError):  # without it, what others write is asked about more often, and nothing else
+            ensure_private_dir(self._folder)
+            self._own.write_text(str(os.getpid()))
+
+    def end(self) -> None:
+        """It has ended, and what it wrote was looked through."""
+        with suppress(OSError):
+            self._own.unlink()
+
+    def others(self) -> bool:
+        """Whether another session is at work, or was when it was killed."""
+        with suppress(OSError):
+            return any(each.name != self._own.name for each in self._folder.iterdir())
+        return False
+
+    def clear(self) -> None:
+        """Nothing in memory is unknown: what was killed has left nothing."""
+        with suppress(OSError):
+            for each in self._folder.iterdir():
+                if not _is_alive(each):
+                    each.unlink()
+
+
+def _is_alive(mark: Path) -> bool:
+    try:
+        os.kill(int(mark.read_text() or 0), 0)
+    except (OSError, ValueError):
+        return False
+    return True
