@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from ouro.agent.beside import beside
 from ouro.agent.limits import Limits
 from ouro.agent.model_source import ModelChoice, ModelSource, Role
 from ouro.agent.project import project_instructions
@@ -18,12 +21,21 @@ from ouro.agent.prompt import system_prompt
 from ouro.config import load_settings
 from ouro.errors import NoModelError, TrustNeeded, UsageError
 from ouro.llm.catalog import Catalog
-from ouro.llm.model import Effort, Model
+from ouro.llm.model import Effort, Model, ModelSpec
 from ouro.memory.backend import MemoryStore, SessionInfo
+from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.long_term.briefing import MARK
+from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager, open_scopes
+from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.stores import repo_store, user_store
+from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager
 from ouro.memory.shelf import SessionShelf, shelf_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Usage
 from ouro.safety.permissions import Mode, Permissions
 from ouro.safety.rule_store import RuleStore
 from ouro.safety.sandbox import NoSandbox
@@ -40,7 +52,13 @@ from ouro.tools.todo import Plan
 from ouro.utils.log import mask_log
 from ouro.utils.masked_writes import mask_writes
 from ouro.utils.project_files import list_project_files
-from ouro.utils.runtime import get_permissions_path, get_sessions_dir, get_trust_path
+from ouro.utils.runtime import (
+    get_history_dir,
+    get_memory_dir,
+    get_permissions_path,
+    get_sessions_dir,
+    get_trust_path,
+)
 
 Opener = Callable[[OpenRequest], Awaitable[Session]]
 
@@ -60,6 +78,8 @@ class Options(msgspec.Struct, frozen=True):
     titles: bool = False
     """Let a model find titles, where the settings do: for front ends at which a person stays."""
     trust: bool = False
+    memory: bool = True
+    """Long-term memory is read and written, where the settings do not say otherwise."""
     ready_model: Model | None = None
     """In place of any model of the catalog: the recorded one of `ouro demo`."""
 
@@ -119,10 +139,14 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     shelf = _shelf(store, options)
-    resumed = await asyncio.to_thread(_find, shelf, request) if request.resume else None
-    memory = await _memory(store, ground, request, resumed)
+    resumed = await asyncio.to_thread(shelf.find, request.resume) if request.resume else None
+    scopes, complaints = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
+    memory = await _memory(store, ground, request, resumed, _begins_with(scopes))
     try:
-        session = Session(_parts(ground, (shelf, resumed), memory, mask))
+        parts = _parts(ground, (shelf, resumed), memory, mask)
+        if scopes or complaints:
+            parts = await asyncio.to_thread(_with_knowledge, parts, ground, scopes, complaints, mask)
+        session = Session(parts)
     except BaseException:
         await memory.close()  # else it would count as open here
         raise
@@ -178,12 +202,52 @@ def _is_trusted(store: TrustStore, options: Options, request: OpenRequest) -> bo
 
 
 async def _memory(
-    store: MemoryStore, ground: _Ground, request: OpenRequest, resumed: SessionInfo | None
+    store: MemoryStore, ground: _Ground, request: OpenRequest, resumed: SessionInfo | None, commits: Mapping[str, str]
 ) -> MemoryManager:
     project = str(ground.options.cwd)
     if resumed is not None:
-        return await MemoryManager.resume(store, resumed.id, project=project, read_only=request.read_only)
-    return MemoryManager.start(store, project=project, model=_model_name(ground))
+        return await MemoryManager.resume(
+            store, resumed.id, project=project, read_only=request.read_only, fork=request.fork
+        )
+    return MemoryManager.start(store, project=project, model=_model_name(ground), commits=commits)
+
+
+def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
+    """The scopes of long-term memory that are in use; the repository's own only where its folder is trusted (R1)."""
+    settings, histories = ground.settings.memory, get_history_dir()
+    if not settings.enabled or not ground.options.memory or ground.options.ephemeral:
+        return []
+    stores = [user_store(get_memory_dir(), histories, mask.kind_of_secret)]
+    if settings.repo.enabled and ground.trusted:
+        root = find_root(ground.options.cwd)
+        stores.append(repo_store(root, histories, mask.kind_of_secret, is_shared=settings.repo.share))
+    return stores
+
+
+def _with_knowledge(
+    parts: SessionParts, ground: _Ground, scopes: tuple[ScopeMemory, ...], complaints: tuple[str, ...], mask: SecretMask
+) -> SessionParts:
+    """The session knows what is remembered: the block stands at the end of its system prompt."""
+    settings, memory = ground.settings.memory, parts.memory
+    knowledge = LongTermMemoryManager(
+        KnowledgeParts(
+            scopes=scopes,
+            cwd=parts.cwd,
+            session_id=memory.session_id,
+            complaints=complaints,
+            began_with=memory.began_with,
+            marks=TurnMarks(get_history_dir() / "turns", memory.session_id),
+            consolidator=LongTermMemoryConsolidator(
+                beside(parts.models, memory, "compact", "consolidation"), mask.kind_of_secret
+            ),
+            write=settings.write,
+            threshold=settings.consolidation_threshold,
+            is_quiet=lambda: not any(job.running for job in parts.jobs.list()),
+            price=lambda tokens: _price(parts.models.current()[0].spec, tokens),
+        )
+    )
+    instructions = "\n\n".join(filter(None, (parts.instructions, knowledge.load_and_format())))
+    return replace(parts, instructions=instructions, knowledge=knowledge)
 
 
 def _parts(
@@ -216,6 +280,8 @@ def _parts(
         models=_models(ground, _model_name(ground, memory.model), mask),
         instructions=system_prompt(project_instructions(options.cwd) if ground.trusted else ()),
         trusts=lambda path: ground.trusted and ground.trust.is_trusted(root, [path]),
+        compaction=CompactionRules(**asdict(settings.compaction)),
+        knowledge=None,
         limits=Limits(settings.limits.max_turns, settings.limits.max_cost),
         shelf=shelf[0],
         resumed=shelf[1],
@@ -226,16 +292,19 @@ def _parts(
     )
 
 
+def _begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
+    """What a new session keeps of the memory it starts from."""
+    return {**{scope.scope: scope.version for scope in scopes}, MARK: secrets.token_hex(16)} if scopes else {}
+
+
+def _price(spec: ModelSpec, tokens: int) -> float | None:
+    return spec.prices.cost(Usage(input=tokens, cached=tokens)) if spec.prices else None
+
+
 def _shelf(store: MemoryStore, options: Options) -> SessionShelf:
     """All sessions, this one among them; those that are not kept are in memory only."""
     project = str(options.cwd)
     return SessionShelf(store, project) if options.ephemeral else shelf_on(store, get_sessions_dir(), project)
-
-
-def _find(shelf: SessionShelf, request: OpenRequest) -> SessionInfo:
-    """The session that is asked for, or the copy of it that is."""
-    found = shelf.find(request.resume)
-    return shelf.find(shelf.fork(found.id)) if request.fork else found
 
 
 def _model_name(ground: _Ground, used_before: str = "") -> str:

@@ -11,6 +11,8 @@ from ouro.agent.limits import Limits
 from ouro.agent.model_source import ModelSource
 from ouro.llm.model import Effort
 from ouro.memory.backend import SessionInfo
+from ouro.memory.compaction import CompactionRules
+from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.manager import MemoryManager
 from ouro.memory.shelf import SessionShelf
 from ouro.messages import Usage
@@ -52,6 +54,9 @@ class SessionParts(msgspec.Struct, frozen=True):
     trusts: Callable[[Path], bool]
     """Whether the person trusts a file of instructions as it is now."""
     limits: Limits
+    knowledge: LongTermMemoryManager | None
+    """Long-term memory; None where it is off."""
+    compaction: CompactionRules
     shelf: SessionShelf
     list_files: Callable[[], list[str]]
     titles: bool = False
