@@ -8,7 +8,9 @@ from contextlib import aclosing
 
 import msgspec
 
+from ouro.agent.compactor import TOO_LONG, Compactor
 from ouro.agent.limits import Limits, Repetition
+from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.errors import AuthenticationFailed, ContextTooLong, LimitReached, ModelError, SaveFailed
 from ouro.events import (
@@ -26,7 +28,7 @@ from ouro.llm.model import Chunk, Model, TextChunk, ThinkingChunk
 from ouro.llm.retry import Attempt, stream_with_retries
 from ouro.llm.streaming import ReplyBuilder
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Context, Image, Message, Text, ToolCall, system, tool, user
+from ouro.messages import Context, Image, Message, Text, ToolCall, tool, user
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -44,8 +46,9 @@ class AgentParts(msgspec.Struct, frozen=True):
     """The model to ask now, then its fallbacks."""
     memory: MemoryManager
     tools: ToolRunner
-    instructions: str
-    """The system prompt: the same bytes for the whole session, so that providers can cache it."""
+    requests: Requests
+    """The system prompt and the tools: the same bytes for the whole session, so that providers can cache them."""
+    compactor: Compactor
     steering: Callable[[], Sequence[Prompt]]
     """The next of what the person has said since the turn began; taken one by one, so that an interrupt loses none."""
     instructions_for: Callable[[Sequence[str]], str]
@@ -87,6 +90,9 @@ class LoopAgent:
         calls_made, repetition = 0, Repetition()
         while True:
             self._parts.limits.check(calls_made, self._memory.usage)
+            async with aclosing(self._parts.compactor.make_room()) as events:
+                async for event in events:
+                    yield event
             async with aclosing(self._ask()) as events:
                 async for event in events:
                     yield event
@@ -112,18 +118,20 @@ class LoopAgent:
 
     async def _ask(self) -> AsyncGenerator[Event, None]:
         """One model call: deltas as they come, then the whole reply, kept before it is told."""
-        shrunk = False
+        recovered = False
         while True:
             try:
                 async with aclosing(self._ask_once()) as events:
                     async for event in events:
                         yield event
                 return
-            except ContextTooLong:
-                if shrunk or not self._memory.shrink():
-                    raise
-                shrunk = True
-                yield Said("The model's window is full: old tool outputs are left out of what is sent.", "warning")
+            except ContextTooLong as refusal:
+                if recovered:
+                    raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
+                recovered = True
+                async with aclosing(self._parts.compactor.recover(refusal)) as events:
+                    async for event in events:
+                        yield event
 
     async def _ask_once(self) -> AsyncGenerator[Event, None]:
         models = self._parts.models()
@@ -152,9 +160,8 @@ class LoopAgent:
         yield UsageUpdated(self._memory.usage, self._memory.tokens, windows[reply.model])
 
     def _stream(self, models: Sequence[Model]) -> AsyncGenerator[Chunk | Attempt, None]:
-        messages = [system(self._parts.instructions), *self._memory.context()]
-        without = ("edit",) if models[0].spec.patches else ("apply_patch",)
-        return stream_with_retries(models, messages, self._parts.tools.specs(without))
+        requests = self._parts.requests
+        return stream_with_retries(models, requests.messages(self._memory.context()), requests.specs(models[0]))
 
     async def _run_tools(self, calls: Sequence[ToolCall], repetition: Repetition) -> AsyncGenerator[Event, None]:
         if not calls:

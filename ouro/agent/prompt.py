@@ -14,6 +14,21 @@ The people who own this repository wrote these. They apply to all you do in it; 
 one wins, and what the person says in this conversation wins over all of them."""
 
 
+MEMORY = "<long_term_memory_management>"
+"""Where long-term memory begins in the system prompt."""
+
+
+def prompt_parts(prompt: str) -> list[tuple[str, str]]:
+    """A system prompt in its parts, each with its name."""
+    starts = [(0, "system prompt")]
+    starts += [(place, name) for mark, name in _MARKS if (place := prompt.find(mark)) > 0]
+    ends = [place for place, _ in sorted(starts)[1:]] + [len(prompt)]
+    return [(name, prompt[start:end]) for (start, name), end in zip(sorted(starts), ends, strict=True)]
+
+
+_MARKS = ((PROJECT, "project instructions"), (MEMORY, "memory"))
+
+
 def system_prompt(instructions: Sequence[Instructions]) -> str:
     """The system prompt: the same bytes for the same project, so that providers can cache it.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands import conversation, info, models, past, work
+from ouro.commands import conversation, info, models, past, window, work
 from ouro.commands.command import Command, FrontEnd
 
 
@@ -33,7 +33,9 @@ COMMANDS: tuple[Command, ...] = (
     Command("diff", work.diff),
     Command("status", info.status),
     Command("usage", info.usage, "", ("cost", "stats")),
-    Command("context", info.context),
+    Command("context", window.context),
+    Command("compact", window.compact, "[what to keep]", ("compress",), between_turns=True),
+    Command("pin", window.pin, "[number or last]"),
     Command("theme", info.theme, "[name]"),
     Command("config", info.config, "", ("settings",)),
     Command("doctor", info.doctor),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from ouro.events import Level
+from ouro.events import Event, Level
 from ouro.messages import Image
 from ouro.session import OpenRequest, RewindScope, Session, SessionShelf
 
@@ -96,6 +96,14 @@ class FrontEnd(Protocol):
 
     async def send(self, text: str) -> None:
         """Send a message to the agent, as if it had been typed."""
+        ...
+
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        """Show what happens as a turn is shown: it can be interrupted, and what is said meanwhile waits.
+
+        Raises:
+            UsageError: a turn or a shell line is under way.
+        """
         ...
 
     def copy(self, text: str) -> None:

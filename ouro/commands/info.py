@@ -20,7 +20,6 @@ TRIGGERS = (
     ("@", "a file of the project"),
     ("!", "a shell line; the agent sees its output (`!!`: it does not)"),
 )
-BAR = 24
 
 
 def show_help(front_end: FrontEnd, known: Sequence[Command], argument: str) -> None:
@@ -65,17 +64,6 @@ async def usage(front_end: FrontEnd, _argument: str) -> None:
             ("Cost", "the price of the model is not known" if used.cost is None else f"${used.cost:.4f}"),
         )
     )
-
-
-async def context(front_end: FrontEnd, _argument: str) -> None:
-    """Show what fills the model's window."""
-    now = front_end.session.status()
-    parts = front_end.session.context_report()
-    width = max(len(name) for name, _ in parts)
-    lines = [f"{name:<{width}}  {tokens:>9,}  {_bar(tokens, now.window)}" for name, tokens in parts]
-    free = max(0, now.window - sum(tokens for _, tokens in parts))
-    lines.append(f"{'free':<{width}}  {free:>9,}  {_bar(free, now.window)}")
-    front_end.show(f"**Context**: {_share(now.context, now.window)}\n\n{block(chr(10).join(lines))}")
 
 
 async def theme(front_end: FrontEnd, argument: str) -> None:
@@ -139,7 +127,3 @@ def _share(tokens: int, window: int) -> str:
 
 def _from_cache(used: Usage) -> str:
     return f", {used.cached:,} of them from the cache" if used.cached else ""
-
-
-def _bar(tokens: int, window: int) -> str:
-    return "█" * round(BAR * min(1.0, tokens / max(1, window)))

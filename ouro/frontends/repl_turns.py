@@ -93,6 +93,10 @@ class Turns:
         else:
             self._start(self.session.run_shell(line, share))
 
+    def run(self, events: AsyncGenerator[Event, None]) -> None:
+        """Show what happens, as a turn; the agent is at rest."""
+        self._start(events)
+
     def take_back(self) -> str | None:
         """The last message that was not delivered yet."""
         if self._next:

@@ -8,15 +8,19 @@ from ouro.open_request import OpenRequest
 from ouro.session.parts import SessionParts, Status
 from ouro.session.past import Branch, Past, Point, Rewound
 from ouro.session.session import Session
+from ouro.session.window import ContextWindow, Outlook, Pinnable, WindowReport
 from ouro.tools.shell_jobs import JobInfo
 
 __all__ = [
     "Branch",
+    "ContextWindow",
     "Hit",
     "JobInfo",
     "ModelChoice",
     "OpenRequest",
+    "Outlook",
     "Past",
+    "Pinnable",
     "Point",
     "Preview",
     "RewindScope",
@@ -26,4 +30,5 @@ __all__ = [
     "SessionParts",
     "SessionShelf",
     "Status",
+    "WindowReport",
 ]

@@ -29,7 +29,10 @@ async def test_status_usage_and_context_tell_the_figures():
         "- **Tokens read**: 1,200, 1,000 of them from the cache\n- **Tokens written**: 34\n- **Cost**: $0.0123"
     )
     assert "1,200 of 128,000 tokens (1 %)" in context
-    assert "system prompt        900" in context
+    assert "system prompt        900    1%" in context
+    assert "sum up 40 messages, keep 3 of them word for word, and leave about 9,000 tokens" in context
+    assert "the output of shell at message 12" in context
+    assert "at 102,400 tokens" in context
 
 
 async def test_an_unknown_price_is_never_shown_as_free():

@@ -156,11 +156,12 @@ class Turns:
             draft = self._later.popleft()
             self._view.waiting_changed()
             if not draft.text.startswith("/") or not await self._guarded_command(draft):
-                await self._run_turn(draft)
+                await self.run(self._events_of(draft))
 
-    async def _run_turn(self, draft: Draft) -> None:
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        """Show what happens as a turn; it has to be the only one."""
         began = time.monotonic()
-        self._turn = asyncio.create_task(self._show_all(self._events_of(draft)))
+        self._turn = asyncio.create_task(self._show_all(events))
         self._view.turn_began()
         try:
             await self._turn

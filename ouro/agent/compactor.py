@@ -1,0 +1,268 @@
+"""Compactor: makes what is sent smaller, before it is too large, when it is, or when the person asks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from ouro.agent.requests import Requests
+from ouro.agent.summariser import LONGEST_SUMMARY, Summariser
+from ouro.errors import ContextTooLong, ModelError, SaveFailed
+from ouro.events import Compacted, Compacting, Event, Said, UsageUpdated
+from ouro.llm.model import Model
+from ouro.memory.compaction import (
+    CompactionRules,
+    Plan,
+    files_listed,
+    files_section,
+    plan_compaction,
+    quotes,
+    smaller,
+)
+from ouro.memory.manager import MemoryManager
+from ouro.memory.records import ChangeRecord, CompactionRecord, CompactionTrigger, CostRecord
+from ouro.memory.short_term import outputs_to_drop, sendable, without_outputs
+from ouro.memory.tokens import estimate_messages
+from ouro.messages import ToolReply, Usage
+
+TOO_LONG = "Begin anew (`/clear`), or choose a model with a larger window (`/model`)."
+"""What a person can do where nothing can be made smaller."""
+WORTH = 0.9
+"""What is sent must become smaller than this share of itself, else nothing is done."""
+GROWN = 1.1
+"""By how much it must have grown before the next attempt: none follows another at once."""
+DROPPED_TO = 0.8
+"""The share of the limit that dropping outputs aims at."""
+
+
+class CompactorParts(msgspec.Struct, frozen=True):
+    """What a Compactor is made of."""
+
+    memory: MemoryManager
+    models: Callable[[], Sequence[Model]]
+    """Those that answer."""
+    summarisers: Callable[[], Sequence[Model]]
+    """Those that sum up."""
+    requests: Requests
+    rules: CompactionRules
+    carried: Callable[[], Awaitable[str]]
+    """What goes into the summary beside the model's words: the plan, where and when, what runs."""
+    on_compacted: Callable[[], None]
+    """What was told once has to be told again."""
+
+
+class Compactor:
+    """Makes what is sent smaller; the session keeps every message."""
+
+    def __init__(self, parts: CompactorParts) -> None:
+        self._parts = parts
+        self._memory = parts.memory
+        self._not_before = 0
+        """Tokens: the last attempt left it so large that another is of no use yet."""
+
+    @property
+    def window(self) -> int:
+        """Tokens that fit the model in use."""
+        return self._parts.models()[0].spec.window
+
+    @property
+    def limit(self) -> int:
+        """Tokens above which the next request is made smaller first."""
+        return self._parts.rules.limit(self.window)
+
+    @property
+    def limit_of_itself(self) -> int:
+        """The same; 0 where it is not made smaller without being asked."""
+        return self.limit if self._parts.rules.auto else 0
+
+    def tokens_after(self, plan: Plan) -> int:
+        """About what would be left, with a summary of middling length."""
+        sent = self._memory.context()
+        summary = "x" * (LONGEST_SUMMARY * 2)
+        return smaller(self._memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self._constant())
+
+    def planned(self) -> Plan | None:
+        """What a compaction of now would do."""
+        return self._plan("auto")
+
+    async def make_room(self) -> AsyncGenerator[Event, None]:
+        """Before a model call: compact where the share of the window is reached."""
+        tokens = self._memory.tokens
+        if self._parts.rules.auto and tokens > self.limit and tokens >= self._not_before:
+            async with aclosing(self._compact_or_drop("auto")) as events:
+                async for event in events:
+                    yield event
+            self._not_before = int(self._memory.tokens * GROWN)
+
+    async def recover(self, refusal: ContextTooLong) -> AsyncGenerator[Event, None]:
+        """After the provider said that the window is full: compact, or without leave to do so drop outputs.
+
+        Raises:
+            ContextTooLong: nothing could be made smaller.
+        """
+        before = self._memory.context()
+        way = self._compact_or_drop("window") if self._parts.rules.auto else self._drop("window")
+        async with aclosing(way) as events:
+            async for event in events:
+                yield event
+        if self._memory.context() == before:
+            raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
+
+    async def compact(self, focus: str) -> AsyncGenerator[Event, None]:
+        """Because the person asked; `focus` is what they want kept."""
+        plan = self._plan("manual")
+        if plan is None:
+            yield Said("There is nothing to compact yet: what was said last stays as it is.")
+            return
+        try:
+            async with aclosing(self._sum_up(plan, "manual", focus)) as events:
+                async for event in events:
+                    yield event
+        except ModelError as error:
+            yield Said(f"Nothing was compacted. {error}", "error")
+
+    async def _compact_or_drop(self, trigger: CompactionTrigger) -> AsyncGenerator[Event, None]:
+        before = self._memory.context()
+        plan = self._plan(trigger)
+        try:
+            if plan is not None:
+                async with aclosing(self._sum_up(plan, trigger, "")) as events:
+                    async for event in events:
+                        yield event
+        except ModelError as error:
+            yield Said(f"The conversation could not be summed up: {error.message}", "warning")
+        if self._memory.context() == before:
+            async with aclosing(self._drop(trigger)) as dropping:
+                async for event in dropping:
+                    yield event
+
+    def _plan(self, trigger: CompactionTrigger) -> Plan | None:
+        rules, window, transcript = self._parts.rules, self.window, self._memory.transcript
+        return plan_compaction(
+            transcript.sent_entries(),
+            transcript.compaction,
+            transcript.pins,
+            words=rules.words(window),
+            tail=0 if trigger == "manual" else rules.tail(window),
+            last=window // 3,
+        )
+
+    async def _sum_up(self, plan: Plan, trigger: CompactionTrigger, focus: str) -> AsyncGenerator[Event, None]:
+        """Raises ModelError where there is no summary. Until the record is kept nothing has changed."""
+        sent, tokens = self._memory.context(), self._memory.tokens
+        yield Compacting()
+        summariser = Summariser(self._parts.summarisers(), self._parts.requests, focus)
+        done = False
+        try:
+            async with aclosing(summariser.run(sent, tokens, self._room_of_summariser(trigger))) as signs:
+                async for sign in signs:
+                    yield sign
+            summary = summariser.summary
+            body = await self._body(plan, summary.text)
+            dropped = self._still_dropped(plan)
+            after = smaller(tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self._constant())
+            done = after < tokens * (1 if trigger == "manual" else WORTH)
+        finally:
+            if not done and summariser.summary.usage is not None:
+                self._note_cost(summariser.summary.model, summariser.summary.usage)
+        if not done:
+            yield Said("The summary would not have made it smaller: nothing was compacted.")
+            return
+        record = self._record(trigger, (tokens, after), dropped)
+        record = msgspec.structs.replace(
+            record,
+            covers=plan.covers,
+            kept=plan.kept,
+            summary=body,
+            focus=focus,
+            model=summary.model,
+            usage=summary.usage,
+            spent=self._memory.usage + (summary.usage or Usage()),
+        )
+        covered = len(plan.covered)
+        receipt = Compacted(tokens, after, covered, len(plan.kept), len(dropped), body, summary.usage)
+        async with aclosing(self._keep(record, receipt)) as events:
+            async for event in events:
+                yield event
+
+    async def _drop(self, trigger: CompactionTrigger) -> AsyncGenerator[Event, None]:
+        """Without a model: leave the oldest tool outputs out of what is sent."""
+        sent, tokens = self._memory.context(), self._memory.tokens
+        constant, whole = self._constant(), estimate_messages(sent)
+        goal = min(tokens // 2, int(self.limit * DROPPED_TO)) if trigger == "window" else int(self.limit * DROPPED_TO)
+        target = int((constant + whole) * goal / max(1, tokens)) - constant
+        dropped = outputs_to_drop(sent, min(max(0, target), whole - 1))
+        if not dropped:
+            return
+        after = smaller(tokens, sent, without_outputs(sent, frozenset(dropped)), constant)
+        record = self._record(trigger, (tokens, after), tuple(dropped))
+        async with aclosing(self._keep(record, Compacted(tokens, after, 0, 0, len(dropped), ""))) as events:
+            async for event in events:
+                yield event
+
+    async def _keep(self, record: CompactionRecord, receipt: Compacted) -> AsyncGenerator[Event, None]:
+        try:
+            await self._memory.record(record)
+        except SaveFailed as error:
+            yield Said(str(error), "error")
+        self._parts.on_compacted()
+        yield receipt
+        yield UsageUpdated(self._memory.usage, self._memory.tokens, self.window)
+
+    def _record(
+        self, trigger: CompactionTrigger, tokens: tuple[int, int], dropped: tuple[str, ...]
+    ) -> CompactionRecord:
+        memory, transcript = self._memory, self._memory.transcript
+        return CompactionRecord(
+            memory.next_number,
+            memory.now(),
+            covers=(0, 0),
+            kept=(),
+            summary="",
+            trigger=trigger,
+            dropped=dropped,
+            tokens=tokens,
+            spent=memory.usage,
+            title=memory.title,
+            pins=tuple(sorted(transcript.pins)),
+            chosen=memory.model,
+            captured=transcript.captured,
+        )
+
+    async def _body(self, plan: Plan, summary: str) -> str:
+        """The model's words, and what goes with them."""
+        before = self._memory.transcript.compaction
+        listed = files_listed(before.summary) if before else []
+        files = self._parts.requests.files_in([entry.message for entry in plan.covered])
+        said = quotes(plan.quoted)
+        parts = [
+            summary,
+            f"## Said by the person, too long to be kept whole\n{said}" if said else "",
+            files_section([*listed, *files]),
+            await self._parts.carried(),
+        ]
+        return "\n\n".join(part.strip() for part in parts if part.strip())
+
+    def _room_of_summariser(self, trigger: CompactionTrigger) -> int:
+        """The window of the model that sums up; one that has just said that it is full holds less than was sent."""
+        model = self._parts.summarisers()[0].spec
+        is_full = trigger == "window" and model.name == self._parts.models()[0].spec.name
+        return min(model.window, self._memory.tokens) if is_full else model.window
+
+    def _still_dropped(self, plan: Plan) -> tuple[str, ...]:
+        """The outputs that are left out by now, of those that will be sent."""
+        return tuple(
+            reply.call_id
+            for message in sendable([entry.message for entry in plan.tail])
+            for reply in message.parts_of(ToolReply)
+            if reply.call_id in self._memory.transcript.dropped
+        )
+
+    def _constant(self) -> int:
+        return sum(self._parts.requests.sizes(self._parts.models()[0]))
+
+    def _note_cost(self, model: str, usage: Usage) -> None:
+        change: ChangeRecord = CostRecord("compaction", self._memory.now(), model, usage)
+        self._memory.note(change)

@@ -1,0 +1,80 @@
+"""Commands about the model's window: what fills it, and how to make room in it."""
+
+from __future__ import annotations
+
+from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.markdown import block, escape
+from ouro.errors import UsageError
+from ouro.session import Pinnable, WindowReport
+from ouro.utils.terminal_text import clean
+
+BAR = 24
+LISTED = 30
+"""Messages that a list to choose from has; older ones are named by their number."""
+
+
+async def compact(front_end: FrontEnd, argument: str) -> None:
+    """Sum up the conversation to make room, and mind what you name; the session keeps everything."""
+    await front_end.run(front_end.session.window.compact(argument))
+
+
+async def pin(front_end: FrontEnd, argument: str) -> None:
+    """Keep a message word for word through every compaction; a pinned one no longer."""
+    messages = front_end.session.window.pinnable()
+    if not messages:
+        raise UsageError("Nothing has been said yet that could be pinned.")
+    number = messages[-1].number if argument == "last" else _number(argument) if argument else None
+    if number is None:
+        choices = [_choice(each) for each in messages[: -LISTED - 1 : -1]]
+        chosen = await front_end.choose("Which message is to stay word for word?", choices)
+        if chosen is None:
+            return
+        number = int(chosen)
+    was_pinned = any(each.pinned for each in messages if each.number == number)
+    await front_end.session.window.pin(number, not was_pinned)
+    front_end.say(f"Message {number} is {'no longer pinned' if was_pinned else 'pinned: it stays word for word'}.")
+
+
+async def context(front_end: FrontEnd, _argument: str) -> None:
+    """Show what fills the model's window, and what a compaction would do."""
+    report = front_end.session.window.report()
+    names = [*(name for name, _ in report.parts), "free"]
+    sizes = [*(size for _, size in report.parts), max(0, report.window - report.tokens)]
+    width = max(map(len, names))
+    lines = [
+        f"{name:<{width}}  {size:>9,}  {size / max(1, report.window):>4.0%}  {_bar(size, report.window)}"
+        for name, size in zip(names, sizes, strict=True)
+    ]
+    share = round(100 * report.tokens / max(1, report.window))
+    head = f"**Context**: {report.tokens:,} of {report.window:,} tokens ({share} %)"
+    front_end.show("\n\n".join([head, block("\n".join(lines)), _advice(report)]))
+
+
+def _advice(report: WindowReport) -> str:
+    lines = [f"The largest single thing is {escape(report.largest)}."] if report.largest else []
+    if (outlook := report.outlook) is not None:
+        done = f"would sum up {outlook.covered} messages, keep {outlook.kept} of them word for word"
+        lines.append(f"A compaction now {done}, and leave about {outlook.tokens:,} tokens.")
+    else:
+        lines.append("There is nothing to compact yet.")
+    if report.limit:
+        lines.append(f"By itself it comes at {report.limit:,} tokens; `/compact` does it now.")
+    else:
+        lines.append("It does not come by itself (`compaction.auto`); `/compact` does it now.")
+    return " ".join(lines)
+
+
+def _number(argument: str) -> int:
+    if not argument.isdecimal():
+        raise UsageError(f"`{clean(argument)}` is no number of a message: /pin shows them, /pin last is the last one.")
+    return int(argument)
+
+
+def _choice(message: Pinnable) -> Choice:
+    words = " ".join(clean(message.text).split()) or "(a picture)"
+    mark = " · pinned" if message.pinned else ""
+    return Choice(str(message.number), words if len(words) <= 80 else words[:79] + "…", f"{message.speaker}{mark}")
+
+
+def _bar(part: int, whole: int) -> str:
+    return "█" * min(BAR, round(BAR * part / max(1, whole)))

@@ -1,0 +1,178 @@
+"""Compaction, planned: which messages give way to a summary, and which stay word for word. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+
+import msgspec
+
+from ouro.memory.records import CompactionRecord
+from ouro.memory.short_term import compacted, kept_message, sendable, without_outputs
+from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
+from ouro.memory.transcript import Entry
+from ouro.messages import Image, Message, Text, ToolCall, ToolReply
+
+LONGEST_TAIL = 16_000
+"""Tokens at the end of the conversation that stay as they are, where the window allows."""
+SHORTENED = (1_200, 400)
+"""Characters that are quoted of a message that is too long to be kept: of its beginning, and of its end."""
+FILES = "## Files in play"
+MOST_FILES = 30
+
+
+class CompactionRules(msgspec.Struct, frozen=True):
+    """When and how much, as the person has set it."""
+
+    auto: bool = True
+    at: float = 0.8
+    """The share of the window."""
+    reserve: int = 16_000
+    """Tokens that stay free for the answer; never more than a quarter of the window."""
+    keep: int = 20_000
+    """Tokens of the person's own words that stay word for word; never more than a quarter of the window."""
+
+    def limit(self, window: int) -> int:
+        """Tokens above which the next request is made smaller first."""
+        return int(min(self.at * window, window - min(self.reserve, window // 4)))
+
+    def words(self, window: int) -> int:
+        """Tokens for messages that are kept word for word."""
+        return min(self.keep, window // 4)
+
+    def tail(self, window: int) -> int:
+        """Tokens at the end of the conversation that stay as they are."""
+        return min(LONGEST_TAIL, window // 8)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a compaction will do."""
+
+    covers: tuple[int, int]
+    kept: tuple[int, ...]
+    """Numbers of the covered messages that stay word for word, oldest first."""
+    quoted: tuple[Entry, ...]
+    """Messages of the person that are too long to be kept whole: their beginning and end are quoted."""
+    covered: tuple[Entry, ...]
+    """What the summary stands for, as far as it is sent now."""
+    tail: tuple[Entry, ...]
+    """What stays as it is."""
+
+    def will_be_sent(self, summary: str, dropped: Set[str]) -> list[Message]:
+        """What is sent once it is done."""
+        kept = [entry.message for entry in self.covered if entry.number in self.kept]
+        messages = compacted(kept, summary, [entry.message for entry in self.tail])
+        return sendable(without_outputs(messages, dropped))
+
+
+def plan_compaction(
+    sent: Sequence[Entry], before: CompactionRecord | None, pins: Collection[int], *, words: int, tail: int, last: int
+) -> Plan | None:
+    """What to cover and what to keep; None where a summary would stand for nothing new.
+
+    Args:
+        sent: the entries that are sent now, oldest first.
+        before: the compaction in force.
+        pins: numbers of messages that are to be kept.
+        words: tokens for messages that are kept word for word.
+        tail: tokens at the end that stay as they are.
+        last: tokens of the last round; one that is not larger stays as it is in any case.
+    """
+    begin = _begin_of_tail(sent, tail, last)
+    covered = sent[:begin]
+    reached = before.covers[1] if before else 0
+    if not any(entry.number > reached for entry in covered):
+        return None
+    numbers = [entry.number for entry in covered if entry.number]
+    kept, quoted = _kept(covered, pins, words)
+    first = before.covers[0] if before else numbers[0]
+    return Plan((first, max(numbers)), kept, quoted, tuple(covered), tuple(sent[begin:]))
+
+
+def is_own_words(message: Message) -> bool:
+    """Whether the person said it."""
+    return message.role == "user" and any(
+        isinstance(part, Image) or (isinstance(part, Text) and part.text.strip()) for part in message.parts
+    )
+
+
+def quotes(entries: Iterable[Entry]) -> str:
+    """Messages that are too long to be kept whole, by their beginning and end; empty where there are none."""
+    return "\n\n".join(_quote(entry) for entry in entries)
+
+
+def files_listed(summary: str) -> list[str]:
+    """The files that an earlier summary lists as in play, as lines."""
+    _, _, after = summary.rpartition(FILES + "\n")
+    section, _, _ = after.partition("\n\n")
+    return [line for line in section.splitlines() if line.startswith("- ")] if after else []
+
+
+def files_section(lines: Iterable[str]) -> str:
+    """The newest of these lines, each once, as a section of a summary; empty where there are none."""
+    newest = list(dict.fromkeys(reversed(list(lines))))[:MOST_FILES]
+    return "\n".join([FILES, *reversed(newest)]) if newest else ""
+
+
+def smaller(before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int) -> int:
+    """Tokens of the next request after a change: what it is now (`before`), scaled by what the estimates say.
+
+    `constant` is the estimate of what goes with every request: the system prompt and the tools.
+    """
+    now = constant + estimate_messages(sent)
+    return before * (constant + estimate_messages(will_be_sent)) // max(1, now)
+
+
+def _begin_of_tail(sent: Sequence[Entry], room: int, room_of_last: int) -> int:
+    """Where the part begins that stays as it is: as many whole rounds as fit, and the last one in any case."""
+    starts = list(_starts(sent))
+    if not starts:
+        return 0
+    sizes = [estimate_messages([entry.message]) for entry in sent]
+    whole = [start for start in starts if start < len(sent)]
+    fitting = [start for start in whole if 0 < sum(sizes[start:]) <= room]
+    if fitting:
+        return fitting[0]
+    return whole[-1] if whole and sum(sizes[whole[-1] :]) <= room_of_last else starts[-1]
+
+
+def _starts(sent: Sequence[Entry]) -> Iterator[int]:
+    """The places at which the conversation can be cut: no call before one has its answer behind it."""
+    waiting: set[str] = set()
+    for place, entry in enumerate(sent):
+        message = entry.message
+        if message.role == "assistant":
+            yield place  # what was not answered by now never will be
+            waiting = set() if message.cut else {call.id for call in message.parts_of(ToolCall)}
+        elif message.role == "tool":
+            waiting -= {reply.call_id for reply in message.parts_of(ToolReply)}
+        elif not waiting:
+            yield place
+    if not waiting:
+        yield len(sent)
+
+
+def _kept(covered: Sequence[Entry], pins: Collection[int], room: int) -> tuple[tuple[int, ...], tuple[Entry, ...]]:
+    """What stays word for word while it fits: how it began, what is pinned, then the person's words, newest first."""
+    own = [entry for entry in covered if is_own_words(entry.message)]
+    pinned = [entry for entry in covered if entry.number in pins]
+    kept: list[int] = []
+    quoted: list[Entry] = []
+    for entry in {each.number: each for each in (*own[:1], *pinned, *reversed(own))}.values():
+        size = estimate_messages([kept_message(entry.message)])
+        short = int(sum(SHORTENED) / CHARACTERS_A_TOKEN)
+        if size <= room:
+            kept.append(entry.number)
+            room -= size
+        elif size > short and short <= room:
+            quoted.append(entry)
+            room -= short
+    return tuple(sorted(kept)), tuple(sorted(quoted, key=lambda entry: entry.number))
+
+
+def _quote(entry: Entry) -> str:
+    text = entry.message.text
+    head, tail = SHORTENED
+    left_out = len(text) - head - tail
+    if left_out > 0:
+        text = f"{text[:head]}\n[… {left_out:,} characters are left out …]\n{text[-tail:]}"
+    return f"Message {entry.number}:\n" + "\n".join(f"> {line}" for line in text.splitlines())

@@ -1,0 +1,61 @@
+from fakes.fake_front_end import FakeFrontEnd
+from msgspec.structs import replace
+
+from ouro.commands.dispatch import dispatch
+from ouro.events import Compacted
+
+
+async def run(*lines, picks=()):
+    front_end = FakeFrontEnd(picks=picks)
+    for line in lines:
+        assert await dispatch(front_end, line)
+    return front_end
+
+
+async def test_compact_runs_as_a_turn_with_what_is_to_be_kept():
+    front_end = await run("/compact the API of the parser", "/compress")
+    assert front_end.session.window.keeps == ["the API of the parser", ""]
+    assert [type(event) for event in front_end.events].count(Compacted) == 2
+
+
+async def test_compact_waits_until_the_agent_is_at_rest():
+    front_end = FakeFrontEnd()
+    front_end.session.running = True
+    await dispatch(front_end, "/compact")
+    assert front_end.session.window.keeps == []
+    assert "has to wait" in front_end.said[0][1]
+
+
+async def test_pin_takes_a_number_or_last_and_lets_go_of_what_was_pinned():
+    front_end = await run("/pin 2", "/pin last", "/pin 1")
+    assert front_end.session.window.pins == [(2, True), (5, True), (1, False)]
+    assert [text for _, text in front_end.said] == [
+        "Message 2 is pinned: it stays word for word.",
+        "Message 5 is pinned: it stays word for word.",
+        "Message 1 is no longer pinned.",
+    ]
+
+
+async def test_pin_alone_shows_the_messages_newest_first_and_clean():
+    front_end = await run("/pin", picks=["2"])
+    [(_, choices, _)] = front_end.asked
+    assert [(each.value, each.label, each.detail) for each in choices] == [
+        ("5", "Go on.", "you"),
+        ("2", "I will not.", "ouro"),
+        ("1", "Never push.", "you · pinned"),
+    ]
+    assert front_end.session.window.pins == [(2, True)]
+
+
+async def test_pin_says_what_is_no_number():
+    front_end = await run("/pin first", "/pin")
+    assert "`first` is no number of a message" in front_end.said[0][1]
+    assert front_end.session.window.pins == []
+
+
+async def test_context_says_where_nothing_comes_by_itself_and_nothing_is_to_be_done():
+    front_end = FakeFrontEnd()
+    window = front_end.session.window
+    window.told = replace(window.told, limit=0, outlook=None, largest="")
+    await dispatch(front_end, "/context")
+    assert "There is nothing to compact yet. It does not come by itself" in front_end.shown[0]

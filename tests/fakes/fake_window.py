@@ -1,0 +1,45 @@
+"""A window that keeps what was asked of it."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ouro.events import Compacted, Compacting, TurnFinished
+from ouro.session import Outlook, Pinnable, WindowReport
+
+
+class FakeWindow:
+    """`keeps` is what was to be kept, `pins` what was pinned or let go."""
+
+    def __init__(self):
+        self.messages = (
+            Pinnable(1, "you", "Never\x1b[2J push.", True),
+            Pinnable(2, "ouro", "I will not.", False),
+            Pinnable(5, "you", "Go on.", False),
+        )
+        self.keeps = []
+        self.pins = []
+        self.told = WindowReport(
+            (("system prompt", 900), ("your messages", 300)),
+            1_200,
+            128_000,
+            102_400,
+            Outlook(40, 3, 9_000),
+            "the output of shell at message 12, about 500 tokens",
+        )
+
+    def report(self):
+        return self.told
+
+    async def compact(self, keep):
+        self.keeps.append(keep)
+        yield Compacting()
+        yield Compacted(80_000, 9_000, 40, 3, 0, "## Goal\nMend it.")
+        yield TurnFinished("answered")
+
+    def pinnable(self):
+        return self.messages
+
+    async def pin(self, number, pinned=True):
+        self.pins.append((number, pinned))
+        self.messages = tuple(replace(each, pinned=pinned) if each.number == number else each for each in self.messages)

@@ -1,0 +1,214 @@
+"""Which messages give way to a summary, which stay word for word, and that what is left can be sent."""
+
+import random
+
+import pytest
+
+from ouro.memory.compaction import (
+    CompactionRules,
+    files_listed,
+    files_section,
+    plan_compaction,
+    quotes,
+    smaller,
+)
+from ouro.memory.line import Entry
+from ouro.memory.records import CompactionRecord, MessageRecord, PinRecord
+from ouro.memory.short_term import kept_message, sendable
+from ouro.memory.transcript import Transcript
+from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, assistant, tool, user
+
+AT = "2026-11-21T20:14:03.120Z"
+ROOMY = {"words": 20_000, "tail": 0, "last": 20_000}
+
+
+def entries(*messages):
+    return [Entry(number, AT, message) for number, message in enumerate(messages, 1)]
+
+
+def call(call_id):
+    return ToolCall(call_id, "shell", {})
+
+
+def reply(call_id, text="done"):
+    return ToolReply(call_id, "shell", text)
+
+
+def plan(sent, before=None, pins=(), **room):
+    return plan_compaction(sent, before, pins, **{**ROOMY, **room})
+
+
+def numbers(found):
+    return [entry.number for entry in found]
+
+
+def test_the_window_sets_the_limits_and_a_small_one_smaller_ones():
+    rules = CompactionRules()
+    assert [rules.limit(window) for window in (200_000, 64_000, 8_192)] == [160_000, 48_000, 6_144]
+    assert [rules.words(window) for window in (200_000, 8_192)] == [20_000, 2_048]
+    assert [rules.tail(window) for window in (200_000, 8_192)] == [16_000, 1_024]
+    assert CompactionRules(at=0.5, reserve=0).limit(100_000) == 50_000
+
+
+def test_the_person_s_words_stay_and_the_last_round_is_not_touched():
+    sent = entries(user("Never push."), assistant("Fine."), user("Mend it."), assistant("", call("1")), tool(reply("1")))
+    found = plan(sent)
+    assert (found.covers, found.kept) == ((1, 3), (1, 3))
+    assert (numbers(found.covered), numbers(found.tail)) == ([1, 2, 3], [4, 5])
+
+
+def test_a_tail_of_whole_rounds_stays_as_far_as_it_fits():
+    rounds = [each for n in range(9) for each in (assistant("", call(str(n))), tool(reply(str(n), "x" * 350)))]
+    found = plan(entries(user("go"), *rounds), tail=320)
+    assert numbers(found.tail) == [14, 15, 16, 17, 18, 19]
+
+
+def test_a_last_round_that_fills_the_window_is_summed_up_too():
+    sent = entries(user("go"), assistant("", call("1")), tool(reply("1", "x" * 99_000)))
+    assert numbers(plan(sent, last=20_000).tail) == []
+    assert plan(sent, last=30_000).covers == (1, 1)
+
+
+def test_calls_that_wait_for_their_answer_are_never_covered():
+    sent = entries(user("go"), assistant("a"), user("on"), assistant("", call("1"), call("2")), tool(reply("1")))
+    assert numbers(plan(sent, last=0).tail) == [4, 5]
+    steered = [*sent, Entry(6, AT, user("stop"))]
+    assert numbers(plan(steered, last=0).tail) == [4, 5, 6]
+
+
+def test_there_is_nothing_to_do_where_only_the_last_round_is_left():
+    assert plan([]) is None
+    assert plan(entries(user("go"))) is None
+    sent = [Entry(1, AT, user("Never push.")), Entry(9, AT, assistant("Fine."))]
+    assert plan(sent, CompactionRecord(8, AT, (1, 7), (1,), "…")) is None
+
+
+def test_what_stays_is_the_first_words_then_pins_then_the_newest_while_they_fit():
+    sent = entries(
+        user("a" * 350),
+        *(user(letter * 350) for letter in "bcde"),
+        assistant("pinned " * 50),
+        user("f" * 350),
+        assistant("end"),
+    )
+    assert plan(sent, pins={6}, words=420).kept == (1, 5, 6, 7)
+    assert plan(sent, pins={6}, words=210).kept == (1, 6)
+    assert plan(sent, words=0).kept == ()
+
+
+def test_a_message_that_is_too_long_is_quoted_by_beginning_and_end_and_shorter_ones_still_fit():
+    log = "START " + "x" * 90_000 + " END"
+    found = plan(entries(user("Never push."), user(log), user("Use tabs."), assistant("end")), words=2_000)
+    assert (found.kept, numbers(found.quoted)) == ((1, 3), [2])
+    quoted = quotes(found.quoted)
+    assert quoted.startswith("Message 2:\n> START xxx")
+    assert "[… 88,410 characters are left out …]" in quoted
+    assert quoted.endswith(" END")
+
+
+def test_what_ouro_said_on_its_own_is_nobody_s_words():
+    nested = Message("user", (Context("<instructions>Use tabs.</instructions>"),))
+    picture = Message("user", (Image("image/png", b"p"),))
+    found = plan(entries(user("go"), nested, picture, assistant("end")))
+    assert found.kept == (1, 3)
+
+
+def test_a_second_compaction_covers_the_first_and_keeps_what_it_kept():
+    before = CompactionRecord(5, AT, (1, 4), (1,), "First we looked.")
+    sent = [Entry(1, AT, user("Never push.")), Entry(6, AT, user("on")), Entry(7, AT, assistant("a"))]
+    found = plan([*sent, Entry(8, AT, user("and")), Entry(9, AT, assistant("b"))], before)
+    assert (found.covers, found.kept) == ((1, 8), (1, 6, 8))
+
+
+def test_the_files_of_earlier_summaries_are_carried_on_the_newest_last_and_once():
+    summary = "## Goal\nMend it.\n\n" + files_section(["- read `a.py`", "- changed `b.py`"]) + "\n\n## Plan\n- [ ] x"
+    assert files_listed(summary) == ["- read `a.py`", "- changed `b.py`"]
+    again = files_section([*files_listed(summary), "- read `a.py`", "- changed `c.py`"])
+    assert files_listed(again) == ["- changed `b.py`", "- read `a.py`", "- changed `c.py`"]
+    assert files_listed("no files") == []
+    assert files_section([]) == ""
+    assert len(files_listed(files_section(f"- read `{n}`" for n in range(99)))) == 30
+
+
+def test_what_will_be_left_is_told_in_the_provider_s_figures():
+    sent = [user("x" * 35_000)]
+    assert smaller(22_000, sent, [user("x" * 3_500)], 1_000) == 4_000
+
+
+def any_records(rng):
+    """A session as it could be: turns, calls with and without answers, steering, cut words, pins, pictures."""
+    records, number, calls = [], 0, 0
+
+    def put(message):
+        nonlocal number
+        number += 1
+        records.append(MessageRecord(number, AT, message))
+
+    for _ in range(rng.randint(1, 12)):
+        put(user(rng.choice("abc") * rng.randint(0, 900), [Image("image/png", b"p")] * rng.randint(0, 1)))
+        for _ in range(rng.randint(0, 4)):
+            made = [call(f"c{(calls := calls + 1) % 40}") for _ in range(rng.randint(0, 3))]
+            put(Message("assistant", (Text("t" * rng.randint(0, 300)), *made), cut=rng.random() < 0.1))
+            if made and rng.random() < 0.9:
+                answered = rng.sample(made, rng.randint(0, len(made)))
+                put(tool(*(reply(each.id, "o" * rng.randint(0, 2_000)) for each in answered)))
+            if rng.random() < 0.1:
+                put(user("steer"))
+        if rng.random() < 0.3:
+            records.append(PinRecord(rng.randint(1, number), AT, rng.random() < 0.8))
+    return records
+
+
+def is_sendable(messages) -> bool:
+    waiting: list[str] = []
+    seen: set[str] = set()
+    for message in messages:
+        if message.role == "tool":
+            if [part.call_id for part in message.parts] != waiting:
+                return False
+            waiting = []
+        elif waiting:
+            return False
+        if message.role == "assistant":
+            waiting = [each.id for each in message.tool_calls]
+            if seen & set(waiting) or (message.cut and waiting):
+                return False
+            seen |= set(waiting)
+    return not waiting and bool(messages)
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_whatever_was_said_a_compaction_leaves_what_can_be_sent_and_keeps_what_it_promised(seed):
+    rng = random.Random(seed)
+    transcript, done = Transcript(), 0
+    records = []
+    for _ in range(rng.randint(1, 4)):
+        for record in any_records(rng):
+            if isinstance(record, MessageRecord):
+                record = MessageRecord(transcript.next_number, AT, record.message)
+            transcript.take(record)
+            records.append(record)
+        sent = transcript.sent_entries()
+        found = plan_compaction(
+            sent, transcript.compaction, transcript.pins, words=rng.randint(0, 3_000), tail=rng.randint(0, 900), last=700
+        )
+        if found is None:
+            continue
+        done += 1
+        made = CompactionRecord(transcript.next_number, AT, found.covers, found.kept, f"Summary {done}.")
+        transcript.take(made)
+        records.append(made)
+        messages = sendable(transcript.sent())
+        assert messages == found.will_be_sent(made.summary, frozenset())
+        assert is_sendable(messages)
+        assert messages[0].role == "user"
+        for entry in sent:
+            if entry.number in found.kept:
+                assert kept_message(entry.message) in messages
+        assert {entry.number for entry in found.tail} == {
+            entry.number for entry in transcript.sent_entries() if entry.number not in found.kept
+        }
+        again = Transcript()
+        for record in records:
+            again.take(record)
+        assert sendable(again.sent()) == messages
