@@ -1,24 +1,23 @@
-"""A whole session at once: written for good or not at all, and read from its first record to its last."""
+"""A whole session, from its first record to its last, in memory that does not grow with it."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from ouro.errors import SaveFailed, SessionError
-from ouro.memory.backend import MemoryStore, Record, SessionHeader
-from ouro.memory.images import keep_image
-from ouro.memory.serialization import Mask, header_data, record_data
-from ouro.memory.session_file import END, FILE_NAME, START, opened, sync_folder
-from ouro.memory.yaml_text import dump
-from ouro.utils.runtime import ensure_private_dir
+from ouro.errors import SessionError
+from ouro.memory.backend import MemoryStore
+from ouro.memory.images import fetch_image
+from ouro.memory.records import Record, SessionHeader
+from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
+from ouro.memory.session_file import FILE_NAME, Block, opened, read_range, split
+from ouro.memory.yaml_text import BadYamlError, load
 
-_WRITE_AT_ONCE = 1 << 20
+_READ_AT_ONCE = 4 << 20
 
 
 class WholeSession(msgspec.Struct, frozen=True):
@@ -32,53 +31,50 @@ class WholeSession(msgspec.Struct, frozen=True):
 def read_whole(store: MemoryStore, session_id: str) -> WholeSession:
     """A session from its first record to its last; blocks on a disk, as its `records` do.
 
+    What cannot be read in it is left out, as it is when the session is opened.
+
     Raises:
-        SessionError: the session cannot be read.
+        SessionError: there is no such session, or it cannot be read.
     """
-    loaded = store.load_session(session_id, read_only=True)
+    header = store.load_session(session_id, read_only=True, reach="screen").header
+    folder = store.outputs_folder(header).parent
+    if _id_in(folder) == session_id:
+        return WholeSession(header, partial(_records, folder))
+    loaded = store.load_session(session_id, read_only=True)  # of a store without files
     return WholeSession(loaded.header, lambda: iter(loaded.records))
 
 
-def write_whole(root: Path, header: SessionHeader, records: Iterable[Record], mask: Mask) -> Path:
-    """Write a session that is not there yet, in a folder of its own below `root`; gives the folder.
-
-    It is made under another name and moved into place when it is whole: a crash leaves no half of a session.
-
-    Raises:
-        SaveFailed: nothing was written.
-    """
-    made = root / f".import-{header.id}-{os.urandom(4).hex()}"
+def _id_in(folder: Path) -> str:
+    """The id of the session in a folder; empty where there is none."""
     try:
-        ensure_private_dir(root)
-        made.mkdir(mode=0o700)
+        first = next(_blocks(folder), None)
+        return header_from(load(first.data)).id if first else ""
+    except (OSError, SessionError, BadYamlError, BadRecordError):
+        return ""
+
+
+def _records(folder: Path) -> Iterator[Record]:
+    fetch = partial(fetch_image, folder)
+    blocks = _blocks(folder)
+    next(blocks, None)  # the header
+    for block in blocks:
         try:
-            _write(made, header, records, mask)
-            place = _free_place(root, header)
-            made.rename(place)
-        except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
-            raise
-        sync_folder(root)
-    except (OSError, SessionError) as error:
-        raise SaveFailed(f"Not saved in {root}: {getattr(error, 'strerror', None) or error}.") from error
-    return place
+            if block.is_whole:
+                yield record_from(load(block.data), fetch)[0]
+        except (BadYamlError, BadRecordError, UnknownRecordError):
+            continue  # `ouro sessions repair` tells of it
 
 
-def _write(folder: Path, header: SessionHeader, records: Iterable[Record], mask: Mask) -> None:
-    with (
-        opened(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor,
-        os.fdopen(os.dup(descriptor), "wb", buffering=_WRITE_AT_ONCE) as file,
-    ):
-        for data in (header_data(header), *(record_data(each, mask, partial(keep_image, folder)) for each in records)):
-            file.write(START + dump(data).encode() + END[1:])
-        file.flush()
-        os.fsync(descriptor)
-    sync_folder(folder)
-
-
-def _free_place(root: Path, header: SessionHeader) -> Path:
-    day = header.created_at[:10]
-    for name in (f"{day}_{header.id[:8]}", f"{day}_{header.id}"):
-        if not os.path.lexists(root / name):
-            return root / name
-    raise SaveFailed(f"Session {header.id} exists already.")
+def _blocks(folder: Path) -> Iterator[Block]:
+    """The blocks of a session file, a few megabytes at a time."""
+    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        start, reach = 0, _READ_AT_ONCE
+        while data := read_range(descriptor, start, start + reach):
+            blocks, tail = split(data, start)
+            yield from blocks
+            if blocks:
+                start, reach = blocks[-1].offset + blocks[-1].size, _READ_AT_ONCE
+            elif len(data) < reach or not tail:
+                return
+            else:
+                reach *= 4  # one record is longer than that

@@ -109,8 +109,7 @@ def _row(source: Source) -> list[str]:
 
 def _take_all(sources: Sequence[Source], *, quiet: bool) -> Iterator[Imported]:
     ledger = Ledger(get_home() / "cache" / "imports.json")
-    mask = _mask() if sources else str
-    importer = Importer(YamlFileMemoryStore(get_sessions_dir(), mask), get_sessions_dir(), mask, ledger)
+    importer = Importer(YamlFileMemoryStore(get_sessions_dir(), _mask() if sources else str), ledger)
     progress = _progress(len(sources)) if not quiet and sys.stderr.isatty() else None
     try:
         for number, source in enumerate(sources, 1):

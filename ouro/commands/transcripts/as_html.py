@@ -42,7 +42,7 @@ def as_html(whole: WholeSession, found: Survey) -> Iterator[str]:
         f"<title>{title}</title>\n<style>\n{page_style()}</style>\n</head>\n<body>\n"
         f"<header>\n<h1>{title}</h1>\n{_facts(whole, found)}</header>\n{_contents(found)}<main>\n"
     )
-    for piece in pieces(whole.records(), found.line):
+    for piece in pieces(whole.records(), found):
         yield _piece(piece)
     yield "</main>\n<footer>Written by ouro.</footer>\n</body>\n</html>\n"
 
@@ -150,9 +150,15 @@ def _body(reply: ToolReply) -> str:
 
 
 def _diff(lines: Iterable[str]) -> str:
-    kinds = {"+": "added-line", "-": "removed-line", "@": "place"}
-    marked = (f'<span class="{kinds.get(line[:1], "same")}">{escaped(line)}</span>' for line in lines)
-    return f'<pre class="diff">{chr(10).join(marked)}</pre>\n'
+    marked: list[str] = []
+    in_head = True  # the names of the files are no lines of theirs
+    for line in lines:
+        in_head = not line.startswith("@@") and (in_head or line.startswith("--- "))
+        kind = (
+            "place" if in_head or line.startswith("@@") else {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
+        )
+        marked.append(f'<span class="{kind}">{escaped(line)}\n</span>')
+    return f'<pre class="diff">{"".join(marked)}</pre>\n'
 
 
 def _image(image: Image) -> str:

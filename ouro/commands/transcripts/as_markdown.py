@@ -33,7 +33,7 @@ _ACTIVE = re.compile(r"<(?=[A-Za-z/!?])")
 def as_markdown(whole: WholeSession, found: Survey) -> Iterator[str]:
     """The document, piece by piece."""
     yield f"# {escape(found.title) or 'Session'}\n\n{_facts(whole, found)}\n"
-    for piece in pieces(whole.records(), found.line):
+    for piece in pieces(whole.records(), found):
         yield f"\n{clean(_piece(piece)).strip(chr(10))}\n"
 
 

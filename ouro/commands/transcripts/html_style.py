@@ -34,7 +34,7 @@ summary:focus-visible, a:focus-visible { outline: 2px solid var(--person); outli
 details { margin: .35rem 0; }
 .fold > summary, .tool > summary, p.tool { color: var(--soft); font-size: .86rem; margin: .35rem 0; }
 .failed { color: var(--bad); }
-.diff span { display: block; min-height: 1.5em; margin: 0 -.8rem; padding: 0 .8rem; }
+.diff span { display: block; margin: 0 -.8rem; padding: 0 .8rem; }
 .added-line { background: var(--plus); } .removed-line { background: var(--minus); } .place { color: var(--place); }
 .mark { border-top: 1px solid var(--line); padding-top: .5rem; margin: 1.2rem 0 .4rem; }
 .back { border: 1px dashed var(--line); border-radius: 4px; padding: .4rem 1rem; }

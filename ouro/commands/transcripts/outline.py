@@ -104,18 +104,18 @@ def survey(whole: WholeSession) -> Survey:
     return Survey(fold.title, line, kept, fold.usage, fold.last_at, count)
 
 
-def pieces(records: Iterable[Record], line: frozenset[int]) -> Iterator[Piece]:
+def pieces(records: Iterable[Record], found: Survey) -> Iterator[Piece]:
     """A session in pieces; every call comes with its reply, where that has one."""
     open_calls: dict[str, ToolCall] = {}
     is_back = False
     for record in records:
         if isinstance(record, MessageRecord):
-            if (record.number not in line) != is_back:
+            if (record.number not in found.line) != is_back:
                 yield from _unanswered(open_calls)
                 is_back = not is_back
                 yield TakenBack(is_back)
             yield from _message(record, open_calls)
-        elif mark := _mark(record):
+        elif mark := _mark(record, found.title):
             yield from _unanswered(open_calls)
             yield mark
     yield from _unanswered(open_calls)
@@ -173,7 +173,7 @@ def _unanswered(open_calls: dict[str, ToolCall]) -> Iterator[ToolUse]:
     open_calls.clear()
 
 
-def _mark(record: Record) -> Mark | None:
+def _mark(record: Record, last_title: str) -> Mark | None:
     match record:
         case CompactionRecord():
             return _compaction(record)
@@ -183,7 +183,7 @@ def _mark(record: Record) -> Mark | None:
             return Mark(f"Up to here a copy of session {session[:8]}, up to its message {number}.", at)
         case ModelRecord(model, at):
             return Mark(f"From here on {model} answers.", at)
-        case TitleRecord(title, at):
+        case TitleRecord(title, at) if title != last_title:
             return Mark(f"Called “{title}”.", at)
         case RecalledRecord(_, at, items):
             loaded = sum(item.state == "loaded" for item in items)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -23,8 +22,7 @@ from ouro.memory.backend import (
 from ouro.memory.imports.ledger import Ledger
 from ouro.memory.imports.sources import READERS, Source
 from ouro.memory.imports.values import PROGRAM_NAMES, Foreign, Program, session_id_for
-from ouro.memory.serialization import Mask
-from ouro.memory.whole_session import read_whole, write_whole
+from ouro.memory.whole_session import read_whole
 from ouro.messages import Context, Message
 
 Outcome = Literal["new", "more", "known", "empty", "failed"]
@@ -46,13 +44,11 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 class Importer:
-    """Takes sources over into the sessions below `root`; every text passes `mask` before it is written."""
+    """Takes sources over into a store, which masks what is secret in them."""
 
-    def __init__(self, store: MemoryStore, root: Path, mask: Mask, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, store: MemoryStore, ledger: Ledger) -> None:
         self._store = store
-        self._root = root
-        self._mask = mask
+        self._ledger = ledger
         self._known = {each.id for each in store.list_sessions()}
 
     def take(self, source: Source) -> Imported:
@@ -76,7 +72,7 @@ class Importer:
         header = self._own_header(told.header, source.program)
         if header.id in self._known:
             return self._add(replace(done, session_id=header.id), header, told.records)
-        write_whole(self._root, header, told.records, self._mask)
+        self._store.import_session(header, told.records)
         self._known.add(header.id)
         return replace(done, session_id=header.id)
 
