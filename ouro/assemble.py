@@ -36,6 +36,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.shelf import SessionShelf, shelf_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Usage
+from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.permissions import Mode, Permissions
 from ouro.safety.rule_store import RuleStore
 from ouro.safety.sandbox import NoSandbox
@@ -143,7 +144,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     scopes, complaints = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
     memory = await _memory(store, ground, request, resumed, _begins_with(scopes))
     try:
-        parts = _parts(ground, (shelf, resumed), memory, mask)
+        parts = _parts(ground, (shelf, resumed), memory, mask, scopes)
         if scopes or complaints:
             parts = await asyncio.to_thread(_with_knowledge, parts, ground, scopes, complaints, mask)
         session = Session(parts)
@@ -224,6 +225,10 @@ def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
     return stores
 
 
+def _guarded(store: GitMemoryStore) -> GuardedMemory:
+    return GuardedMemory(store.folder, None if store.is_shared else store.history.git_dir)
+
+
 def _with_knowledge(
     parts: SessionParts, ground: _Ground, scopes: tuple[ScopeMemory, ...], complaints: tuple[str, ...], mask: SecretMask
 ) -> SessionParts:
@@ -251,12 +256,16 @@ def _with_knowledge(
 
 
 def _parts(
-    ground: _Ground, shelf: tuple[SessionShelf, SessionInfo | None], memory: MemoryManager, mask: SecretMask
+    ground: _Ground,
+    shelf: tuple[SessionShelf, SessionInfo | None],
+    memory: MemoryManager,
+    mask: SecretMask,
+    scopes: Sequence[ScopeMemory],
 ) -> SessionParts:
     options, settings = ground.options, ground.settings
     root = find_root(options.cwd)
     outputs = memory.outputs
-    workspace = Workspace(options.cwd, (*options.add_dirs, outputs))
+    workspace = Workspace(options.cwd, (*options.add_dirs, outputs), [_guarded(each.store) for each in scopes])
     rules = RuleStore(get_permissions_path(), root)
     permissions = Permissions(
         workspace,
@@ -265,6 +274,7 @@ def _parts(
         ask=settings.permissions.ask,
         deny=settings.permissions.deny,
         on_remember=rules.add,
+        finds_secret=mask.kind_of_secret,
     )
     jobs, plan, seen = ShellJobs(outputs, mask.mask), Plan(), FilesSeen()
     shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())

@@ -132,15 +132,6 @@ class SecretMask:
             text = rule.pattern.sub(partial(_masked, rule.name), text)
         return text
 
-    def find(self, text: str) -> str:
-        """Which kind of secret `text` holds, such as `aws-id`; empty where it holds none."""
-        masked = self.mask(text)
-        if masked == text:
-            return ""
-        known = text.count(_PLACEHOLDER)  # one that stands there already is no secret
-        kinds = re.findall(re.escape(_PLACEHOLDER) + r"([\w-]+):", masked)
-        return next(iter(kinds[known:]), "") or kinds[-1]
-
     def kind_of_secret(self, text: str) -> str:
         """Which rule finds a secret in `text`; empty where none does."""
         masked = self.mask(text)
