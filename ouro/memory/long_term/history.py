@@ -48,6 +48,7 @@ _TRIES = 8
 _STALE = 10.0
 """Seconds after which a lock on a ref is nobody's any more: git holds one for milliseconds."""
 _ID = re.compile(r"[0-9a-f]{40}")
+_SOME_ID = re.compile(r"[0-9a-f]{4,40}")
 _REF = re.compile(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
 _UNFINISHED = {
     "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
@@ -121,6 +122,8 @@ class History:
         """Name -> blob of each memory file in a commit; nothing for no commit."""
         if not commit:
             return {}
+        if not _SOME_ID.fullmatch(commit):
+            raise self._damaged(f"{commit[:40]!r} is no commit", "ouro memory log lists them")
         if commit not in self._trees:
             lines = self.git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")
             entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
@@ -298,6 +301,8 @@ class History:
         environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
+        if not self.git_dir.is_dir():
+            raise self._damaged("it is not there", "the next write begins one")
         command = ["git", f"--git-dir={self.git_dir}", f"--work-tree={self.git_dir}", *_FLAGS, *arguments]
         try:
             return subprocess.run(

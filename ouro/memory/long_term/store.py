@@ -11,7 +11,17 @@ from ouro.memory.long_term.folders import claim
 from ouro.memory.long_term.history import History, blob_id
 from ouro.memory.long_term.ledger import GONE, Ledger
 from ouro.memory.long_term.memory_files import FileRefused, MemoryFiles, Seen, decoded, readable
-from ouro.memory.long_term.values import CORE, Commit, FileEdit, Loaded, Scope, Skipped
+from ouro.memory.long_term.values import (
+    CORE,
+    ORIGIN,
+    Commit,
+    FileEdit,
+    Hunk,
+    Loaded,
+    Scope,
+    Skipped,
+    Undone,
+)
 from ouro.utils.terminal_text import clean
 
 NOTE = "mem_"
@@ -216,6 +226,34 @@ class GitMemoryStore:
     def text_at(self, commit: str, name: str) -> str | None:
         """A file as it was in a commit; None where it was not there."""
         return timeline.text_at(self.history, commit, name)
+
+    def revert(self, commit: str, hunk: int | None = None, trailers: Mapping[str, str] | None = None) -> Undone:
+        """Take back a commit, or one hunk of it, in a new commit; what was written since stays.
+
+        Raises:
+            MemoryUnusable: the commit cannot be read.
+        """
+        self.ensure_repo()
+        found = timeline.commit_of(self.history, commit)
+        chosen = [each for each in timeline.changes(self.history, found.id) if hunk in (None, each.number)]
+        with self.history.alone():
+            edits: list[FileEdit] = []
+            conflicts: list[Hunk] = []
+            for name in dict.fromkeys(each.name for each in chosen):
+                edit, left = self._without(name, [each for each in chosen if each.name == name])
+                edits += [edit] if edit.before != edit.after else []
+                conflicts += left
+            changes = {edit.name: edit.after for edit in edits}
+            subject = f"Undo: {found.subject}"
+            made = self._save(changes, subject, {ORIGIN: "undo", **(trailers or {})}) if edits else ""
+        return Undone(made, tuple(edits), tuple(conflicts))
+
+    def _without(self, name: str, hunks: list[Hunk]) -> tuple[FileEdit, tuple[Hunk, ...]]:
+        """One file with hunks of a commit taken back; a file that the commit made goes, where nothing is left of it."""
+        now = self._text_now(name)
+        text, left = timeline.without(now or "", hunks)
+        made = not left and not text and not any(each.before for each in hunks)
+        return FileEdit(name, now, None if made else text), left
 
     def _save(self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]) -> str:
         encoded = {name: None if text is None else text.encode() for name, text in changes.items()}

@@ -58,6 +58,8 @@ class Commit(msgspec.Struct, frozen=True):
     paths: tuple[str, ...] = ()
     """The files that it changed."""
     author: str = ""
+    parent: str = ""
+    """The commit before it; empty for the first."""
 
     @property
     def origin(self) -> str:
@@ -72,9 +74,19 @@ class Hunk(msgspec.Struct, frozen=True):
     """Counted over the whole commit, from 1."""
     name: str
     start: int
-    """Where it begins in the file as it was, from 0."""
+    """Where `after` begins in the file as the commit left it, from 0."""
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+
+class Undone(msgspec.Struct, frozen=True):
+    """What became of taking a commit back."""
+
+    commit: str
+    """The commit that takes it back; empty where nothing could be, or where no commit could be made."""
+    edits: tuple[FileEdit, ...]
+    conflicts: tuple[Hunk, ...]
+    """What was left as it is, because its lines have changed since."""
 
 
 class BlamedLine(msgspec.Struct, frozen=True):
