@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol
@@ -144,7 +144,7 @@ class MemoryStore(Protocol):
         """
         ...
 
-    def import_session(self, header: SessionHeader, records: Sequence[Record]) -> None:
+    def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
         """Make a session of these records: all of it, or nothing; it is not open afterwards.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
@@ -48,7 +48,7 @@ class DictMemoryStore:
         self.import_session(header, ())
         self._open.add(header.id)
 
-    def import_session(self, header: SessionHeader, records: Sequence[Record]) -> None:
+    def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
         """Make a session of these records."""
         if header.id in self._headers:
             raise SaveFailed(f"Session {header.id} exists already.")

@@ -24,9 +24,10 @@ from ouro.memory.backend import (
 )
 from ouro.memory.find import find_session
 from ouro.memory.saver import Saver
-from ouro.memory.short_term import outputs_to_drop, sendable, without_outputs
-from ouro.memory.tokens import TokenCount, estimate_messages
+from ouro.memory.short_term import sendable
+from ouro.memory.tokens import TokenCount
 from ouro.memory.transcript import Entry, Transcript
+from ouro.memory.whole_session import WholeSession, read_whole
 from ouro.messages import Message, Usage
 from ouro.utils.log import log
 from ouro.utils.terminal_text import clean
@@ -47,6 +48,8 @@ class MemoryManager:
         self.transcript.last_at = header.created_at
         self._store = store
         self._header = header
+        self.constant = 0
+        """About how many tokens go with every request: the system prompt and the tools."""
         self._size = TokenCount()
         self._place = 0
         self._saver = Saver(store, header, is_created=loaded is not None, read_only=self.read_only)
@@ -138,7 +141,7 @@ class MemoryManager:
     @property
     def tokens(self) -> int:
         """Of the context: by the provider's figures, and an estimate for what is newer."""
-        return self._size.tokens
+        return self._size.tokens + (0 if self._size.is_told else self.constant)
 
     @property
     def usage(self) -> Usage:
@@ -232,19 +235,13 @@ class MemoryManager:
         await asyncio.to_thread(self._store.fork_session, self.session_id, end, header, title)
         return header.id
 
-    def shrink(self, target: int = 0) -> bool:
-        """Drop the oldest tool outputs from what is sent, down to `target` tokens (0: half); the file keeps them.
+    def whole(self) -> WholeSession:
+        """All of the session as it is kept, what was taken back among it; blocks on a disk, as its records do.
 
-        False where there was nothing left to drop.
+        Raises:
+            SessionNotFound: nothing was said in it yet.
         """
-        before, size = self.context(), self.tokens
-        whole = estimate_messages(before)
-        dropped = tuple(outputs_to_drop(before, min(target or whole // 2, whole - 1)))
-        if dropped:
-            saved = whole - estimate_messages(without_outputs(before, frozenset(dropped)))
-            tokens = (size, max(0, size - saved))
-            self.note(CompactionRecord(self.next_number, self.now(), (0, 0), (), "", "window", "", dropped, tokens))
-        return bool(dropped)
+        return read_whole(self._store, self.session_id)
 
     async def close(self) -> None:
         """Save what is left, and let others open the session.

@@ -68,6 +68,8 @@ class BodyFields(msgspec.Struct):
 
     kind: Literal["plain", "command", "picture", "todos"]
     text: str | None = None
+    file: str = ""
+    """Where the text is, below the session's folder, when it is too long for the record."""
     lines: int | None = None
     language: str = ""
     command: str = ""
@@ -84,6 +86,9 @@ class ReplyFields(msgspec.Struct):
     id: str
     name: str
     text: str = ""
+    file: str = ""
+    """Where the text is, below the session's folder, when it is too long for the record."""
+    bytes: int = 0
     failed: bool = False
     images: list[ImageFields] = []
     summary: str | None = None

@@ -27,7 +27,8 @@ END = b"\n...\n"
 _START_MARK = re.compile(rb"^---[ \t\r]*$", re.MULTILINE)
 _END_MARK = re.compile(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
 _KIND = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
-_NUMBER = re.compile(rb"^(?:message|compaction): *([0-9]{1,15})\b", re.MULTILINE)
+_NUMBER = re.compile(rb"^(?:message|compaction): *([0-9]{1,15})[ \t\r]*(?:#[^\n]*)?$", re.MULTILINE)
+_ROLE = re.compile(rb"^role:", re.MULTILINE)
 _BLANK = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
 
 
@@ -73,11 +74,14 @@ def kind_of(block: Block) -> str:
 
 
 def number_of(block: Block) -> int:
-    """The number of a message or a compaction; 0 where it has none, or is something else."""
-    if kind_of(block) not in ("message", "compaction", "role", "at"):
-        return 0
+    """The number of a message or a compaction; 0 where it has none."""
     found = _NUMBER.search(block.data)
     return int(found[1]) if found else 0
+
+
+def is_message(block: Block) -> bool:
+    """Whether a block is a message, as far as can be told without reading it."""
+    return block.is_whole and _ROLE.search(block.data) is not None
 
 
 @contextmanager
@@ -123,8 +127,13 @@ def _check_ours(descriptor: int, path: Path) -> None:
         os.fchmod(descriptor, 0o600)
 
 
-def append(folder: Path, record: bytes, *, create: bool = False) -> None:
-    """Put one record behind the others, in one write, and on disk.
+def as_record(text: str) -> bytes:
+    """The lines of a record between its marks."""
+    return START + text.encode() + END[1:]
+
+
+def append(folder: Path, record: bytes, *, create: bool = False) -> int:
+    """Put one record behind the others, in one write, and on disk; gives the place where it begins.
 
     A tail without its end mark that is found there is set aside first. What cannot be written whole is taken back.
 
@@ -145,6 +154,7 @@ def append(folder: Path, record: bytes, *, create: bool = False) -> None:
             raise
     if create:
         sync_folder(folder)
+    return size + len(glue)
 
 
 @contextmanager
@@ -172,9 +182,8 @@ def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
     size = os.fstat(descriptor).st_size
     if size == 0 or os.pread(descriptor, len(END), max(0, size - len(END))) == END:
         return None
-    start = _last_end(descriptor, size)
-    tail = os.pread(descriptor, size - start, start)
-    if _BLANK.match(tail):
+    start, tail = end_of_whole(descriptor)
+    if not tail:
         return None
     kept = keep_aside(folder, tail)
     os.ftruncate(descriptor, start)
@@ -182,17 +191,56 @@ def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
     return kept
 
 
-def _last_end(descriptor: int, size: int) -> int:
-    """Where the last whole record ends."""
+def end_of_whole(descriptor: int) -> tuple[int, bytes]:
+    """Where the last whole record ends, and the tail behind it that lacks its end mark (empty where all is well)."""
+    size = os.fstat(descriptor).st_size
     reach = 1 << 16
     while True:
         start = max(0, size - reach)
-        data = os.pread(descriptor, size - start, start)
+        data = read_range(descriptor, start, size)
         # The first line of a window may be the middle of one.
         first = 0 if start == 0 else data.find(b"\n") + 1
-        ends = [match.end() for match in _END_MARK.finditer(data, first)]
+        ends = [match.end() for match in _END_MARK.finditer(data, first)] if first or start == 0 else []
         if ends or start == 0:
-            return start + ends[-1] if ends else 0
+            end = ends[-1] if ends else 0
+            return start + end, b"" if _BLANK.match(data, end) else data[end:]
+        reach *= 8
+
+
+def blocks_back(descriptor: int, begin: int, end: int) -> Iterator[Block]:
+    """The records between two places where records begin or end, the last one first; no more is read than is taken."""
+    reach, carried = 1 << 17, b""
+    while end > begin:
+        start = max(begin, end - reach)
+        data = read_range(descriptor, start, end) + carried
+        cut = _first_whole(data) if start > begin else 0
+        if cut is None:
+            reach *= 2
+        else:
+            yield from reversed(split(data[cut:], start + cut)[0])
+            reach = 1 << 20
+        carried, end = (data if cut is None else data[:cut]), start
+
+
+def _first_whole(data: bytes) -> int | None:
+    """Where the first record of a window begins that is in it from its start."""
+    line = data.find(b"\n") + 1
+    found = _END_MARK.search(data, line) if line else None
+    return found.end() if found else None
+
+
+def block_at(descriptor: int, place: int) -> Block | None:
+    """The record that begins at a place; None where none does."""
+    if place > 0 and os.pread(descriptor, 1, place - 1) != b"\n":
+        return None
+    reach = 1 << 16
+    while True:
+        data = read_range(descriptor, place, place + reach)
+        if not _START_MARK.match(data):
+            return None
+        blocks, _ = split(data, place)
+        if blocks or len(data) < reach:
+            return blocks[0] if blocks else None
         reach *= 8
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ouro.errors import SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import SessionHeader
-from ouro.memory.images import FOLDER as OUTPUTS
+from ouro.memory.outputs import FOLDER as OUTPUTS
 from ouro.memory.serialization import BadRecordError, header_from
 from ouro.memory.session_file import FILE_NAME, opened, read_range, split, sync_folder
 from ouro.memory.yaml_text import BadYamlError, load

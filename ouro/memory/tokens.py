@@ -32,6 +32,11 @@ class TokenCount:
         self._characters = 0.0
 
     @property
+    def is_told(self) -> bool:
+        """Whether a provider's figure is among it, which counts the system prompt and the tools too."""
+        return self._told > 0
+
+    @property
     def tokens(self) -> int:
         """As of the last message."""
         return self._told + int(self._characters / CHARACTERS_A_TOKEN)

@@ -11,7 +11,7 @@ import msgspec
 
 from ouro.errors import SessionError
 from ouro.memory.backend import MemoryStore
-from ouro.memory.images import fetch_image
+from ouro.memory.outputs import fetch_output
 from ouro.memory.records import Record, SessionHeader
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
 from ouro.memory.session_file import FILE_NAME, Block, opened, read_range, split
@@ -54,7 +54,7 @@ def _id_in(folder: Path) -> str:
 
 
 def _records(folder: Path) -> Iterator[Record]:
-    fetch = partial(fetch_image, folder)
+    fetch = partial(fetch_output, folder)
     blocks = _blocks(folder)
     next(blocks, None)  # the header
     for block in blocks:

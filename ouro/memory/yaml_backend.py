@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFoun
 from ouro.memory import session_index
 from ouro.memory.backend import (
     ChangeRecord,
+    CompactionRecord,
     ForkRecord,
     LoadedSession,
     MessageRecord,
@@ -29,15 +30,14 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.images import FOLDER as OUTPUTS
-from ouro.memory.images import keep_image
+from ouro.memory.outputs import FOLDER as OUTPUTS
+from ouro.memory.outputs import keep_image, keep_text
 from ouro.memory.repair import repair
-from ouro.memory.serialization import Mask, header_data, record_data
+from ouro.memory.serialization import PLACES, Mask, header_data, record_data
 from ouro.memory.session_file import (
-    END,
     FILE_NAME,
-    START,
     append,
+    as_record,
     number_of,
     opened,
     read_file,
@@ -45,16 +45,18 @@ from ouro.memory.session_file import (
     split,
     sync_folder,
 )
-from ouro.memory.session_file import replace as replace_whole
 from ouro.memory.session_folders import SessionFolders, link_outputs, not_found
 from ouro.memory.session_lock import SessionLock
-from ouro.memory.session_reader import read_session
+from ouro.memory.session_numbers import name_messages, unnamed
+from ouro.memory.session_reader import Found, read_page, read_session
 from ouro.memory.yaml_text import dump
 
 
 class _Open(msgspec.Struct, frozen=True):
     folder: Path
     lock: SessionLock
+    places: dict[int, int] = msgspec.field(default_factory=dict)
+    """Where messages begin in the file, by their numbers: a compaction notes it of those that it keeps."""
 
 
 class YamlFileMemoryStore:
@@ -91,10 +93,10 @@ class YamlFileMemoryStore:
                 raise
         self._open[header.id] = _Open(folder, lock)
 
-    def import_session(self, header: SessionHeader, records: Sequence[Record]) -> None:
+    def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
         """Make a session of these records: all of it, or nothing."""
         with _saving(self._root), self._folders.made_aside(header) as folder:
-            self._write_whole(folder, self._bytes_of(header_data(header)), records)
+            self._write_whole(folder, header, b"", records)
 
     def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
         """Make a session that begins as a copy of another one up to its message `number`."""
@@ -105,7 +107,7 @@ class YamlFileMemoryStore:
         records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
         with _saving(self._root), self._folders.made_aside(header) as folder:
             link_outputs(source, folder)
-            self._write_whole(folder, self._bytes_of(header_data(header)) + copied, records)
+            self._write_whole(folder, header, copied, records)
 
     def save_message(self, session_id: str, record: MessageRecord) -> None:
         """Put a message behind the others; it is on disk when this returns."""
@@ -120,30 +122,31 @@ class YamlFileMemoryStore:
         folder = self._find(session_id)
         if read_only:
             with _reading(folder):
-                return replace(read_session(folder), read_only=True)
+                return replace(read_session(folder, reach).session, read_only=True)
         try:
             lock = SessionLock(folder)
         except OSError as error:
             notice = f"{folder} cannot be written ({error.strerror}): opened read-only, nothing is saved."
-            loaded = self.load_session(session_id, read_only=True)
+            loaded = self.load_session(session_id, read_only=True, reach=reach)
             return replace(loaded, notices=(*loaded.notices, notice))
         try:
             with _reading(folder):
-                loaded = read_session(folder)
-                if not loaded.read_only:
-                    loaded = replace(loaded, notices=loaded.notices + _tail_set_aside(folder))
+                found = _read_to_write(folder, reach)
         except BaseException:
             lock.release()
             raise
-        if loaded.read_only:
+        if found.session.read_only:
             lock.release()
         else:
-            self._open[session_id] = _Open(folder, lock)
-        return loaded
+            places = {number: block.offset for block, number in found.blocks}
+            self._open[session_id] = _Open(folder, lock, places)
+        return found.session
 
     def load_before(self, session_id: str, place: int, count: int) -> Page:
         """The messages before `place` on the line."""
-        return Page((), 0)
+        folder = self._find(session_id)
+        with _reading(folder):
+            return read_page(folder, place, count)
 
     def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
         """All sessions, or those of one project folder; last used first."""
@@ -213,8 +216,12 @@ class YamlFileMemoryStore:
         if held is None:
             raise SaveFailed(f"Session {session_id[:8]} is not open.")
         with _saving(held.folder):
-            data = record_data(record, self._mask, partial(keep_image, held.folder))
-            append(held.folder, dump(data).encode())
+            data = self._data(record, held.folder)
+            if isinstance(record, CompactionRecord) and all(number in held.places for number in record.kept):
+                data[PLACES] = [held.places[number] for number in record.kept]
+            place = append(held.folder, dump(data).encode())
+        if isinstance(record, MessageRecord):
+            held.places[record.number] = place
 
     def outputs_folder(self, header: SessionHeader) -> Path:
         """`outputs/` in the session's folder."""
@@ -226,13 +233,30 @@ class YamlFileMemoryStore:
         held = self._open.get(session_id)
         return held.folder if held is not None else self._folders.find(session_id)
 
-    def _bytes_of(self, data: Mapping[str, Any]) -> bytes:
-        return START + dump(data).encode() + END[1:]
+    def _data(self, record: Record, folder: Path) -> dict[str, Any]:
+        return record_data(record, self._mask, partial(keep_image, folder), partial(keep_text, folder))
 
-    def _write_whole(self, folder: Path, start: bytes, records: Iterable[Record]) -> None:
-        keep = partial(keep_image, folder)
-        rest = [self._bytes_of(record_data(record, self._mask, keep)) for record in records]
-        replace_whole(folder, FILE_NAME, start + b"".join(rest))
+    def _write_whole(self, folder: Path, header: SessionHeader, copied: bytes, records: Iterable[Record]) -> None:
+        with opened(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            with os.fdopen(os.dup(descriptor), "wb", buffering=1 << 20) as file:
+                file.write(as_record(dump(header_data(header))) + copied)
+                for record in records:
+                    file.write(as_record(dump(self._data(record, folder))))
+            os.fsync(descriptor)
+
+
+def _read_to_write(folder: Path, reach: Reach) -> Found:
+    """A session that is about to be gone on with: a tail without its end is set aside, each message has a number."""
+    found = read_session(folder, reach)
+    if found.session.read_only:
+        return found
+    aside = _tail_set_aside(folder)
+    if blocks := unnamed(found.blocks):
+        numbers = [number for _, number in found.blocks]
+        numbers += [each.number for each in found.session.records if isinstance(each, CompactionRecord)]
+        name_messages(folder, blocks, max(numbers) + 1)
+        found = read_session(folder, reach)
+    return replace(found, session=replace(found.session, notices=found.session.notices + aside))
 
 
 def _listed(root: Path, progress: Progress | None = None) -> list[SessionInfo]:

@@ -126,7 +126,7 @@ def test_s12_a_session_of_900_mb_opens_by_its_end(root, long_session):
 
     assert [record.message for record in loaded.records] == [user("the end")]
     assert loaded.header.id == session_id(9)
-    assert loaded.notices == (f"The session has 900 MB: its last 64 MB were read. The rest stays in {long_session}.",)
+    assert loaded.notices == (f"The session has 900 MB: its last 256 MB were read. The rest stays in {long_session}.",)
 
 
 def test_s12_a_session_of_900_mb_is_listed_by_its_start_and_its_end(root, long_session):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ouro.commands.transcripts.outline import Survey
-from ouro.memory.images import image_name
+from ouro.memory.outputs import image_name
 from ouro.memory.records import MessageRecord, Record
 from ouro.memory.serialization import header_data, record_data
 from ouro.memory.whole_session import WholeSession
