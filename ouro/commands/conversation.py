@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 from ouro.commands.command import FrontEnd
-from ouro.commands.markdown import code, conversation, facts, todo_list
+from ouro.commands.markdown import code, facts, todo_list
 from ouro.errors import UsageError
 from ouro.events import Replied
 from ouro.session import JobInfo, OpenRequest
@@ -51,17 +54,21 @@ async def copy(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def export(front_end: FrontEnd, argument: str) -> None:
-    """Write the session to a Markdown file."""
+    """Write the session, all of it, to a Markdown, HTML or JSON file."""
+    from ouro.commands.transcripts.export import ENDINGS, document, format_of, write_document
+
     session = front_end.session
-    path = session.cwd / (argument or f"ouro-{session.id[:8]}.md")
-    text = conversation(session.title, session.history())
-    try:
-        with path.expanduser().open("x", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{path} is there already. Name another: /export FILE") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+    words = argument.split()
+    force = "--force" in words
+    named = " ".join(word for word in words if word != "--force")
+    if named in ENDINGS or not named:
+        named = f"ouro-{session.id[:8]}{ENDINGS.get(named, '.md')}"
+    path = session.cwd / Path(named).expanduser()
+
+    def write() -> None:
+        write_document(path, document(session.past.whole(), format_of(path)), force=force)
+
+    await asyncio.to_thread(write)
     front_end.say(f"Written to {path}.")
 
 

@@ -1,4 +1,4 @@
-"""Facts and conversations as Markdown."""
+"""Facts and texts from outside as Markdown."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from ouro.display import Body, CommandOutput, Diff, FileChange, Plain, Todo
-from ouro.events import Event, Prompted, Replied, ToolFinished, ToolStarted
+from ouro.display import FileChange, Todo
 from ouro.utils.terminal_text import clean
 
 _TICKS = re.compile(r"`+")
@@ -51,40 +50,3 @@ def unified_diff(change: FileChange) -> list[str]:
         (change.before or "").splitlines(), (change.after or "").splitlines(), before, after, lineterm=""
     )
     return list(lines) or ([f"--- {before}", f"+++ {after}"] if before[2:] != after[2:] else [])
-
-
-def conversation(title: str, events: Iterable[Event]) -> str:
-    """The transcript as a Markdown document."""
-    parts = [f"# {escape(title) or 'Session'}"]
-    titles: dict[str, str] = {}
-    for event in events:
-        match event:
-            case Prompted(text=text):
-                parts += ["## You", text]
-            case Replied(message=message) if message.text:
-                parts += ["## ouro", message.text]
-            case ToolStarted():
-                titles[event.call.id] = event.title
-            case ToolFinished():
-                parts.append(_tool(titles.get(event.call_id, event.name), event))
-            case _:
-                pass
-    return clean("\n\n".join(part.strip("\n") for part in parts)) + "\n"
-
-
-def _tool(title: str, event: ToolFinished) -> str:
-    mark = "failed: " if event.failed else ""
-    head = f"> {code(title)} — {mark}{escape(event.display.summary)}"
-    return f"{head}\n\n{_body(event.display.body)}".rstrip()
-
-
-def _body(body: Body | None) -> str:
-    match body:
-        case Plain(text, language) if text.strip():
-            return block(text, language)
-        case CommandOutput(command, output):
-            return block(f"$ {command}\n{output}", "console")
-        case Diff(changes):
-            return block("\n".join(line for change in changes for line in unified_diff(change)), "diff")
-        case _:
-            return ""

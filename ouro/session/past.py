@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.memory.backend import PinRecord, RewindRecord, RewindScope
+from ouro.memory.backend import RewindRecord, RewindScope
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Image
 from ouro.utils.log import log
@@ -16,6 +16,7 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     from ouro.memory.transcript import Branch as Left
     from ouro.memory.transcript import Entry
+    from ouro.memory.whole_session import WholeSession
 
 SHELL_NOTE = "I ran this in a shell:\n\n$ "
 """How a message begins that tells the model of the person's own shell line: nothing that was typed as a message."""
@@ -90,6 +91,14 @@ class Past:
         self._is_running = is_running
         self._changed = changed
         self._undoers = undoers
+
+    def whole(self) -> WholeSession:
+        """All that was ever said in the session, as it is kept; blocks on a disk: call it from a thread.
+
+        Raises:
+            SessionNotFound: nothing was said in it yet.
+        """
+        return self._memory.whole()
 
     def points(self) -> tuple[Point, ...]:
         """The person's messages on this line, as far as they are loaded; oldest first."""
@@ -196,14 +205,6 @@ class Past:
             raise UsageError("Nothing was said yet: there is nothing to fork.")
         end = transcript.last_number if number is None else await self._before(self._entry(number))
         return await self._memory.fork(end, title)
-
-    async def pin(self, number: int, pinned: bool = True) -> None:
-        """Let a message survive every compaction word for word; or no longer.
-
-        Raises:
-            SaveFailed: it is not on disk.
-        """
-        await self._memory.record(PinRecord(number, self._memory.now(), pinned))
 
     def _entry(self, number: int) -> Entry:
         entry = next((each for each in self._memory.transcript.entries if each.number == number), None)

@@ -1,5 +1,4 @@
 from fakes.fake_front_end import FakeFrontEnd
-from fakes.fake_session import FakeSession
 
 from ouro.commands.dispatch import dispatch
 from ouro.display import CommandOutput, Diff, Display, FileChange, Todo
@@ -45,28 +44,6 @@ async def test_copy_takes_the_last_answer_as_markdown():
     front_end.session.shown_before = PAST
     await dispatch(front_end, "/copy")
     assert front_end.copied == ["Done: `b`."]
-
-
-async def test_export_writes_the_conversation_and_never_over_a_file(tmp_path):
-    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
-    front_end.session.title = "A *title*"
-    front_end.session.shown_before = PAST
-    await dispatch(front_end, "/export out.md")
-    assert (tmp_path / "out.md").read_text() == (
-        "# A \\*title\\*\n\n## You\n\nMend it\n\n## ouro\n\nLooking.\n\n"
-        "> `edit api.py` — +1 -1\n\n```diff\n--- a/api.py\n+++ b/api.py\n@@ -1 +1 @@\n-a\n+b\n```\n\n"
-        "> `pytest` — failed: exit 1\n\n````console\n$ pytest\n```\nbad\n````\n\n## ouro\n\nDone: `b`.\n"
-    )
-    (tmp_path / "out.md").write_text("mine")
-    await dispatch(front_end, "/export out.md")
-    assert (tmp_path / "out.md").read_text() == "mine"
-    assert "is there already" in front_end.said[-1][1]
-
-
-async def test_export_without_a_name_makes_one(tmp_path):
-    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
-    await dispatch(front_end, "/export")
-    assert [path.name for path in tmp_path.iterdir()] == ["ouro-s-1.md"]
 
 
 async def test_todos_shows_the_plan():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ouro.errors import UsageError
+from ouro.errors import SessionNotFound, UsageError
+from ouro.memory.whole_session import WholeSession
 from ouro.session import Branch, Point, Rewound
 
 
@@ -18,6 +19,12 @@ class FakePast:
         self.offered: Mapping[str, str] = {}
         self.told: tuple[str, ...] = ()
         self.went: list[tuple] = []
+        self.kept: WholeSession | None = None
+
+    def whole(self) -> WholeSession:
+        if self.kept is None:
+            raise SessionNotFound("Nothing was said in it yet.")
+        return self.kept
 
     def points(self) -> tuple[Point, ...]:
         return self.listed

@@ -21,7 +21,7 @@ FORMATS: Mapping[Format, Callable[[WholeSession, Survey], Iterator[str]]] = {
     "html": as_html,
     "json": as_json,
 }
-ENDINGS: Mapping[Format, str] = {"markdown": ".md", "html": ".html", "json": ".json"}
+ENDINGS: Mapping[str, str] = {"markdown": ".md", "html": ".html", "json": ".json"}
 _BY_ENDING: Mapping[str, Format] = {
     ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".json": "json",
 }  # fmt: skip
