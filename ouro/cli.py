@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SUBCOMMANDS = {
     "sessions": "list, show, export, rename, remove and repair sessions",
     "models": "the models that can be used, and why the others cannot",
+    "memory": "search what was said and noted, measure the search, look after the index",
     "config": "each setting, its value, and where that comes from",
     "doctor": "check the installation, and say what to mend",
     "completion": "a script that completes this command line in bash, zsh or fish",

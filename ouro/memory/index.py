@@ -13,7 +13,7 @@ import msgspec
 
 from ouro.errors import SearchUnavailable
 from ouro.memory.index_notes import MemoryFolder, changed_files, feed_file, remove_file
-from ouro.memory.index_schema import open_index, set_aside, writing_alone
+from ouro.memory.index_schema import make_tables, open_index, set_aside, writing_alone
 from ouro.memory.index_sessions import changed_sessions, feed_session, known_sessions, remove_session
 from ouro.utils.log import log
 
@@ -119,9 +119,12 @@ class Index:
             SearchUnavailable: the index cannot be written just now.
         """
         with self.writing() as database:
-            for table in ("sessions", "messages", "outputs", "files", "notes", "entities", "edges", "relations"):
-                database.execute(f"DELETE FROM {table}")
-        return self.follow(sources, progress)
+            make_tables(database)
+        count = self.follow(sources, progress)
+        with self.writing() as database:
+            used = "SELECT hash FROM messages UNION SELECT hash FROM notes"
+            database.execute(f"DELETE FROM vectors WHERE hash NOT IN ({used})")
+        return count
 
     def state(self) -> IndexState:
         """What is in the index.

@@ -6,24 +6,21 @@ import hashlib
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from ouro.errors import SessionError
+from ouro.memory.long_term.note import Note, is_note_name, parse_note
 from ouro.memory.passages import content_hash
 from ouro.memory.session_file import opened, read_range
-from ouro.memory.yaml_text import BadYamlError, load
 from ouro.utils.log import log
 
 CORE_FILES = ("decisions.md", "preferences.md", "facts.md")
 LONGEST_FILE = 1 << 20
 """Bytes; nobody reads a longer core file or note whole, and a model neither."""
-_NOTE_NAME = re.compile(r"mem_[\w-]{1,80}\.md")
-_FRONT_MATTER = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)(.*)\Z", re.DOTALL)
 _HEADING = re.compile(r"\s{0,3}(#{1,6}\s|-{3,}\s*$|<!--)")
 
 
@@ -36,27 +33,12 @@ class MemoryFolder(msgspec.Struct, frozen=True):
     path: Path
 
 
-class Note(msgspec.Struct, frozen=True):
-    """What the index knows of a note, or of one line of a core file."""
+class _Row(msgspec.Struct, frozen=True):
+    """A note, or one line of a core file."""
 
-    note: str
-    """The note's id; of a core line `facts.md:3`."""
-    category: str
-    text: str
-    kind: str = "note"
+    kind: str
+    note: Note
     line: int = 0
-    at: str = ""
-    confidence: float = 1.0
-    source: str = "user"
-    branch: str = ""
-    session: str = ""
-    turn: int = 0
-    supersedes: str = ""
-    related: tuple[tuple[str, str], ...] = ()
-    """Pairs of relationship and note id."""
-    entities: tuple[str, ...] = ()
-    relations: tuple[tuple[str, str, str], ...] = ()
-    """From, relation, to."""
 
 
 def changed_files(database: sqlite3.Connection, folder: MemoryFolder) -> tuple[list[str], list[str]]:
@@ -76,7 +58,7 @@ def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
         except OSError:
             continue
         for name in names:
-            if _NOTE_NAME.fullmatch(name) or (place == folder and name in CORE_FILES):
+            if is_note_name(name) or (place == folder and name in CORE_FILES):
                 try:
                     found = os.stat(f"{place}/{name}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
                 except OSError:
@@ -115,81 +97,36 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
         return
     text = data.decode("utf-8", "replace").replace("\x00", "")
     changed_at = datetime.fromtimestamp(found.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    notes = core_lines(place.name, text, changed_at) if place.name in CORE_FILES else [note_of(place.stem, text)]
-    _insert(database, folder, path, notes)
+    if place.name in CORE_FILES:
+        rows = _rows_of_core(place.name, text, changed_at)
+    else:
+        rows = [_Row("note", parse_note(place.name, text).note)]
+    for row in rows:
+        _insert(database, folder, path, row)
 
 
-def core_lines(name: str, text: str, at: str) -> list[Note]:
+def _rows_of_core(name: str, text: str, at: str) -> list[_Row]:
     """The lines of a core file that say something."""
     category = name.removesuffix(".md")
     return [
-        Note(f"{name}:{number}", category, line.strip(), "core", number, at)
+        _Row("core", Note(id=f"{name}:{number}", category=category, text=line.strip(), updated_at=at), number)
         for number, line in enumerate(text.splitlines(), 1)
         if line.strip() and not _HEADING.match(line)
     ]
 
 
-def note_of(name: str, text: str) -> Note:
-    """A note as its file tells it; front matter that cannot be read is left out, the words stay."""
-    found = _FRONT_MATTER.match(text)
-    if not found:
-        return Note(name, "", text.strip())
-    try:
-        data = load(found[1].encode())
-    except BadYamlError as error:
-        log.warning("the front matter of %s cannot be read: %s", name, error)
-        data = {}
-    return _note(name, data if isinstance(data, dict) else {}, found[2].strip())
-
-
-def _note(name: str, data: Mapping[str, Any], text: str) -> Note:
-    confidence = data.get("confidence")
-    turn = data.get("turn")
-    return Note(
-        note=name,
-        category=_word(data, "category"),
-        text=text,
-        at=_word(data, "updated_at") or _word(data, "created_at"),
-        confidence=float(confidence) if isinstance(confidence, int | float) else 1.0,
-        source=_word(data, "source") or "user",
-        branch=_word(data, "branch"),
-        session=_word(data, "session_id"),
-        turn=turn if isinstance(turn, int) else 0,
-        supersedes=_word(data, "supersedes"),
-        related=tuple(_rows(data.get("related"), ("relationship", "id"))),  # type: ignore[arg-type]
-        entities=tuple(each for each in _listed(data.get("entities")) if isinstance(each, str)),
-        relations=tuple(_rows(data.get("relations"), ("from", "rel", "to"))),  # type: ignore[arg-type]
-    )
-
-
-def _word(data: Mapping[str, Any], key: str) -> str:
-    value = data.get(key)
-    return "" if value is None else str(value)
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _rows(value: Any, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for each in _listed(value):
-        if isinstance(each, dict) and all(isinstance(each.get(key), str) for key in keys):
-            yield tuple(each[key] for key in keys)
-
-
-def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, notes: Sequence[Note]) -> None:
-    archived = Path(path).parent.name == "archive"
-    for note in notes:
-        values = (
-            path, note.kind, note.note, note.line, folder.scope, folder.project, note.category, note.text, note.at,
-            note.confidence, note.source, note.branch, note.session, note.turn, note.supersedes, archived,
-            content_hash(note.text),
-        )  # fmt: skip
-        marks = ", ".join("?" * len(values))
-        (key,) = database.execute(f"INSERT INTO notes VALUES (NULL, {marks}) RETURNING id", values).fetchone()
-        entities = [(entity, key) for entity in dict.fromkeys(note.entities)]
-        database.executemany("INSERT INTO entities VALUES (?, ?)", entities)
-        edges = [(note.note, relationship, other, path) for relationship, other in note.related]
-        database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
-        relations = [(*relation, path) for relation in note.relations]
-        database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)
+def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, row: _Row) -> None:
+    note = row.note
+    values = (
+        path, row.kind, note.id, row.line, folder.scope, folder.project, note.category, note.text,
+        note.updated_at or note.created_at, note.confidence, note.source, note.branch or "", note.session_id,
+        note.turn, note.supersedes or "", Path(path).parent.name == "archive", content_hash(note.text),
+    )  # fmt: skip
+    marks = ", ".join("?" * len(values))
+    (key,) = database.execute(f"INSERT INTO notes VALUES (NULL, {marks}, NULL) RETURNING id", values).fetchone()
+    entities = [(entity, key) for entity in dict.fromkeys(note.entities)]
+    database.executemany("INSERT INTO entities VALUES (?, ?)", entities)
+    edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
+    database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
+    relations = [(each.source, each.rel, each.target, path) for each in note.relations]
+    database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)

@@ -20,59 +20,87 @@ SHIFT = 20
 """The id of a passage is its session's `seq`, then in this many bits its place: neighbours have neighbouring ids."""
 
 _WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
-SCHEMA = f"""
-CREATE TABLE sessions (
+_LASTING = (
+    """CREATE TABLE IF NOT EXISTS vectors (
+    hash INTEGER NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)) WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+)
+_TABLES = (
+    """CREATE TABLE sessions (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, folder TEXT NOT NULL UNIQUE, project TEXT NOT NULL,
     title TEXT NOT NULL DEFAULT '', summary TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
     created_at TEXT NOT NULL DEFAULT '', updated_at TEXT NOT NULL DEFAULT '', messages INTEGER NOT NULL DEFAULT 0,
     passages INTEGER NOT NULL DEFAULT 0, outputs INTEGER NOT NULL DEFAULT 0,
-    size INTEGER NOT NULL, mtime INTEGER NOT NULL, read INTEGER NOT NULL, hash BLOB NOT NULL);
-CREATE INDEX sessions_by_id ON sessions (id);
-CREATE TABLE messages (
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, read INTEGER NOT NULL, hash BLOB NOT NULL)""",
+    "CREATE INDEX sessions_by_id ON sessions (id)",
+    """CREATE TABLE messages (
     id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
-    text TEXT NOT NULL, hash INTEGER NOT NULL);
-CREATE INDEX messages_by_hash ON messages (hash);
-CREATE TABLE outputs (
+    text TEXT NOT NULL, hash INTEGER NOT NULL, stamp INTEGER)""",
+    "CREATE INDEX messages_by_stamp ON messages (stamp)",
+    """CREATE TABLE outputs (
     id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
-    text TEXT NOT NULL);
-CREATE TABLE files (
+    text TEXT NOT NULL)""",
+    """CREATE TABLE files (
     path TEXT PRIMARY KEY, folder TEXT NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL,
-    size INTEGER NOT NULL, mtime INTEGER NOT NULL, hash BLOB NOT NULL);
-CREATE TABLE notes (
-    id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, note TEXT NOT NULL, line INTEGER NOT NULL,
-    scope TEXT NOT NULL, project TEXT NOT NULL, category TEXT NOT NULL, text TEXT NOT NULL, at TEXT NOT NULL,
-    confidence REAL NOT NULL, source TEXT NOT NULL, branch TEXT NOT NULL, session TEXT NOT NULL, turn INTEGER NOT NULL,
-    supersedes TEXT NOT NULL, archived INTEGER NOT NULL, hash INTEGER NOT NULL);
-CREATE INDEX notes_by_path ON notes (path);
-CREATE INDEX notes_by_note ON notes (note);
-CREATE INDEX notes_by_hash ON notes (hash);
-CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity, note)) WITHOUT ROWID;
-CREATE INDEX entities_by_note ON entities (note);
-CREATE TABLE edges (note TEXT NOT NULL, relationship TEXT NOT NULL, other TEXT NOT NULL, path TEXT NOT NULL);
-CREATE INDEX edges_by_note ON edges (note);
-CREATE INDEX edges_by_other ON edges (other);
-CREATE TABLE relations (source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT NULL, path TEXT NOT NULL);
-CREATE INDEX relations_by_source ON relations (source);
-CREATE INDEX relations_by_target ON relations (target);
-CREATE TABLE vectors (
-    hash INTEGER NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)) WITHOUT ROWID;
-CREATE VIEW core AS SELECT * FROM notes WHERE kind = 'core';
-{
-    "".join(
-        f'''
-CREATE VIRTUAL TABLE {name}_words USING fts5(text, content = '{name}', content_rowid = 'id', {_WORDS});
-CREATE TRIGGER {name}_added AFTER INSERT ON {name} BEGIN
-    INSERT INTO {name}_words (rowid, text) VALUES (new.id, new.text);
-END;
-CREATE TRIGGER {name}_removed AFTER DELETE ON {name} BEGIN
-    INSERT INTO {name}_words ({name}_words, rowid, text) VALUES ('delete', old.id, old.text);
-END;'''
-        for name in ("messages", "outputs", "notes")
-    )
-}
-PRAGMA user_version = {VERSION};
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, hash BLOB NOT NULL)""",
+    """CREATE TABLE notes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, kind TEXT NOT NULL, note TEXT NOT NULL,
+    line INTEGER NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL, category TEXT NOT NULL, text TEXT NOT NULL,
+    at TEXT NOT NULL, confidence REAL NOT NULL, source TEXT NOT NULL, branch TEXT NOT NULL, session TEXT NOT NULL,
+    turn INTEGER NOT NULL, supersedes TEXT NOT NULL, archived INTEGER NOT NULL, hash INTEGER NOT NULL,
+    stamp INTEGER)""",
+    "CREATE INDEX notes_by_path ON notes (path)",
+    "CREATE INDEX notes_by_note ON notes (note)",
+    "CREATE INDEX notes_by_stamp ON notes (stamp)",
+    "CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity, note)) WITHOUT ROWID",
+    "CREATE INDEX entities_by_note ON entities (note)",
+    "CREATE TABLE edges (note TEXT NOT NULL, relationship TEXT NOT NULL, other TEXT NOT NULL, path TEXT NOT NULL)",
+    "CREATE INDEX edges_by_note ON edges (note)",
+    "CREATE INDEX edges_by_other ON edges (other)",
+    "CREATE INDEX edges_by_path ON edges (path)",
+    "CREATE TABLE relations (source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT NULL, path TEXT NOT NULL)",
+    "CREATE INDEX relations_by_source ON relations (source)",
+    "CREATE INDEX relations_by_target ON relations (target)",
+    "CREATE INDEX relations_by_path ON relations (path)",
+    "CREATE VIEW core AS SELECT * FROM notes WHERE kind = 'core'",
+)
+"""`notes` holds notes and the lines of core files; `outputs` is apart, so that recall never reads what a tool said.
+
+`stamp` rises as vectors come: those without one are still to be made, those above the last one seen are new.
 """
-"""`notes` holds notes and the lines of core files; `outputs` is apart, so that recall never reads what a tool said."""
+
+
+def _words_of(table: str) -> tuple[str, ...]:
+    """The words index of a table's `text`, which follows the table by itself."""
+    words = f"{table}_words"
+    return (
+        f"CREATE VIRTUAL TABLE {words} USING fts5(text, content = '{table}', content_rowid = 'id', {_WORDS})",
+        f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN"
+        f" INSERT INTO {words} (rowid, text) VALUES (new.id, new.text); END",
+        f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN"
+        f" INSERT INTO {words} ({words}, rowid, text) VALUES ('delete', old.id, old.text); END",
+    )
+
+
+_SCHEMA = (*_LASTING, *_TABLES, *(line for table in ("messages", "outputs", "notes") for line in _words_of(table)))
+
+
+def make_tables(database: sqlite3.Connection) -> None:
+    """Put empty tables in place of those that are there; vectors stay: they took long to compute."""
+    kept = {"vectors", "facts"}
+    found = database.execute(
+        "SELECT type, name FROM sqlite_schema WHERE sql LIKE 'CREATE %' AND name NOT LIKE 'sqlite_%'"
+    )
+    things = [(kind, name) for kind, name in found if kind in ("view", "table") and name not in kept]
+    virtual = [name for kind, name in things if name.endswith("_words")]
+    shadows = {name for _, name in things if any(name.startswith(f"{each}_") for each in virtual)}
+    for kind, name in sorted(things, key=lambda thing: thing[1] not in virtual):
+        if name not in shadows:
+            database.execute(f"DROP {kind} {name}")
+    for statement in _SCHEMA:
+        database.execute(statement)
+    database.execute("INSERT OR REPLACE INTO facts VALUES ('made', hex(randomblob(8)))")
+    database.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def open_index(path: Path) -> sqlite3.Connection:
@@ -153,7 +181,9 @@ def set_aside(path: Path) -> None:
 
 def _new(place: str) -> sqlite3.Connection:
     made = _connect(place)
-    made.executescript(f"BEGIN;{SCHEMA}COMMIT;")
+    made.execute("BEGIN IMMEDIATE")
+    make_tables(made)
+    made.execute("COMMIT")
     return made
 
 

@@ -203,7 +203,7 @@ def _add_words(database: sqlite3.Connection, session: Session, number: int, role
         session.passages += 1
         place = session.seq << SHIFT | session.passages
         rows.append((place, session.seq, number, role, at, passage, content_hash(passage)))
-    database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
 
 
 def _add_outputs(database: sqlite3.Connection, session: Session, number: int, at: str, message: Message) -> None:

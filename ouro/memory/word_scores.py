@@ -1,0 +1,107 @@
+"""How much of what was asked for each passage says: by the words index alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import threading
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import msgspec
+
+MOST_PLACES = 3_000
+"""Of a word that is said more often than that, the newest places are looked at: it tells little apart."""
+MOST_LOOKED_AT = 10_000
+"""Places of all words together; the rare words come first."""
+NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
+"""A word counts for the passages around, too: one after it was said .7, one before .5 …; largest first."""
+
+
+class _Places(msgspec.Struct):
+    """Where one word is said, newest first."""
+
+    weight: float
+    """Its rarity."""
+    ids: list[int]
+
+
+def word_scores(
+    database: sqlite3.Connection, table: str, words: Sequence[Sequence[str]], count: int, *, has_neighbours: bool
+) -> dict[int, float]:
+    """The share of `words`, weighted by rarity, that each passage of `table` says: 1.0 is all of them.
+
+    `count` is the number of passages. A word that is said nowhere counts among what was asked for.
+    """
+    found = [_places(database, table, forms, count) for forms in _different(words)]
+    whole = sum(each.weight for each in found)
+    scores: dict[int, float] = {}
+    room = MOST_LOOKED_AT
+    for left, each in zip(range(len(found), 0, -1), sorted(found, key=lambda places: len(places.ids)), strict=True):
+        ids = each.ids[: room // left]
+        room -= len(ids)
+        for place, nearness in (_near(ids) if has_neighbours else dict.fromkeys(ids, 1.0)).items():
+            scores[place] = scores.get(place, 0.0) + nearness * each.weight / whole
+    return scores
+
+
+def _near(ids: Sequence[int]) -> dict[int, float]:
+    near = dict.fromkeys(ids, 1.0)
+    for step, nearness in NEAR:
+        for place in ids:
+            near.setdefault(place + step, nearness)
+    return near
+
+
+def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], count: int) -> _Places:
+    question = " OR ".join(f'"{form}"' for form in forms)
+    rows = database.execute(
+        f"SELECT rowid FROM {table}_words WHERE {table}_words MATCH ? ORDER BY rowid DESC LIMIT ?",
+        (question, MOST_PLACES),
+    )
+    ids = [row[0] for row in rows]
+    often = len(ids) if len(ids) < MOST_PLACES else _estimate(database, table, ids, count)
+    weight = math.log(1 + (count - often + 0.5) / (often + 0.5)) if often else math.log(1 + count)
+    return _Places(max(weight, 0.0) or 1e-9, ids)
+
+
+def _estimate(database: sqlite3.Connection, table: str, ids: Sequence[int], count: int) -> float:
+    """How often a common word is said: as often in the older passages as in the newest, by their ids."""
+    first, last = database.execute(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})").fetchone()
+    share = (ids[0] - ids[-1] + 1) / max(1, last - first + 1)
+    return float(min(count, len(ids) / share))
+
+
+def _different(words: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The words, without those that the index takes for the same (`paint`, `painting`)."""
+    return list({stem(forms[0]): forms for forms in reversed(words)}.values())
+
+
+@lru_cache(maxsize=4_096)
+def stem(word: str) -> str:
+    """What the words index takes a word for: asked of one that holds nothing else."""
+    with _ONE_AT_A_TIME:
+        asked = _stemmer()
+        asked.execute("INSERT INTO one VALUES (?)", (word,))
+        row = asked.execute("SELECT term FROM terms").fetchone()
+        asked.execute("DELETE FROM one")
+    return str(row[0]) if row else word
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@cache
+def _stemmer() -> sqlite3.Connection:
+    made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    made.execute("CREATE VIRTUAL TABLE one USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')")
+    made.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(one, 'row')")
+    return made
+
+
+def rows_of(database: sqlite3.Connection, table: str, columns: str, ids: Sequence[int]) -> list[Any]:
+    """These columns of the rows of those ids."""
+    question = f"SELECT {columns} FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
+    return database.execute(question, (json.dumps(list(ids)),)).fetchall()

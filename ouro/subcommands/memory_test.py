@@ -1,0 +1,58 @@
+"""`ouro memory test`: recall measured on questions with known answers, or on the user's own notes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from msgspec.structs import asdict
+
+from ouro.errors import UsageError
+from ouro.memory.embeddings import local_embedder
+from ouro.memory.own_notes_test import ask_own_notes
+from ouro.memory.retrieval_test import Document, Measured, Query, answer_line, answers, measure, read_lines
+from ouro.subcommands.memory_index import opened_index, search_of
+from ouro.subcommands.output import show, show_json, show_table
+
+
+def test_files(args: argparse.Namespace, work: Path) -> int:
+    """Answer the questions of a file over the documents of another, one JSON line a question, best first."""
+    if not (args.docs and args.queries):
+        raise UsageError("--docs and --queries belong together.")
+    documents = read_lines(Path(args.docs), Document)
+    queries = read_lines(Path(args.queries), Query)
+    embedder = None if args.words else local_embedder()
+    with tempfile.TemporaryDirectory(prefix="ouro-test-") as folder:
+        place = work if args.work else Path(folder)
+        for answer in answers(documents, queries, args.k, place, embedder):
+            sys.stdout.write(answer_line(answer) + "\n")
+    return 0
+
+
+def test_own_notes(args: argparse.Namespace) -> int:
+    """Ask for each of the user's notes by the words of the turn that taught it."""
+    with opened_index() as index:
+        search = search_of(index, words_only=args.words)
+        questions = ask_own_notes(search)
+    measured = measure(questions.answers, questions.wanted)
+    if args.json:
+        show_json({**asdict(measured), "without_a_turn": questions.without_a_turn})
+    else:
+        _print(measured, questions.texts, questions.without_a_turn)
+    return int(measured.recall["10"] < args.at_least)
+
+
+def _print(measured: Measured, texts: dict[str, str], without: int) -> None:
+    if not measured.questions:
+        show(f"There is no note whose turn is known, so nothing to ask for ({without} notes without one).")
+        return
+    show(f"{measured.questions} notes, each asked for by the words of the turn that taught it:")
+    rows = [[f"Recall@{k}", f"{share:.3f}"] for k, share in measured.recall.items()]
+    rows += [["NDCG@10", f"{measured.ndcg10:.3f}"], ["p50", f"{measured.p50_ms:.1f} ms"]]
+    show_table([*rows, ["p95", f"{measured.p95_ms:.1f} ms"]])
+    for note in measured.missed:
+        show(f"missed  {note}  {' '.join(texts[note].split())[:120]}")
+    if without:
+        show(f"{without} notes name no turn that is still there; they were not asked for.")
