@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 
@@ -13,8 +14,8 @@ from ouro.messages import Usage
 class Spending:
     """Adds up model calls. What stands before a `fork` was paid by the session that was copied."""
 
-    def __init__(self) -> None:
-        self._spent: dict[tuple[str, str], Spent] = {}
+    def __init__(self, before: Iterable[Spent] = ()) -> None:
+        self._spent = {(each.day, each.model): each for each in before}
 
     @property
     def cost(self) -> float | None:

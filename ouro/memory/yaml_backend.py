@@ -150,7 +150,7 @@ class YamlFileMemoryStore:
 
     def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
         """All sessions, or those of one project folder; last used first."""
-        found = _listed(self._root, progress)
+        found = session_index.infos(self._root, progress)
         return [each for each in found if project is None or each.project == project]
 
     def get_session_stats(self, session_id: str) -> SessionInfo:
@@ -172,7 +172,7 @@ class YamlFileMemoryStore:
 
     def list_deleted(self) -> list[SessionInfo]:
         """What is in the trash; last used first."""
-        return _listed(self._folders.trash)
+        return session_index.infos(self._folders.trash)
 
     def restore_session(self, session_id: str) -> None:
         """Take a session out of the trash."""
@@ -207,9 +207,10 @@ class YamlFileMemoryStore:
         finally:
             lock.release()
 
-    def rebuild_index(self) -> int:
+    def rebuild_index(self, progress: Progress | None = None) -> int:
         """Make the index again from the sessions; gives how many there are."""
-        return len(session_index.entries(self._root, anew=True))
+        self._folders.sweep()
+        return len(session_index.entries(self._root, anew=True, progress=progress))
 
     def _save(self, session_id: str, record: Record) -> None:
         held = self._open.get(session_id)
@@ -257,11 +258,6 @@ def _read_to_write(folder: Path, reach: Reach) -> Found:
         name_messages(folder, blocks, max(numbers) + 1)
         found = read_session(folder, reach)
     return replace(found, session=replace(found.session, notices=found.session.notices + aside))
-
-
-def _listed(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
-    found = (each.info() for each in session_index.entries(root) if each.messages or each.title)
-    return sorted(found, key=lambda each: (each.updated_at, each.folder), reverse=True)
 
 
 def _copied(source: Path, number: int | None) -> tuple[bytes, int]:

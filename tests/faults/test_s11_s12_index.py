@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from ouro.memory import session_index
+from ouro.memory import session_index, session_survey
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
@@ -136,15 +136,15 @@ def test_s12_a_session_of_900_mb_is_listed_by_its_start_and_its_end(root, long_s
 
 
 def test_s12_what_is_new_in_a_long_session_is_all_that_is_read(root, monkeypatch):
-    monkeypatch.setattr(session_index, "_ALWAYS_WHOLE", 100)
+    monkeypatch.setattr(session_survey, "_ALWAYS_WHOLE", 100)
     assert titles(root) == ALL
     store = YamlFileMemoryStore(root)
     store.load_session(session_id(1))
     store.save_message(session_id(1), MessageRecord(2, AT, Message("assistant", (Text("x"),), Usage(cost=0.25))))
     seen = []
-    read_range = session_index.read_range
+    read_range = session_survey.read_range
     monkeypatch.setattr(
-        session_index, "read_range", lambda *given: seen.append(given[2] - given[1]) or read_range(*given)
+        session_survey, "read_range", lambda *given: seen.append(given[2] - given[1]) or read_range(*given)
     )
 
     found = next(each for each in YamlFileMemoryStore(root).list_sessions() if each.id == session_id(1))
