@@ -59,6 +59,7 @@ class Compactor:
     def __init__(self, parts: CompactorParts) -> None:
         self._parts = parts
         self._memory = parts.memory
+        self._memory.constant = self._constant()
         self._not_before = 0
         """Tokens: the last attempt left it so large that another is of no use yet."""
 
@@ -139,7 +140,7 @@ class Compactor:
                     yield event
 
     def _plan(self, trigger: CompactionTrigger) -> Plan | None:
-        rules, window, transcript = self._parts.rules, self.window, self._memory.transcript
+        rules, window, transcript = self._parts.rules, self._room(self.window, trigger), self._memory.transcript
         return plan_compaction(
             transcript.sent_entries(),
             transcript.compaction,
@@ -156,7 +157,8 @@ class Compactor:
         summariser = Summariser(self._parts.summarisers(), self._parts.requests, focus)
         done = False
         try:
-            async with aclosing(summariser.run(sent, tokens, self._room_of_summariser(trigger))) as signs:
+            room = self._room_of_summariser(trigger)
+            async with aclosing(summariser.run(sent, self._size(trigger), room)) as signs:
                 async for sign in signs:
                     yield sign
             summary = summariser.summary
@@ -191,7 +193,7 @@ class Compactor:
         """Without a model: leave the oldest tool outputs out of what is sent."""
         sent, tokens = self._memory.context(), self._memory.tokens
         constant, whole = self._constant(), estimate_messages(sent)
-        goal = min(tokens // 2, int(self.limit * DROPPED_TO)) if trigger == "window" else int(self.limit * DROPPED_TO)
+        goal = int(self._parts.rules.limit(self._room(self.window, trigger)) * DROPPED_TO)
         target = int((constant + whole) * goal / max(1, tokens)) - constant
         dropped = outputs_to_drop(sent, min(max(0, target), whole - 1))
         if not dropped:
@@ -245,11 +247,20 @@ class Compactor:
         ]
         return "\n\n".join(part.strip() for part in parts if part.strip())
 
+    def _room(self, window: int, trigger: CompactionTrigger) -> int:
+        """What a window holds; where the provider has just said that it is full, less than was sent."""
+        return min(window, self._size(trigger)) if trigger == "window" else window
+
+    def _size(self, trigger: CompactionTrigger) -> int:
+        """Tokens that are sent now; where the provider says that they are too many, the larger of two figures."""
+        if trigger != "window":
+            return self._memory.tokens
+        return max(self._memory.tokens, self._constant() + estimate_messages(self._memory.context()))
+
     def _room_of_summariser(self, trigger: CompactionTrigger) -> int:
-        """The window of the model that sums up; one that has just said that it is full holds less than was sent."""
         model = self._parts.summarisers()[0].spec
-        is_full = trigger == "window" and model.name == self._parts.models()[0].spec.name
-        return min(model.window, self._memory.tokens) if is_full else model.window
+        is_same = model.name == self._parts.models()[0].spec.name
+        return self._room(model.window, trigger) if is_same else model.window
 
     def _still_dropped(self, plan: Plan) -> tuple[str, ...]:
         """The outputs that are left out by now, of those that will be sent."""

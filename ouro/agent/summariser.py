@@ -31,6 +31,8 @@ HALVINGS = 3
 """How often the parts are made smaller when even one of them does not fit."""
 LONGEST_SUMMARY = 8_000
 """Tokens; never more than an eighth of the window."""
+THE_REQUEST = 600
+"""Tokens of the request itself, and of what the estimate misses."""
 PROGRESS = 400
 """Characters between two signs of life."""
 
@@ -68,7 +70,7 @@ class Summariser:
         Raises:
             ModelError: there is no summary; the message says why.
         """
-        if tokens + 2 * self._longest <= window:
+        if tokens + THE_REQUEST + self._longest <= window:
             try:
                 async with aclosing(self._at_once(sent)) as events:
                     async for event in events:

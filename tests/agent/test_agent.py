@@ -6,14 +6,17 @@ import asyncio
 
 import msgspec
 import pytest
+from fakes.agents import make_agent
 
-from ouro.agent.agent import AgentParts, LoopAgent, Prompt
+from ouro.agent.agent import Prompt
+from ouro.agent.compactor import TOO_LONG
 from ouro.agent.limits import Limits
 from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions
 from ouro.display import Display, Plain
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed
 from ouro.events import (
+    Compacted,
     Prompted,
     Replied,
     Retrying,
@@ -68,16 +71,8 @@ def make_world(tmp_path, store=None):
 
         def agent(self, *models, limits=None, instructions_for=lambda _: ""):
             runner = ToolRunner({"echo": Echo()}, Permissions(Workspace(tmp_path), "auto"), Questions().inquire)
-            return LoopAgent(
-                AgentParts(
-                    models=lambda: models,
-                    memory=self.memory,
-                    tools=runner,
-                    instructions="Be good.",
-                    steering=self.take,
-                    instructions_for=instructions_for,
-                    limits=limits or Limits(),
-                )
+            return make_agent(
+                self.memory, runner, models, steering=self.take, instructions_for=instructions_for, limits=limits
             )
 
         def take(self):
@@ -166,19 +161,19 @@ async def test_a_refused_key_ends_the_turn_with_what_to_do(world):
     assert [message.role for message in world.memory.messages()] == ["user"]
 
 
-async def test_a_full_window_drops_old_outputs_once_and_goes_on(world):
-    steps = [call("echo", what="big"), call("echo", what="y"), ContextTooLong("Too long."), "Done."]
-    model = ScriptedModel(steps)
+async def test_a_window_that_is_full_is_made_smaller_once_and_the_turn_goes_on(world):
+    parts = ["## Goal\nEcho."] * 4
+    model = ScriptedModel([call("echo", what="big"), call("echo", what="y"), ContextTooLong("Too."), *parts, "Done."])
     seen = await play(world.agent(model))
     assert seen[-1] == TurnFinished("answered")
-    assert [event.level for event in seen if isinstance(event, Said)] == ["warning"]
+    assert [event.kept for event in seen if isinstance(event, Compacted)] == [1]
     assert BIG in str(model.requests[2].messages)
-    assert BIG not in str(model.requests[3].messages)
+    assert BIG not in str(model.requests[-1].messages)
 
 
-async def test_a_window_that_stays_full_ends_the_turn(world):
+async def test_a_window_that_stays_full_ends_the_turn_with_what_to_do(world):
     seen = await play(world.agent(ScriptedModel([ContextTooLong("Too long.")] * 3)))
-    assert seen[-1] == TurnFinished("failed", "Too long.")
+    assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
 
 
 async def test_a_turn_limit_ends_the_turn_and_leaves_it_sendable(world):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from fakes.agents import make_agent
 
-from ouro.agent.agent import AgentParts, LoopAgent, Prompt
+from ouro.agent.agent import Prompt
 from ouro.agent.limits import Limits
 from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
@@ -107,17 +108,7 @@ class World:
         self.tools = {"step": Step(), "guarded": Guarded()}
         self.model = ScriptedModel(script)
         runner = ToolRunner(self.tools, Permissions(Workspace(tmp_path), "ask"), self.questions.inquire)
-        self.agent = LoopAgent(
-            AgentParts(
-                models=lambda: [self.model],
-                memory=self.memory,
-                tools=runner,
-                instructions="Be good.",
-                steering=self.take,
-                instructions_for=lambda _: "",
-                limits=Limits(max_turns=12),
-            )
-        )
+        self.agent = make_agent(self.memory, runner, [self.model], steering=self.take, limits=Limits(max_turns=12))
 
     def take(self):
         taken, self.steering = self.steering, []

@@ -39,7 +39,7 @@ async def test_a_key_is_asked_for_unseen_and_holds_for_all_models_of_the_provide
     person = Person("anthropic", " sk-\nsecret ", "anthropic/claude-sonnet-5")
     assert await set_up(person) == "anthropic/claude-sonnet-5"
     assert read_models_file(get_models_path()) == ModelsFile(
-        "anthropic/claude-sonnet-5", (), {"anthropic/*": ModelEntry(api_key="sk-secret")}
+        default="anthropic/claude-sonnet-5", models={"anthropic/*": ModelEntry(api_key="sk-secret")}
     )
     assert person.secrets == ["Your Anthropic key (it is not shown)"]
     assert "secret" not in "".join(person.said)
@@ -62,7 +62,7 @@ async def test_a_server_on_this_machine_is_offered_first_with_its_models(monkeyp
         assert await set_up(person) == "hosted_vllm/b"
     assert person.offered[0][1][0] == Choice("hosted_vllm", "vLLM", "on this machine, 2 models")
     assert read_models_file(get_models_path()) == ModelsFile(
-        "hosted_vllm/b", (), {"hosted_vllm/b": ModelEntry(window=9000)}
+        default="hosted_vllm/b", models={"hosted_vllm/b": ModelEntry(window=9000)}
     )
 
 

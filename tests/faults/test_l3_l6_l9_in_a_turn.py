@@ -1,8 +1,9 @@
 """L3, L6, L9: what a whole turn makes of a model that errs: it is told, it is asked less, it is stopped."""
 
 from ouro.assemble import Options, open_session
+from ouro.agent.compactor import TOO_LONG
 from ouro.errors import ContextTooLong
-from ouro.events import PermissionAsked, Permit, Said, TurnFinished
+from ouro.events import Compacted, PermissionAsked, Permit, Said, TurnFinished
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.messages import ToolCall, ToolReply
 from ouro.session import OpenRequest
@@ -43,9 +44,24 @@ async def test_l3_each_wrong_call_is_answered_and_the_turn_goes_on(repository):
 async def test_l6_a_window_that_stays_too_small_is_a_clear_stop(repository):
     script = [call("shell", command="seq 3000"), call("shell", command="seq 3001"), *[ContextTooLong("Too long.")] * 9]
     seen, model = await play(repository, *script)
-    assert seen[-1] == TurnFinished("failed", "Too long.")
+    assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
     assert len([event for event in seen if isinstance(event, Said)]) == 1
-    assert len(model.requests) == 4
+    assert [event.summary for event in seen if isinstance(event, Compacted)] == [""]
+    sums = [request for request in model.requests if "You sum up" in str(request.messages[0])]
+    assert (len(sums), len(model.requests)) == (3, 7), "compacted once, in ever smaller parts; asked once more; stopped"
+
+
+async def test_l6_a_window_that_was_full_is_compacted_once_and_the_turn_goes_on(repository):
+    summary = "## Goal\nLook."
+
+    def answer(messages):
+        return summary if "You sum up" in str(messages[0]) else "Done."
+
+    script = [call("shell", command="seq 9000"), call("shell", command="seq 9001"), ContextTooLong("Too long.")]
+    seen, model = await play(repository, *script, *[answer] * 20)
+    assert seen[-1] == TurnFinished("answered")
+    assert [event.summary.startswith(summary) for event in seen if isinstance(event, Compacted)] == [True]
+    assert model.requests[-1].messages[1].text == "do it"
 
 
 async def test_l9_the_same_call_again_and_again_is_said_and_then_stopped(repository):

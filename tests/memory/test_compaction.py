@@ -51,7 +51,9 @@ def test_the_window_sets_the_limits_and_a_small_one_smaller_ones():
 
 
 def test_the_person_s_words_stay_and_the_last_round_is_not_touched():
-    sent = entries(user("Never push."), assistant("Fine."), user("Mend it."), assistant("", call("1")), tool(reply("1")))
+    sent = entries(
+        user("Never push."), assistant("Fine."), user("Mend it."), assistant("", call("1")), tool(reply("1"))
+    )
     found = plan(sent)
     assert (found.covers, found.kept) == ((1, 3), (1, 3))
     assert (numbers(found.covered), numbers(found.tail)) == ([1, 2, 3], [4, 5])
@@ -190,7 +192,12 @@ def test_whatever_was_said_a_compaction_leaves_what_can_be_sent_and_keeps_what_i
             records.append(record)
         sent = transcript.sent_entries()
         found = plan_compaction(
-            sent, transcript.compaction, transcript.pins, words=rng.randint(0, 3_000), tail=rng.randint(0, 900), last=700
+            sent,
+            transcript.compaction,
+            transcript.pins,
+            words=rng.randint(0, 3_000),
+            tail=rng.randint(0, 900),
+            last=700,
         )
         if found is None:
             continue

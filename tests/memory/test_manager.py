@@ -8,7 +8,7 @@ from ouro.memory.backend import MessageRecord
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.manager import MemoryManager, title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
+from ouro.messages import Message, Text, Usage, user
 
 
 class FullDisk(DictMemoryStore):
@@ -184,36 +184,6 @@ async def test_a_session_that_is_open_is_refused(home):
 
     with pytest.raises(SessionInUse):
         await MemoryManager.resume(YamlFileMemoryStore(home / ".ouro" / "sessions"), memory.session_id, project="/p")
-
-
-async def test_shrinking_drops_old_outputs_from_what_is_sent_and_from_nothing_else():
-    memory = started()
-    await memory.add(user("go"))
-    for number in range(4):
-        await memory.add(assistant("", ToolCall(str(number), "shell", {})))
-        await memory.add(tool(ToolReply(str(number), "shell", "x" * 7000)))
-    whole, tokens = memory.messages(), memory.tokens
-
-    assert memory.shrink(4200)
-    assert memory.messages() == whole
-    assert memory.tokens < tokens * 0.6
-    dropped = [
-        part.text.startswith("[output dropped") for each in memory.context() for part in each.parts_of(ToolReply)
-    ]
-    assert dropped == [True, True, False, False]
-    assert memory.shrink(1)
-    assert not memory.shrink(1)
-
-
-async def test_after_shrinking_the_provider_s_next_figure_is_believed_again():
-    memory = started()
-    await memory.add(Message("assistant", (ToolCall("1", "shell", {}),), Usage(input=500, output=10)))
-    await memory.add(tool(ToolReply("1", "shell", "x" * 7000)))
-    memory.shrink()
-    shrunk = memory.tokens
-    await memory.add(Message("assistant", (Text("done"),), Usage(input=600, output=10)))
-
-    assert (shrunk < 600, memory.tokens) == (True, 610)
 
 
 async def test_where_nothing_can_be_saved_it_is_said_at_the_start(home):

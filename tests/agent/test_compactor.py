@@ -1,0 +1,406 @@
+"""A conversation that outgrows its window goes on: summed up, kept word for word where it matters, with a receipt."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+import pytest
+from fakes.agents import make_agent, make_compactor
+
+from ouro.agent.agent import Prompt
+from ouro.agent.tool_runner import ToolRunner
+from ouro.agent.turn import Questions
+from ouro.display import Display
+from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, RequestRefused, SaveFailed, StreamCut
+from ouro.events import Compacted, Compacting, Said, TurnFinished, UsageUpdated
+from ouro.llm.model import ModelSpec
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.memory.compaction import CompactionRules
+from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.manager import MemoryManager
+from ouro.memory.records import CompactionRecord, CostRecord, PinRecord
+from ouro.memory.tokens import estimate_messages
+from ouro.messages import (
+    Context,
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolReply,
+    Usage,
+    assistant,
+    system,
+    tool,
+    user,
+)
+from ouro.safety.access import Effect
+from ouro.safety.permissions import Permissions
+from ouro.safety.workspace import Workspace
+from ouro.tools.tool import Tool, ToolResult
+
+SUMMARY = "## Goal\nMend the parser.\n## Next\nRun the tests."
+SMALL = ModelSpec("small", window=8_192)
+
+
+class LookArgs(msgspec.Struct):
+    size: int = 0
+
+
+class Look(Tool[LookArgs]):
+    """Shows so many characters."""
+
+    name = "look"
+    effect = Effect.NONE
+    Args = LookArgs
+
+    def title(self, args):
+        return "look"
+
+    async def run(self, args, ctx):
+        return ToolResult("o" * args.size, Display("looked"))
+
+
+def says(text="", *calls):
+    """A reply with the usage that a provider would tell."""
+
+    def step(messages):
+        return ScriptedReply(
+            text, calls, usage=Usage(input=estimate_messages(messages) + 50, output=len(text) // 4, cost=0.01)
+        )
+
+    return step
+
+
+def is_asked_for_summary(messages) -> bool:
+    return any("Write the summary" in part.text for part in messages[-1].parts_of(Context))
+
+
+def sums_up(*steps, summary=SUMMARY):
+    """Steps that answer whenever a summary is asked for, too."""
+    left = iter(steps)
+
+    def step(messages):
+        if is_asked_for_summary(messages):
+            return says(summary)(messages)
+        following = next(left)
+        return following(messages) if callable(following) else following
+
+    return [step] * 99
+
+
+class World:
+    def __init__(self, tmp_path, store=None):
+        self.store = store or DictMemoryStore()
+        self.memory = MemoryManager.start(self.store, project="/p", model="small")
+        self.runner = ToolRunner({"look": Look()}, Permissions(Workspace(tmp_path), "auto"), Questions().inquire)
+        self.told_again = 0
+
+    def tell_again(self):
+        self.told_again += 1
+
+    def compactor(self, *models, **more):
+        return make_compactor(self.memory, self.runner, models, on_compacted=self.tell_again, **more)
+
+    async def turn(self, text, *models, **more):
+        agent = make_agent(self.memory, self.runner, models, compactor=self.compactor(*models, **more))
+        return [event async for event in agent.run(Prompt(text))]
+
+    async def filled(self, rounds=6, size=3_600):
+        """A conversation of about `rounds` thousand tokens."""
+        await self.memory.add(user("Never push. Use tabs."))
+        for number in range(rounds):
+            await self.memory.add(assistant("", ToolCall(f"f{number}", "look", {"size": size})))
+            await self.memory.add(tool(ToolReply(f"f{number}", "look", "o" * size)))
+        await self.memory.add(assistant("I have looked."))
+        return self
+
+    async def compact(self, *models, focus="", **more):
+        return [event async for event in self.compactor(*models, **more).compact(focus)]
+
+    async def resumed(self):
+        await self.memory.close()
+        again = await MemoryManager.resume(self.store, "latest", project="/p")
+        await again._all_read()
+        return again
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def of(kind, events):
+    return [event for event in events if isinstance(event, kind)]
+
+
+def texts(messages):
+    return [part.text for message in messages for part in message.parts if isinstance(part, Text | Context)]
+
+
+async def test_a_full_window_is_compacted_before_the_next_call_and_the_receipt_is_told(world):
+    await world.filled()
+    model = ScriptedModel(sums_up(says("Done.")), spec=SMALL)
+    seen = await world.turn("go on", model)
+    [receipt] = of(Compacted, seen)
+    assert receipt.after < receipt.before * 0.5
+    assert (receipt.covered, receipt.kept, receipt.dropped) == (13, 1, 0)
+    assert receipt.summary.startswith(SUMMARY)
+    assert receipt.usage == Usage(input=receipt.usage.input, output=11, cost=0.01)
+    assert seen[-1] == TurnFinished("answered")
+    assert texts(model.requests[-1].messages)[1] == "Never push. Use tabs."
+    assert SUMMARY in texts(model.requests[-1].messages)[2]
+    assert texts(model.requests[-1].messages)[-2:] == ["I have looked.", "go on"]
+    assert len(world.memory.messages()) == 16
+    assert world.told_again == 1
+
+
+async def test_the_status_is_right_at_once_and_again_when_the_provider_has_spoken(world):
+    await world.filled()
+    seen = await world.turn("go on", ScriptedModel(sums_up(says("Done.")), spec=SMALL))
+    [receipt], [early, late] = of(Compacted, seen), of(UsageUpdated, seen)
+    assert early.context == receipt.after
+    assert abs(late.context - early.context) < 200
+
+
+async def test_the_request_for_a_summary_begins_with_the_very_conversation(world):
+    await world.filled(rounds=4)
+    model = ScriptedModel([says("Fine."), says(SUMMARY)], spec=SMALL)
+    await world.turn("look", model)
+    await world.compact(model, focus="the tabs")
+    before, asked = model.requests
+    assert asked.messages[: len(before.messages)] == before.messages
+    assert asked.tools == before.tools
+    assert asked.messages[-2] == Message("assistant", (Text("Fine."),), asked.messages[-2].usage, "small")
+    assert "keep in particular: the tabs" in texts(asked.messages)[-1]
+
+
+async def test_a_turn_that_fills_the_window_by_itself_is_compacted_between_its_calls(world):
+    steps = [says("", call("look", size=9_000 + number)) for number in range(6)]
+    model = ScriptedModel(sums_up(*steps, says("Done.")), spec=SMALL)
+    seen = await world.turn("Never push. Look everywhere.", model)
+    assert seen[-1] == TurnFinished("answered")
+    assert len(of(Compacted, seen)) >= 2
+    for request in model.requests:
+        assert estimate_messages(request.messages) < SMALL.window
+        if request.messages[0] == system("Be good."):
+            assert texts(request.messages)[1] == "Never push. Look everywhere."
+    last = model.requests[-1].messages
+    assert last[-1].parts_of(ToolReply)[0].text == "o" * 9_005, "what was just asked for is not taken away unread"
+
+
+async def test_the_same_request_goes_out_before_and_after_a_resume(world):
+    await world.filled()
+    await world.turn("go on", ScriptedModel(sums_up(says("Done.")), spec=SMALL))
+    await world.memory.record(PinRecord(1, world.memory.now()))
+    sent, tokens, usage = world.memory.context(), world.memory.tokens, world.memory.usage
+    again = await world.resumed()
+    assert (again.context(), again.tokens, again.usage) == (sent, tokens, usage)
+
+
+async def test_what_the_summary_cost_is_the_session_s(world):
+    await world.filled()
+    await world.turn("go on", ScriptedModel(sums_up(says("Done.")), spec=SMALL))
+    [record] = [
+        each
+        for each in world.store.load_session(world.memory.session_id, read_only=True).records
+        if isinstance(each, CompactionRecord)
+    ]
+    assert (record.trigger, record.model, record.usage.cost) == ("auto", "small", 0.01)
+    assert world.memory.usage.cost == pytest.approx(0.02)
+
+
+async def test_the_plan_the_files_and_long_messages_go_into_the_summary(world):
+    await world.filled()
+    await world.memory.add(user("LOG " + "l" * 9_000 + " END"))
+    await world.memory.add(assistant("I see."))
+    model = ScriptedModel([says(SUMMARY)] * 9, spec=SMALL)
+    [receipt] = of(Compacted, await world.compact(model, carried="## Plan\n- [>] Run the tests"))
+    assert receipt.summary.startswith(SUMMARY)
+    assert "too long to be kept whole\nMessage 15:\n> LOG lll" in receipt.summary
+    assert receipt.summary.endswith("## Plan\n- [>] Run the tests")
+
+
+async def test_the_person_s_wish_and_pins_are_minded(world):
+    await world.filled()
+    await world.memory.record(PinRecord(14, world.memory.now()))
+    await world.memory.add(user("and"))
+    await world.memory.add(assistant("Yes."))
+    [receipt] = of(Compacted, await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL), focus="tabs"))
+    assert receipt.kept == 3
+    assert "You said earlier, and it was pinned:\n\nI have looked." in texts(world.memory.context())
+    assert world.memory.transcript.compaction.focus == "tabs"
+
+
+async def test_there_is_nothing_to_compact_at_the_start(world):
+    await world.memory.add(user("hi"))
+    model = ScriptedModel([], spec=SMALL)
+    assert [event.text for event in await world.compact(model)] == [
+        "There is nothing to compact yet: what was said last stays as it is."
+    ]
+    assert model.requests == []
+
+
+async def test_two_in_a_row_carry_the_first_summary_on_and_do_no_harm(world):
+    await world.filled()
+    model = ScriptedModel([says(SUMMARY), says("Fine."), says("## Goal\nBoth.")], spec=SMALL)
+    await world.compact(model)
+    first = world.memory.context()
+    assert of(Compacted, await world.compact(model)) == []
+    assert world.memory.context() == first
+    await world.turn("and then " + "x" * 2_000, model)
+    [receipt] = of(Compacted, await world.compact(model))
+    assert SUMMARY in texts(model.requests[2].messages)[2]
+    assert receipt.summary == "## Goal\nBoth."
+    assert texts(world.memory.context())[0] == "Never push. Use tabs."
+
+
+FAILURES = {
+    "nothing": [""],
+    "two words": ["ok then"],
+    "a refusal": ["I'm sorry, I can't help with that."],
+    "a call": [call("look", size=1)],
+    "refused": [RequestRefused("The provider's filter stopped the answer.")],
+    "no key": [AuthenticationFailed("The key is not accepted.")],
+    "broken off": [ScriptedReply("## Goal\nHalf", error=StreamCut("It broke off."))],
+    "busy": [RateLimited("Too many requests.", retry_after=0.0)],
+    "endless": [ScriptedReply("x" * 4_100_000)],
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_without_a_summary_old_outputs_are_dropped_instead_and_the_turn_goes_on(world, failure, monkeypatch):
+    monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
+    await world.filled()
+    writer = ScriptedModel(FAILURES[failure] * 9, spec=ModelSpec("writer", window=8_192))
+    model = ScriptedModel([says("Done."), says("More.")], spec=SMALL)
+    seen = await world.turn("go on", model, summarisers=[writer])
+    [receipt] = of(Compacted, seen)
+    assert receipt.summary == ""
+    assert receipt.dropped > 0
+    assert receipt.after < receipt.before
+    assert [event.level for event in of(Said, seen)] == ["warning"]
+    assert seen[-1] == TurnFinished("answered")
+    asked = len(writer.requests)
+    await world.turn("and", model, summarisers=[writer])
+    assert len(writer.requests) == asked, "it is not asked again at once"
+    again = await world.resumed()
+    assert again.context() == world.memory.context()
+
+
+async def test_a_summary_that_is_far_too_long_is_cut(world):
+    await world.filled()
+    model = ScriptedModel([ScriptedReply("## Goal\n" + "line\n" * 100_000)], spec=SMALL)
+    [receipt] = of(Compacted, await world.compact(model))
+    assert receipt.after < receipt.before
+    assert receipt.summary.endswith("[the summary was longer, and is cut here]")
+
+
+async def test_a_summary_that_would_not_make_it_smaller_is_not_taken_and_its_cost_is_kept(world):
+    await world.memory.add(user("Never push."))
+    await world.memory.add(assistant("Fine. " * 9))
+    await world.memory.add(user("Go."))
+    await world.memory.add(assistant("I went."))
+    before = world.memory.context()
+    seen = await world.compact(ScriptedModel([says(SUMMARY * 20)], spec=SMALL))
+    assert of(Compacted, seen) == []
+    assert "nothing was compacted" in of(Said, seen)[-1].text
+    assert world.memory.context() == before
+    await world.memory.close()
+    kept = world.store.load_session(world.memory.session_id, read_only=True).records
+    assert [each.purpose for each in kept if isinstance(each, CostRecord)] == ["compaction"]
+
+
+async def test_a_model_of_its_own_with_a_smaller_window_sums_up_in_steps(world):
+    await world.filled(rounds=20)
+    writer = ScriptedModel(
+        [says(f"## Goal\nPart {number}.") for number in range(1, 99)], spec=ModelSpec("writer", window=8_192)
+    )
+    large = ScriptedModel([says("Done.")], spec=ModelSpec("large", window=30_000))
+    seen = await world.turn("go on", large, summarisers=[writer], rules=CompactionRules(at=0.5))
+    [receipt] = of(Compacted, seen)
+    parts = of(Compacting, seen)
+    assert len(writer.requests) == parts[-1].parts > 3
+    assert receipt.summary == f"## Goal\nPart {len(writer.requests)}."
+    assert all(estimate_messages(request.messages) < 8_192 for request in writer.requests)
+    assert "Part 1." in texts(writer.requests[1].messages)[1]
+    assert receipt.usage.cost == pytest.approx(0.01 * len(writer.requests))
+
+
+async def test_a_change_to_a_model_with_a_smaller_window_is_survived(world):
+    large = ScriptedModel([says("", call("look", size=90_000)), says("Done.")], spec=ModelSpec("large", window=200_000))
+    await world.turn("Never push.", large)
+    small = ScriptedModel(sums_up(says("Fine.")), spec=SMALL)
+    seen = await world.turn("go on", small)
+    assert len(of(Compacted, seen)) == 1
+    assert seen[-1] == TurnFinished("answered")
+    assert all(estimate_messages(request.messages) < 8_192 for request in small.requests)
+    assert "Never push." in texts(small.requests[-1].messages)
+
+
+async def test_where_it_may_not_happen_by_itself_it_does_not_and_a_full_window_drops_outputs(world):
+    await world.filled()
+    model = ScriptedModel([ContextTooLong("Too long."), says("Done.")], spec=SMALL)
+    seen = await world.turn("go on", model, rules=CompactionRules(auto=False))
+    [receipt] = of(Compacted, seen)
+    assert (receipt.summary, receipt.dropped > 0) == ("", True)
+    assert seen[-1] == TurnFinished("answered")
+    assert len(model.requests) == 2
+
+
+async def test_pictures_are_counted_and_given_up_with_the_outputs_that_hold_them(world):
+    picture = Image("image/png", b"p")
+    await world.memory.add(user("Look.", [picture]))
+    for number in range(5):
+        await world.memory.add(assistant("", ToolCall(f"p{number}", "look", {})))
+        await world.memory.add(tool(ToolReply(f"p{number}", "look", "seen", images=(picture,))))
+    model = ScriptedModel(sums_up(says("Done.")), spec=SMALL)
+    seen = await world.turn("go on", model)
+    assert len(of(Compacted, seen)) == 1
+    assert model.requests[-1].messages[1] == Message("user", (Text("Look."), picture))
+
+
+async def test_esc_while_it_is_summed_up_leaves_everything_as_it_was(world):
+    await world.filled()
+    holding = asyncio.Event()
+    model = ScriptedModel([ScriptedReply(SUMMARY, hold=holding.wait)], spec=SMALL)
+    before, usage = world.memory.context(), world.memory.usage
+    asked = asyncio.Event()
+
+    async def compact():
+        async with aclosing(world.compactor(model).compact("")) as events:
+            async for event in events:
+                if isinstance(event, Compacting):
+                    asked.set()
+
+    task = asyncio.create_task(compact())
+    await asked.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (world.memory.context(), world.memory.usage, world.told_again) == (before, usage, 0)
+
+
+async def test_a_compaction_that_cannot_be_saved_holds_and_is_said(tmp_path):
+    class FullDisk(DictMemoryStore):
+        def save_memory(self, session_id, change):
+            if isinstance(change, CompactionRecord):
+                raise SaveFailed("The disk is full.")
+            super().save_memory(session_id, change)
+
+    world = await World(tmp_path, FullDisk()).filled()
+    seen = await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL))
+    assert len(of(Compacted, seen)) == 1
+    assert Said("The disk is full.", "error") in seen
+    assert SUMMARY in texts(world.memory.context())[1]
+
+
+async def test_thinking_and_calls_of_the_part_that_stays_are_as_they_were(world):
+    await world.filled()
+    thought = Message("assistant", (Thinking("hm", "seal"), ToolCall("t", "look", {})), Usage(9_000, output=9), "small")
+    await world.memory.add(thought)
+    await world.memory.add(tool(ToolReply("t", "look", "fresh")))
+    await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL))
+    assert world.memory.context()[-2:] == [thought, tool(ToolReply("t", "look", "fresh"))]
