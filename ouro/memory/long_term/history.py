@@ -44,10 +44,12 @@ _ENVIRONMENT = {
 }  # fmt: skip
 _MOST_BYTES = 1 << 24
 _SECONDS = 30.0
-_TRIES = 8
+_TRIES = 7
 _STALE = 10.0
 """Seconds after which a lock on a ref is nobody's any more: git holds one for milliseconds."""
 _ID = re.compile(r"[0-9a-f]{40}")
+MOST_LOOSE = 2_000
+"""Objects that lie in files of their own, three a commit, before they are packed."""
 _SOME_ID = re.compile(r"[0-9a-f]{4,40}")
 _REF = re.compile(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
 _UNFINISHED = {
@@ -210,6 +212,28 @@ class History:
     def keep(self, name: str, text: str) -> None:
         """Note something beside the history."""
         write_private(self.git_dir / OWN / name, f"{text}\n")
+
+    def maintain(self, most_loose: int = MOST_LOOSE) -> bool:
+        """Pack what lies loose once it is much, which takes a second or so; gives whether it did.
+
+        Nothing is dropped, not even what nothing leads to any more.
+
+        Args:
+            most_loose: so many objects may lie in files of their own.
+
+        Raises:
+            MemoryUnusable: git is not there, or the history cannot be read.
+        """
+        # As git itself estimates it: one of the 256 folders tells of all.
+        try:
+            loose = sum(1 for _ in (self.git_dir / "objects" / "17").iterdir()) * 256
+        except FileNotFoundError:
+            loose = 0
+        if loose < most_loose:
+            return False
+        with self.alone():
+            self.git("repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
+        return True
 
     def _head_to_commit_on(self) -> Head:
         head = self.head()

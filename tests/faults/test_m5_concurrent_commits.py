@@ -1,0 +1,101 @@
+"""M5: several agents write memory at once."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ouro.memory.long_term.store import GitMemoryStore
+
+PROCESSES, EACH = 4, 100
+WRITER = """
+import sys
+from pathlib import Path
+from ouro.memory.long_term.store import GitMemoryStore
+who, count, way, folder, git_dir = sys.argv[1:]
+store = GitMemoryStore(Path(folder), "repo", Path(git_dir))
+for number in range(int(count)):
+    line = f"- fact {who}.{number}\\n"
+    if way == "lines":
+        commit = store.rewrite("facts.md", lambda text: text + line, f"Learn {who}.{number}")
+    else:
+        commit = store.save_and_commit({f"mem_{who}x{number}.md": line}, f"Learn {who}.{number}")
+    assert commit and not store.obstacle, store.obstacle
+"""
+
+
+def write_at_once(store: GitMemoryStore, way: str, each: int = EACH) -> None:
+    command = [sys.executable, "-c", WRITER]
+    folders = [str(store.folder), str(store.history.git_dir)]
+    running = [
+        subprocess.Popen([*command, str(who), str(each), way, *folders], stderr=subprocess.PIPE, text=True)
+        for who in range(PROCESSES)
+    ]
+    errors = [each.communicate()[1] for each in running]
+    assert [each.returncode for each in running] == [0] * PROCESSES, errors
+
+
+def all_facts(each: int = EACH) -> set[str]:
+    return {f"- fact {who}.{number}\n" for who in range(PROCESSES) for number in range(each)}
+
+
+def git(store: GitMemoryStore, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", store.folder, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def store(tmp_path) -> GitMemoryStore:
+    return GitMemoryStore(tmp_path / "memory", "repo", tmp_path / "history.git" / "app.git")
+
+
+def test_four_processes_with_a_hundred_lines_of_one_file_each_lose_none(store):
+    write_at_once(store, "lines")
+
+    assert set(store.read("facts.md").splitlines(keepends=True)) == all_facts()
+    assert len(store.log(1000)) == PROCESSES * EACH
+    assert store.accepted == store.get_current_head()
+    assert git(store, "fsck", "--strict", "--no-dangling") == ""
+    assert git(store, "status", "--porcelain") == ""
+
+
+def test_four_processes_with_notes_of_their_own_lose_none(store):
+    write_at_once(store, "notes", each=25)
+
+    committed = {git(store, "show", f"HEAD:{name}") for name in store.load_all().notes}
+    assert committed == all_facts(25)
+    assert len(store.log(1000)) == PROCESSES * 25
+    assert git(store, "fsck", "--strict", "--no-dangling") == ""
+    assert git(store, "status", "--porcelain") == ""
+
+
+def test_plain_git_commits_in_between_are_kept(store):
+    store.save_and_commit({"decisions.md": "- first\n"}, "Begin")
+    folders = [str(store.folder), str(store.history.git_dir)]
+    running = subprocess.Popen([sys.executable, "-c", WRITER, "0", "40", "notes", *folders])
+    made = 0
+    for number in range(40):
+        (store.folder / f"mem_person{number}.md").write_text(f"{number}\n")
+        add = subprocess.run(["git", "-C", store.folder, "add", f"mem_person{number}.md"], capture_output=True)
+        if add.returncode == 0:
+            done = subprocess.run(["git", "-C", store.folder, "commit", "-qm", f"Person {number}"], capture_output=True)
+            made += done.returncode == 0
+
+    assert running.wait() == 0
+    store.commit_changes("What is left")
+
+    assert made > 0
+    subjects = [each.subject for each in store.log(1000)]
+    assert sum(each.startswith("Learn") for each in subjects) == 40
+    assert sum(each.startswith("Person") for each in subjects) == made
+    tree = store.history.tree(store.get_current_head())
+    assert len([name for name in tree if name.startswith("mem_")]) == 80
+    assert git(store, "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_what_another_has_committed_already_is_no_error(store):
+    commit = store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+
+    assert store.save_and_commit({"facts.md": "- one\n"}, "Learn it again") == commit
+    assert store.commit_changes("Nothing") == ""
+    assert (store.obstacle, len(store.log())) == ("", 1)

@@ -1,0 +1,323 @@
+"""M6: every odd state that the history of memory can be in. The text is kept, and the history is never replaced."""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ouro.memory.long_term.store import GitMemoryStore
+
+LOCKS = ("HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "index.lock")
+
+
+@pytest.fixture
+def store(home) -> GitMemoryStore:
+    """Two commits of history."""
+    made = GitMemoryStore(home / ".ouro" / "memory", "user", home / ".ouro" / "history.git" / "user.git")
+    made.save_and_commit({"facts.md": "- one\n"}, "Learn one")
+    made.save_and_commit({"facts.md": "- one\n- two\n"}, "Learn two")
+    return made
+
+
+def plain(store: GitMemoryStore, *arguments: str, check: bool = True) -> str:
+    done = subprocess.run(["git", "-C", store.folder, *arguments], capture_output=True, text=True, check=check)
+    return done.stdout.strip()
+
+
+def object_file(store: GitMemoryStore, name: str) -> Path:
+    number = plain(store, "rev-parse", name)
+    return store.history.git_dir / "objects" / number[:2] / number[2:]
+
+
+def write_old(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    hour = time.time() - 3600
+    os.utime(path, (hour, hour))
+
+
+def nothing(store: GitMemoryStore) -> None:
+    pass
+
+
+def pack_refs(store: GitMemoryStore) -> None:
+    plain(store, "pack-refs", "--all")
+    assert not (store.history.git_dir / "refs/heads/main").exists()
+
+
+def spoil_index(store: GitMemoryStore) -> None:
+    (store.history.git_dir / "index").write_bytes(b"DIRC garbage")
+
+
+def lose_index(store: GitMemoryStore) -> None:
+    (store.history.git_dir / "index").unlink()
+
+
+def on_another_branch(store: GitMemoryStore) -> None:
+    plain(store, "switch", "-q", "-c", "experiment")
+
+
+def with_settings(*lines: str) -> Callable[[GitMemoryStore], None]:
+    def set_globally(store: GitMemoryStore) -> None:
+        with (Path.home() / ".gitconfig").open("a") as file:
+            file.write("\n".join(lines) + "\n")
+
+    return set_globally
+
+
+def failing_hook(store: GitMemoryStore) -> None:
+    hooks = Path.home() / "hooks"
+    hooks.mkdir()
+    for name in ("pre-commit", "commit-msg", "reference-transaction", "post-index-change"):
+        (hooks / name).write_text("#!/bin/sh\nexit 1\n")
+        (hooks / name).chmod(0o755)
+    with_settings("[core]", f"hooksPath = {hooks}")(store)
+
+
+def ignoring_markdown(store: GitMemoryStore) -> None:
+    (Path.home() / "ignore").write_text("*.md\n")
+    with_settings("[core]", f"excludesFile = {Path.home() / 'ignore'}")(store)
+
+
+def without_name(store: GitMemoryStore) -> None:
+    (Path.home() / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
+
+
+def stale_lock(name: str) -> Callable[[GitMemoryStore], None]:
+    return lambda store: write_old(store.history.git_dir / name)
+
+
+GOOD = {
+    "as it should be": nothing,
+    "refs are packed": pack_refs,
+    "index is corrupt": spoil_index,
+    "index is gone": lose_index,
+    "on another branch": on_another_branch,
+    "no user.name": without_name,
+    "commit.gpgsign with a program that fails": with_settings("[commit]", "gpgsign = true", "[gpg]", "program = false"),
+    "global hooks that fail": failing_hook,
+    "autocrlf and safecrlf": with_settings("[core]", "autocrlf = true", "safecrlf = true"),
+    "all Markdown is ignored": ignoring_markdown,
+    **{f"a stale {name}": stale_lock(name) for name in LOCKS},
+}
+
+
+@pytest.mark.parametrize("spoil", GOOD.values(), ids=GOOD)
+def test_in_these_states_the_commit_is_made_on_top_of_the_last_one(store, spoil):
+    parent = store.get_current_head()
+    spoil(store)
+
+    commit = store.save_and_commit({"facts.md": "- three\r\n"}, "Learn three")
+
+    assert store.obstacle == ""
+    assert [(each.id, each.parent) for each in store.log(1)] == [(commit, parent)]
+    assert store.text_at(commit, "facts.md") == "- three\r\n"
+    assert len(store.log()) == 3
+
+
+@pytest.mark.parametrize(
+    "spoil", [GOOD[name] for name in GOOD if "lock" not in name], ids=[n for n in GOOD if "lock" not in n]
+)
+def test_in_these_states_plain_git_commits_too(store, spoil):
+    spoil(store)
+    store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+    (store.folder / "preferences.md").write_text("- tabs\r\n")
+
+    plain(store, "add", "preferences.md")
+    plain(store, "commit", "-q", "-m", "By hand")
+
+    assert [each.subject for each in store.log(2)] == ["By hand", "Learn three"]
+    assert store.text_at(store.get_current_head(), "preferences.md") == "- tabs\r\n"
+    assert plain(store, "status", "--porcelain") == ""
+
+
+def test_variables_of_another_git_change_nothing(store, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    subprocess.run(["git", "init", "-q", other], check=True)
+    for name, value in {
+        "GIT_DIR": str(other / ".git"), "GIT_WORK_TREE": str(other), "GIT_INDEX_FILE": str(other / "index"),
+        "GIT_OBJECT_DIRECTORY": str(other / "objects"), "GIT_NAMESPACE": "x", "GIT_AUTHOR_DATE": "garbage",
+        "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.bare", "GIT_CONFIG_VALUE_0": "garbage",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+
+    commit = store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+
+    assert (store.obstacle, store.get_current_head(), len(store.log())) == ("", commit, 3)
+    assert not any((other / ".git" / "refs" / "heads").iterdir())
+
+
+# -- states in which no commit can be made
+
+
+def detached(store: GitMemoryStore) -> None:
+    plain(store, "checkout", "-q", "--detach", "HEAD")
+
+
+def merging(store: GitMemoryStore) -> None:
+    (store.history.git_dir / "MERGE_HEAD").write_text(f"{store.get_current_head()}\n")
+
+
+def rebasing(store: GitMemoryStore) -> None:
+    (store.history.git_dir / "rebase-merge").mkdir()
+
+
+def empty_head(store: GitMemoryStore) -> None:
+    (store.history.git_dir / "HEAD").write_text("")
+
+
+def garbage_head(store: GitMemoryStore) -> None:
+    (store.history.git_dir / "HEAD").write_text("ref: refs/heads/../../x\n")
+
+
+def empty_branch(store: GitMemoryStore) -> None:
+    (store.history.git_dir / "refs/heads/main").write_text("")
+
+
+def branch_gone(store: GitMemoryStore) -> None:
+    (store.history.git_dir / "refs/heads/main").unlink()
+
+
+def no_head_commit(store: GitMemoryStore) -> None:
+    object_file(store, "HEAD").unlink()
+
+
+def empty_head_commit(store: GitMemoryStore) -> None:
+    path = object_file(store, "HEAD")
+    path.chmod(0o600)
+    path.write_bytes(b"")
+
+
+def garbage_head_tree(store: GitMemoryStore) -> None:
+    path = object_file(store, "HEAD^{tree}")
+    path.chmod(0o600)
+    path.write_bytes(b"garbage")
+
+
+def objects_gone(store: GitMemoryStore) -> None:
+    shutil.rmtree(store.history.git_dir / "objects")
+    (store.history.git_dir / "objects").mkdir()
+
+
+def unknown_format(store: GitMemoryStore) -> None:
+    config = store.history.git_dir / "config"
+    config.write_text(config.read_text().replace("repositoryformatversion = 0", "repositoryformatversion = 99"))
+
+
+def held_lock(store: GitMemoryStore) -> None:
+    """By a git that is at work at this moment."""
+    (store.history.git_dir / "refs/heads/main.lock").touch()
+
+
+LOUD = {
+    each.__name__.replace("_", " "): each
+    for each in (
+        detached, merging, rebasing, empty_head, garbage_head, empty_branch, branch_gone, no_head_commit,
+        empty_head_commit, garbage_head_tree, objects_gone, unknown_format, held_lock,
+    )
+}  # fmt: skip
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """What is the history: refs, HEAD and objects, byte for byte."""
+    names = [folder / "HEAD", *(folder / "refs").rglob("*"), *(folder / "objects").rglob("*")]
+    return {str(each): each.read_bytes() for each in names if each.is_file()}
+
+
+@pytest.mark.parametrize("spoil", LOUD.values(), ids=LOUD)
+def test_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is_said(store, spoil):
+    spoil(store)
+    before = everything(store.history.git_dir)
+
+    commit = store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+
+    assert commit == ""
+    assert "left alone" in store.obstacle
+    assert len(store.obstacle.splitlines()) == 2  # what, and what to do
+    assert (store.folder / "facts.md").read_text() == "- three\n"
+    now = everything(store.history.git_dir)
+    assert {name: now.get(name) for name in before} == before
+    assert store.load_all().core == {"facts": "- three\n"}
+
+
+@pytest.mark.parametrize("spoil", [detached, merging, rebasing, held_lock, empty_head])
+def test_when_the_state_is_mended_what_was_kept_is_committed(store, spoil):
+    git_dir = store.history.git_dir
+    saved = {name: (git_dir / name).read_bytes() for name in ("HEAD", "refs/heads/main")}
+    spoil(store)
+    store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+
+    for name, data in saved.items():
+        (git_dir / name).write_bytes(data)
+    for name in ("MERGE_HEAD", "refs/heads/main.lock"):
+        (git_dir / name).unlink(missing_ok=True)
+    shutil.rmtree(git_dir / "rebase-merge", ignore_errors=True)
+
+    commit = store.commit_changes("What was kept")
+    assert (store.obstacle, len(store.log()), store.accepted) == ("", 3, commit)
+
+
+def test_an_empty_object_of_the_new_content_is_written_anew(store):
+    """A power cut has left the object without content; git would take it for the real one."""
+    text = "- three\n"
+    name = subprocess.run(
+        ["git", "hash-object", "--stdin"], input=text, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    path = store.history.git_dir / "objects" / name[:2] / name[2:]
+    path.parent.mkdir(exist_ok=True)
+    path.touch(0o444)
+
+    commit = store.save_and_commit({"facts.md": text}, "Learn three")
+
+    assert store.text_at(commit, "facts.md") == text
+    assert plain(store, "fsck", "--strict") == ""
+
+
+def test_without_git_the_text_is_kept_and_said_and_committed_when_git_is_there(store, monkeypatch, tmp_path):
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three") == ""
+        assert store.obstacle.startswith("git is not installed: memory is kept")
+        assert store.load_all().core == {"facts": "- three\n"}
+        assert store.get_current_head()
+
+    assert store.commit_changes("What was kept")
+    assert (store.obstacle, len(store.log())) == ("", 3)
+
+
+def test_a_first_write_without_git_is_kept_too(home, monkeypatch, tmp_path):
+    new = GitMemoryStore(home / "m", "user", home / "h" / "user.git")
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        assert new.save_and_commit({"facts.md": "- one\n"}, "Learn") == ""
+
+    assert new.load_all().core == {"facts": "- one\n"}
+    commit = new.commit_changes("What was kept")
+    assert (new.accepted, new.outside_edits()) == (commit, ())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_a_history_of_another_owner_is_read_and_written_where_that_is_possible(store):
+    for path in [store.history.git_dir, *store.history.git_dir.rglob("*")]:
+        os.chown(path, 12345, 12345)
+
+    assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+    assert len(store.log()) == 3
+
+
+def test_a_folder_that_was_no_repository_gets_its_history_and_is_not_believed_before_it_is_accepted(home):
+    folder = home / "memory"
+    folder.mkdir()
+    (folder / "facts.md").write_text("- found here\n")
+    store = GitMemoryStore(folder, "user", home / "h" / "user.git")
+
+    assert [each.name for each in store.outside_edits()] == ["facts.md"]
+    commit = store.commit_changes("Take in what was found")
+    assert (store.accepted, [each.name for each in store.outside_edits()]) == ("", ["facts.md"])
+
+    store.accept(commit)
+    assert store.outside_edits() == ()
