@@ -43,7 +43,10 @@ def import_sessions(args: argparse.Namespace) -> int:
     sources = find_sources([path.expanduser().absolute() for path in places], args.program)
     if not sources:
         return _nothing(args)
-    chosen = sources if args.paths or args.all else _chosen(sources, args)
+    if args.json and not (args.paths or args.all):
+        show_json({"found": [_source_data(each) for each in sources]})
+        return 0
+    chosen = sources if args.paths or args.all else _chosen(sources)
     done: list[Imported] = []
     try:
         for each in _take_all(chosen, quiet=args.json):
@@ -66,11 +69,8 @@ def _nothing(args: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(sources: Sequence[Source], args: argparse.Namespace) -> Sequence[Source]:
+def _chosen(sources: Sequence[Source]) -> Sequence[Source]:
     """What the person picks of a list; without a person to ask, nothing: the list says what there is."""
-    if args.json:
-        show_json({"found": [_source_data(each) for each in sources]})
-        raise SystemExit(0)
     shown = sources[:_MOST_LISTED]
     show_table([[f"{number:>4}", *_row(each)] for number, each in enumerate(shown, 1)])
     if len(sources) > len(shown):

@@ -78,13 +78,18 @@ def _list(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     everywhere = store.list_sessions()
     found = everywhere if args.all else [each for each in everywhere if each.project == _project()]
     if args.json:
-        show_json([asdict(each) for each in found])
+        show_json([_data(each) for each in found])
     elif found:
         show_table([_row(each, with_project=args.all) for each in found])
     else:
         more = f" `ouro sessions list --all` shows {len(everywhere)} of other folders." if everywhere else ""
         show(f"No session {'yet' if args.all else 'of this folder yet'}.{more}")
     return 0
+
+
+def _data(info: SessionInfo) -> dict[str, Any]:
+    spent = [{"day": each.day, "model": each.model, "calls": each.calls, **asdict(each.usage)} for each in info.spent]
+    return {**asdict(info), "spent": spent}
 
 
 def _row(info: SessionInfo, *, with_project: bool) -> list[str]:
@@ -95,7 +100,7 @@ def _row(info: SessionInfo, *, with_project: bool) -> list[str]:
 def _show(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     info = store.get_session_stats(_find(store, args.session).id)
     if args.json:
-        show_json(asdict(info))
+        show_json(_data(info))
         return 0
     loaded = store.load_session(info.id, read_only=True)
     rows = [
@@ -149,7 +154,7 @@ def _rename(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     finally:
         store.close_session(found.id)
     if args.json:
-        show_json(asdict(store.get_session_stats(found.id)))
+        show_json(_data(store.get_session_stats(found.id)))
     else:
         show(f"{found.id[:8]} is now called {title}.")
     return 0

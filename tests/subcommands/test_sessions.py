@@ -83,6 +83,14 @@ def test_list_for_programs(root, tmp_path, capsys):
             "size": (root / "2026-11-21_0d9f3c52" / "session.yaml").stat().st_size,
             "cost": 0.25,
             "folder": "2026-11-21_0d9f3c52",
+            "summary": "",
+            "spent": [
+                {
+                    "day": "2026-11-21", "model": "a/b", "calls": 1,
+                    "input": 10, "cached": 0, "cache_written": 0, "output": 5, "cost": 0.25,
+                }
+            ],
+            "fork_of": "",
         }
     ]
 
@@ -114,14 +122,19 @@ def test_show_tells_of_damage(root, capsys):
     assert "! The record at byte" in capsys.readouterr().out
 
 
-def test_export_gives_the_transcript_as_markdown_without_terminal_codes(root, capsys):
+def test_export_gives_the_transcript_as_markdown_without_terminal_codes(root, tmp_path, capsys):
     run("export", "0d9f")
 
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert [line for line in out.splitlines() if line] == [
-        "# fix imports", "## You", "fix the import", "## ouro", "Looking.",
-        "> `read api.py` — import os", "```", "import os", "```", "## ouro", "Done.",
+        "# fix imports", f"- **Session**: `{IDS[0]}`", f"- **Folder**: `{tmp_path}`", "- **Model**: `a/b`",
+        "- **From**: 2026-11-21 20:14 to 2026-11-21 20:14",
+        "- **Used**: 10 tokens read (0 from the cache), 5 written, $0.2500",
+        "## You · 2026-11-21 20:14", "fix the import", "![a.png](data:image/png;base64,eA==)",
+        "## ouro · 2026-11-21 20:14", "Looking.",
+        "<details>", "<summary><code>read api.py</code> — import os</summary>", "```", "import os", "```", "</details>",
+        "## ouro · 2026-11-21 20:14", "Done.",
     ]  # fmt: skip
 
 
@@ -140,12 +153,23 @@ def test_export_gives_everything_as_json(root, tmp_path, capsys):
     assert whole["records"][0]["images"][0]["name"] == "a.png"
 
 
-def test_export_writes_a_new_file_and_never_over_an_old_one(root, tmp_path, capsys):
+def test_export_writes_the_format_that_is_asked_for_or_that_the_ending_says(root, tmp_path):
     run("export", "latest", "-o", "chat.md")
+    run("export", "latest", "-o", "chat.html")
+    run("export", "latest", "-o", "chat.txt", "--format", "html")
     assert (tmp_path / "chat.md").read_text().startswith("# fix imports\n")
+    assert (tmp_path / "chat.html").read_text().startswith("<!DOCTYPE html>")
+    assert (tmp_path / "chat.txt").read_text() == (tmp_path / "chat.html").read_text()
 
+
+def test_export_goes_over_a_file_only_when_told(root, tmp_path):
+    (tmp_path / "chat.md").write_text("mine")
     with pytest.raises(UsageError, match=r"chat\.md is there already"):
         run("export", "latest", "-o", "chat.md")
+    assert (tmp_path / "chat.md").read_text() == "mine"
+
+    run("export", "latest", "-o", "chat.md", "--force")
+    assert (tmp_path / "chat.md").read_text().startswith("# fix imports\n")
 
 
 def test_rename_changes_the_title_and_keeps_the_rest(root, capsys):

@@ -26,6 +26,7 @@ from ouro.memory.imports.values import (
     instant,
     picture_from_url,
     session_id_for,
+    shifted,
     shortened,
     word,
 )
@@ -93,9 +94,12 @@ class _Teller:
         self._header: Mapping[str, Any] = {}
         self._model = self._provider = self._project = self._at = ""
         self._counted: Any = None
+        self._told = 0
 
     def take(self, line: dict[str, Any]) -> None:
-        self._at = instant(line.get("timestamp"), self._at)
+        # The oldest layout has no times: a millisecond apart, messages keep their order.
+        self._at = instant(line.get("timestamp")) or shifted(self._at, len(self._builder.records) > self._told)
+        self._told = len(self._builder.records)
         payload = line.get("payload")
         if item := _item(line):
             self._take_item(item)

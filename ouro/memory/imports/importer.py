@@ -23,7 +23,7 @@ from ouro.memory.imports.ledger import Ledger
 from ouro.memory.imports.sources import READERS, Source
 from ouro.memory.imports.values import PROGRAM_NAMES, Foreign, Program, session_id_for
 from ouro.memory.whole_session import read_whole
-from ouro.messages import Context, Message
+from ouro.messages import Context, Message, ToolCall, ToolReply
 
 Outcome = Literal["new", "more", "known", "empty", "failed"]
 _Key = tuple[str, str, int]
@@ -112,13 +112,13 @@ class Importer:
 class _Growth:
     """What a source tells, against the session that was taken over from it before.
 
-    A message is known again by its time and role; text says nothing, secrets may have been masked in it.
+    A message is known again by its time, its role and the call it begins with; text says nothing, secrets may have
+    been masked in it.
     """
 
     def __init__(self, there: Iterable[Record], told: Sequence[Record]) -> None:
         self._told = told
-        self._there: dict[_Key, tuple[int, int]] = {}
-        """Number and count of parts of each message that is here."""
+        self._there: dict[_Key, MessageRecord] = {}
         self._changes: set[tuple[str, str]] = set()
         self._titles: list[str] = []
         self._next = 1
@@ -126,7 +126,7 @@ class _Growth:
         for key, record in _keyed(there):
             self._last_at = max(self._last_at, record.at)
             if isinstance(record, MessageRecord):
-                self._there[key] = (record.number, len(record.message.parts))
+                self._there[key] = record
             elif isinstance(record, TitleRecord):
                 self._titles.append(record.title)
             self._changes.add(key[:2])
@@ -149,11 +149,11 @@ class _Growth:
                 if (change := self._change(key, record, numbers)) is not None:
                     new.append(change)
                 continue
-            number, size = self._there.get(key, (0, -1))
-            if number and (size == len(record.message.parts) or self.has_parted):
-                numbers[record.number] = before = number
+            known = self._there.get(key)
+            if known and (len(known.message.parts) == len(record.message.parts) or self.has_parted):
+                numbers[record.number] = before = known.number
                 continue
-            if number:  # it was still being said when it was taken over
+            if known:  # it was still being said when it was taken over
                 new.append(RewindRecord(before, record.at))
             before = numbers[record.number] = self._number()
             new.append(replace(record, number=before))
@@ -179,12 +179,27 @@ class _Growth:
 
 
 def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
-    """Each record with what it is known again by: its kind, its time, and which one of several that is."""
+    """Each record with what it is known again by; a message that was told again more fully keeps its key."""
     seen: Counter[tuple[str, str]] = Counter()
+    last: dict[tuple[str, str], int] = {}
+    back: int | None = None
     for record in records:
-        kind = record.message.role if isinstance(record, MessageRecord) else type(record).__name__
-        seen[kind, record.at] += 1
-        yield (kind, record.at, seen[kind, record.at]), record
+        name = (_name(record), record.at)
+        number = record.number if isinstance(record, MessageRecord) else 0
+        is_again = number and back is not None and last.get(name, 0) > back
+        seen[name] += not is_again
+        if number:
+            last[name] = number
+        back = record.to if isinstance(record, RewindRecord) else None
+        yield (*name, seen[name]), record
+
+
+def _name(record: Record) -> str:
+    if not isinstance(record, MessageRecord):
+        return type(record).__name__
+    first = next(iter(record.message.parts), None)
+    call = first.id if isinstance(first, ToolCall) else first.call_id if isinstance(first, ToolReply) else ""
+    return f"{record.message.role} {call}".rstrip()
 
 
 def _is_same(one: SessionHeader, other: SessionHeader) -> bool:
