@@ -147,15 +147,19 @@ class GitMemoryStore:
     def rewrite(
         self, name: str, change: Callable[[str], str], subject: str, trailers: Mapping[str, str] | None = None
     ) -> str:
-        """As `save_and_commit`, of one file that is read, changed and written while no other ouro may write it."""
+        """As `save_and_commit`, of one file that is read, changed and written while no other ouro may write it.
+
+        What stood in it and was not vouched for is not vouched for now.
+        """
         self.ensure_repo()
         with self.history.alone():
+            believed = self._believes([name])
             try:
                 text = change(self._files.read(name))
             except FileNotFoundError:
                 text = change("")
             self._demand_no_secret([subject, *(trailers or {}).values(), name, text])
-            return self._save({name: text}, subject, trailers or {})
+            return self._save({name: text}, subject, trailers or {}, vouched=believed)
 
     def commit_changes(
         self, subject: str, trailers: Mapping[str, str] | None = None, names: Iterable[str] | None = None
@@ -245,7 +249,9 @@ class GitMemoryStore:
                 conflicts += left
             changes = {edit.name: edit.after for edit in edits}
             subject = f"Undo: {found.subject}"
-            made = self._save(changes, subject, {ORIGIN: "undo", **(trailers or {})}) if edits else ""
+            believed = self._believes(changes)
+            marks = {ORIGIN: "undo", **(trailers or {})}
+            made = self._save(changes, subject, marks, vouched=believed) if edits else ""
         return Undone(made, tuple(edits), tuple(conflicts))
 
     def _without(self, name: str, hunks: list[Hunk]) -> tuple[FileEdit, tuple[Hunk, ...]]:
@@ -255,11 +261,25 @@ class GitMemoryStore:
         made = not left and not text and not any(each.before for each in hunks)
         return FileEdit(name, now, None if made else text), left
 
-    def _save(self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]) -> str:
+    def secret_in(self, text: str) -> str:
+        """Which kind of secret a text holds; empty where it holds none."""
+        return self._finds_secret(text)
+
+    def _believes(self, names: Iterable[str]) -> bool:
+        """Whether all that stands in these files is vouched for."""
+        try:
+            return {edit.name for edit in self.outside_edits()}.isdisjoint(names)
+        except MemoryUnusable:
+            return False
+
+    def _save(
+        self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str], *, vouched: bool = True
+    ) -> str:
         encoded = {name: None if text is None else text.encode() for name, text in changes.items()}
         for name, data in encoded.items():
             self._files.write(name, data)
-        self._ledger.vouch({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
+        if vouched:
+            self._ledger.vouch({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
         return self._commit(encoded, subject, trailers)
 
     def _commit(self, changes: Mapping[str, bytes | None], subject: str, trailers: Mapping[str, str]) -> str:

@@ -1,0 +1,74 @@
+"""M8: secrets are refused at the door of memory: in texts, names, subjects and trailers."""
+
+import subprocess
+
+import pytest
+
+from ouro.errors import SecretInMemory
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.values import Skipped
+from ouro.safety.secrets import SecretMask
+
+OWN = "correct-horse-battery-staple"
+SHAPED = "AKIAQYLPMN5HFIQR7BBB"
+
+
+@pytest.fixture(scope="module")
+def mask():
+    return SecretMask([OWN], patience=0.0)
+
+
+@pytest.fixture
+def store(home, mask) -> GitMemoryStore:
+    folder, git_dir = home / ".ouro" / "memory", home / ".ouro" / "history.git" / "user.git"
+    made = GitMemoryStore(folder, "user", git_dir, finds_secret=mask.kind_of_secret)
+    made.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    return made
+
+
+def every_byte(store: GitMemoryStore) -> bytes:
+    """Files, and all objects of the history, unpacked."""
+    listed = ["cat-file", "--batch-all-objects", "--batch"]
+    objects = subprocess.run(["git", "-C", store.folder, *listed], capture_output=True, check=True).stdout
+    home = store.folder.parent
+    return objects + b"".join(each.read_bytes() for each in home.rglob("*") if each.is_file())
+
+
+@pytest.mark.parametrize("secret", [OWN, SHAPED])
+@pytest.mark.parametrize("place", ["text", "name", "subject", "trailer", "note"])
+def test_what_holds_a_secret_is_not_written(store, secret, place):
+    before = store.get_current_head()
+    changes = {
+        "text": {"facts.md": f"- one\n- the id is {secret}\n", "preferences.md": "- tabs\n"},
+        "name": {f"{secret}.md": "- x\n"},
+        "note": {"mem_1.md": f"---\nid: mem_1\n---\n{secret}"},
+    }.get(place, {"facts.md": "- two\n"})
+    subject = f"Learn {secret}" if place == "subject" else "Learn"
+    trailers = {"Ouro-Session": secret if place == "trailer" else "s1"}
+
+    with pytest.raises(SecretInMemory) as refused:
+        store.save_and_commit(changes, subject, trailers)
+
+    assert secret not in str(refused.value)
+    assert (store.get_current_head(), store.load_all().core) == (before, {"facts": "- one\n"})
+    assert secret.encode() not in every_byte(store)
+
+
+def test_a_change_that_brings_a_secret_is_not_made(store):
+    with pytest.raises(SecretInMemory):
+        store.rewrite("facts.md", lambda text: text + f"- {OWN}\n", "Learn")
+
+    assert OWN.encode() not in every_byte(store)
+
+
+def test_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
+    (store.folder / "preferences.md").write_text(f"- log in with {SHAPED}\n")
+    (store.folder / "mem_1.md").write_text("fine\n")
+
+    commit = store.commit_changes("Take in what is there")
+
+    assert store.log(1)[0].paths == ("mem_1.md",)
+    assert store.refused == (Skipped("preferences.md", "holds a secret (aws-id): not committed"),)
+    assert commit
+    objects = ["git", "-C", store.folder, "cat-file", "--batch-all-objects", "--batch"]
+    assert SHAPED.encode() not in subprocess.run(objects, capture_output=True, check=True).stdout
