@@ -6,7 +6,10 @@ it speaks of: what does not fit any more is read again, so nobody has to keep it
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -14,7 +17,7 @@ import msgspec
 from ouro.errors import SessionError
 from ouro.memory.backend import Progress, SessionInfo
 from ouro.memory.session_file import FILE_NAME, read_file, replace
-from ouro.memory.session_survey import SessionEntry, survey
+from ouro.memory.session_survey import Survey, survey
 
 INDEX_NAME = ".index.yaml"
 _HEAD = b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 2\nsessions:\n"
@@ -23,7 +26,7 @@ _WORTH_WRITING = 1 << 20
 _TOLD_EVERY = 50
 
 
-def entries(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionEntry]:
+def entries(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[Survey]:
     """An entry for each session below `root`, as it is now; the index is brought up to date where it can be.
 
     Args:
@@ -33,14 +36,14 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
     """
     known = {} if anew else _read(root)
     names = _folders(root)
-    current: dict[str, SessionEntry] = {}
+    current: dict[str, Survey] = {}
     looked_at = 0
     for count, name in enumerate(names):
         entry = _current(root, name, known.get(name))
         if entry is not None:
             current[name] = entry
             if entry is not known.get(name):
-                looked_at += entry.size
+                looked_at += entry.info.size
         if progress is not None and count % _TOLD_EVERY == 0:
             progress(count, len(names))
     if progress is not None:
@@ -50,16 +53,28 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
     return list(current.values())
 
 
-def entry_of(root: Path, folder: str) -> SessionEntry | None:
+def entry_of(root: Path, folder: str) -> Survey | None:
     """One session as it is now; None where there is none."""
     return _current(root, folder, _line_of(root, folder))
 
 
 def infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
     """The sessions in which something was said, last used first."""
-    found = [each for each in entries(root, progress=progress) if each.messages or each.title]
-    found.sort(key=lambda each: (each.updated_at, each.folder), reverse=True)
-    return [each.info() for each in found]
+    with _no_collecting():
+        found = [each.info for each in entries(root, progress=progress) if each.info.messages or each.info.title]
+    return sorted(found, key=lambda each: (each.updated_at, each.folder), reverse=True)
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Ten thousand new values, none of them garbage: looking for some among them takes longer than reading them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _folders(root: Path) -> list[str]:
@@ -72,20 +87,20 @@ def _folders(root: Path) -> list[str]:
         return []
 
 
-def _read(root: Path) -> dict[str, SessionEntry]:
+def _read(root: Path) -> dict[str, Survey]:
     try:
-        decode = msgspec.json.Decoder(SessionEntry).decode
-        return {each.folder: each for each in (decode(line[2:]) for line in _lines(root))}
+        decode = msgspec.json.Decoder(Survey).decode
+        return {each.info.folder: each for each in (decode(line[2:]) for line in _lines(root))}
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         # Missing, broken, of a newer ouro: it is made again from the sessions.
         return {}
 
 
-def _line_of(root: Path, folder: str) -> SessionEntry | None:
-    start = b'- {"folder":' + msgspec.json.encode(folder) + b","
+def _line_of(root: Path, folder: str) -> Survey | None:
+    named = b'"folder":' + msgspec.json.encode(folder) + b","
     try:
-        line = next((each for each in _lines(root) if each.startswith(start)), None)
-        return msgspec.json.decode(line[2:], type=SessionEntry) if line else None
+        line = next((each for each in _lines(root) if named in each), None)
+        return msgspec.json.decode(line[2:], type=Survey) if line else None
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
@@ -95,7 +110,7 @@ def _lines(root: Path) -> list[bytes]:
     return text[len(_HEAD) :].splitlines() if text.startswith(_HEAD) else []
 
 
-def _write(root: Path, current: dict[str, SessionEntry]) -> None:
+def _write(root: Path, current: dict[str, Survey]) -> None:
     encode = msgspec.json.Encoder().encode
     lines = [b"- " + encode(each) + b"\n" for each in current.values()]
     try:
@@ -105,13 +120,11 @@ def _write(root: Path, current: dict[str, SessionEntry]) -> None:
         return
 
 
-def _current(root: Path, folder: str, known: SessionEntry | None) -> SessionEntry | None:
+def _current(root: Path, folder: str, known: Survey | None) -> Survey | None:
     try:
         found = os.stat(f"{root}/{folder}/{FILE_NAME}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
     except OSError:
         return None
-    if known is not None and known.size == found.st_size and known.mtime == found.st_mtime_ns:
+    if known is not None and known.info.size == found.st_size and known.mtime == found.st_mtime_ns:
         return known
-    entry = survey(root / folder, found.st_size, known)
-    entry.size, entry.mtime = found.st_size, found.st_mtime_ns
-    return entry
+    return survey(root / folder, found, known)

@@ -158,7 +158,7 @@ class YamlFileMemoryStore:
         entry = session_index.entry_of(self._root, self._find(session_id).name)
         if entry is None:
             raise not_found(session_id)
-        return entry.info()
+        return entry.info
 
     def delete_session(self, session_id: str) -> None:
         """Put a session into the trash."""
