@@ -205,7 +205,8 @@ def _known_keys() -> list[str]:
 
 
 def _checked(path: str, value: Any, where: str) -> Any:
-    if isinstance(value, int | float) and (value < 0 or (value == 0 and path not in MAY_BE_ZERO)):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and (value < 0 or (value == 0 and path not in MAY_BE_ZERO)):
         least = "0 or more" if path in MAY_BE_ZERO else "more than 0"
         raise ConfigError(f"{where}: `{path}` must be {least}, not `{value}`.")
     if path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:

@@ -117,7 +117,7 @@ def _counted(messages: int, calls: int) -> str:
 async def _open_copy(front_end: FrontEnd, copy: str) -> None:
     before = front_end.session.id
     await front_end.open(OpenRequest(copy))
-    if front_end.session.id == copy:
+    if front_end.session.id != before:
         front_end.say(f"This is a copy. The session it was made of: /resume {before}")
 
 

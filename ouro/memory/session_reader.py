@@ -112,6 +112,8 @@ class _Reading:
         return self._read_all() if way.is_lost else self._read_way(way, reach)
 
     def page(self, place: int, count: int) -> Page:
+        if place == self._begin:
+            return Page((), 0)
         if not self._begin < place <= self._end or block_at(self._descriptor, place) is None:
             raise SessionDamaged(f"{self._path} was changed by another program.", "Resume the session again.")
         steps, begin = walk_page(self._steps(place), count)

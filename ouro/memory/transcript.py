@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from ouro.memory.backend import LoadedSession
 from ouro.memory.line import Branch, Entry, Item, Line
 from ouro.memory.records import (
     CapturedRecord,
@@ -36,9 +37,10 @@ class Transcript:
     Args:
         kept: messages from before the first record, that a compaction among the records keeps.
         is_whole: nothing stands before the first record.
+        above: no number up to this one is given to a message that has none.
     """
 
-    def __init__(self, kept: Iterable[MessageRecord] = (), *, is_whole: bool = True) -> None:
+    def __init__(self, kept: Iterable[MessageRecord] = (), *, is_whole: bool = True, above: int = 0) -> None:
         self.title = ""
         self.model = ""
         """The one that was chosen last; empty: that of the header."""
@@ -58,10 +60,21 @@ class Transcript:
         self.notices: list[str] = []
         self.last_at = ""
         """When the last record was made."""
-        self.next_number = 1
+        self.next_number = above + 1
         """Of the next message or compaction."""
         self._line = Line(is_whole=is_whole)
         self._kept = {each.number: Entry(each.number, each.at, each.message) for each in kept}
+
+    @classmethod
+    def of(cls, loaded: LoadedSession) -> Transcript:
+        """That of a session as it was loaded."""
+        numbered = (each for each in loaded.records if isinstance(each, MessageRecord | CompactionRecord))
+        above = max((each.number for each in (*numbered, *loaded.kept)), default=0)
+        transcript = cls(loaded.kept, is_whole=loaded.place == 0, above=above)
+        for record in loaded.records:
+            transcript.take(record)
+        transcript.answer_open_calls()
+        return transcript
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -210,7 +223,7 @@ class Transcript:
         left = self._line.last
         if self.undone and self.undone[-1] == target:
             self.undone.pop()
-        elif left:
+        elif left not in (0, target):
             self.undone.append(left)
         self._line.go_to(target)
 

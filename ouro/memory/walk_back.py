@@ -55,7 +55,6 @@ class _Walk(Generic[T]):
         self._steps: list[Step[T]] = []
         self._compaction: CompactionRecord | None = None
         self._sought: int | None = None
-        self._has_passed_compaction = False
         self._messages = 0
         self._bytes = 0
         self._reaches_covered = False
@@ -63,20 +62,12 @@ class _Walk(Generic[T]):
     def walk(self, steps: Iterable[Step[T]]) -> Way[T]:
         for step in steps:
             if self._sought is not None and (step.number != self._sought or not step.number):
-                self._pass(step)
+                self._steps.append(step)  # on a branch: to be listed, and gone back to
                 continue
             self._sought = self._follow(step)
-            if self._sought == 0:
-                return self._way(0)
             if step.number and self._is_enough():
                 return self._way(step.place)
         return self._way(0)
-
-    def _pass(self, step: Step[T]) -> None:
-        """It is on a branch. Its messages are of use for a list of branches, not where a summary has covered them."""
-        if not step.is_message or not self._has_passed_compaction:
-            self._steps.append(step)
-        self._has_passed_compaction |= isinstance(step.change, CompactionRecord) and bool(step.change.summary)
 
     def _follow(self, step: Step[T]) -> int | None:
         """It is on the line; gives the number before it, where that is not simply what comes next."""
@@ -91,7 +82,6 @@ class _Walk(Generic[T]):
                 return to
             case CompactionRecord(summary=summary) if summary and self._compaction is None:
                 self._compaction = step.change
-                self._has_passed_compaction = True
                 self._reaches_covered = step.change.covers[1] >= step.number - 1
         return None
 
@@ -107,6 +97,7 @@ class _Walk(Generic[T]):
             self._compaction,
             place,
             is_complete=is_whole or self._reaches_covered,
+            # The start is what nothing bears the number of: all that stands before a way back to it is a branch.
             is_lost=bool(self._sought),
         )
 

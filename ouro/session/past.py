@@ -196,6 +196,8 @@ class Past:
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, up to before the person's message `number` where that is given; gives the copy's id.
 
+        Before the first message there is nothing to copy: the id is empty then, as that of a new session is.
+
         Raises:
             UsageError: nothing was said yet, or there is no such message.
             SaveFailed: there is no copy.
@@ -204,7 +206,7 @@ class Past:
         if not transcript.last_number:
             raise UsageError("Nothing was said yet: there is nothing to fork.")
         end = transcript.last_number if number is None else await self._before(self._entry(number))
-        return await self._memory.fork(end, title)
+        return await self._memory.fork(end, title) if end else ""
 
     def _entry(self, number: int) -> Entry:
         entry = next((each for each in self._memory.transcript.entries if each.number == number), None)

@@ -58,6 +58,7 @@ class Session:
         self._turn: Turn | None = None
         self._lines: set[Turn] = set()
         self._background = Background()
+        self.lookup = parts.lookup
         self._nested = NestedInstructions(parts.cwd, parts.trusts)
         self.knowledge = parts.knowledge
         if self.knowledge is not None:
@@ -257,6 +258,8 @@ class Session:
                 await turn.ended()  # it saves what was said to its last word
         await self._knowing.close()
         await self._background.close()
+        if self.lookup is not None:
+            await self.lookup.close()
         await self._parts.jobs.close()
         await self._parts.models.close()
         await self._memory.close()

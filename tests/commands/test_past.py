@@ -1,0 +1,143 @@
+import pytest
+from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_past import FakePast
+from fakes.fake_session import FakeSession
+
+from ouro.commands.command import Choice, WayBack
+from ouro.commands.dispatch import dispatch
+from ouro.commands.past import choose_from_list
+from ouro.session import Branch, OpenRequest, Point
+
+AT = "2026-01-02T03:04:05.000Z"
+POINTS = (
+    Point(1, AT, "mend the \x1b[31mimport", 12, 4),
+    Point(5, AT, "now the tests", 8, 1),
+    Point(9, AT, "and\nthe docs", 1, 0),
+)
+LEFT = Branch(20, 8, AT, ("say it in German",), 4, 0)
+
+
+class OpeningFrontEnd(FakeFrontEnd):
+    """Opens what it is asked for."""
+
+    async def open(self, request):
+        await super().open(request)
+        self.session = FakeSession(session_id=request.resume)
+
+
+def front_end_with(points=POINTS, branches=(), picks=()):
+    front_end = OpeningFrontEnd(picks=picks)
+    front_end.session.past = FakePast(points, branches)
+    return front_end
+
+
+async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_prompt():
+    front_end = front_end_with()
+    await dispatch(front_end, "/undo")
+    assert front_end.session.past.went == [("undo",)]
+    assert front_end.drafts == [("and\nthe docs", ())]
+    assert front_end.said == [("info", "Went back before your last message. /redo returns.")]
+
+
+async def test_redo_shows_the_conversation_as_it_was():
+    front_end = front_end_with()
+    await dispatch(front_end, "/redo")
+    assert (front_end.session.past.went, front_end.drafts) == ([("redo",)], [("", ())])
+
+
+async def test_rewind_with_a_number_counts_messages_from_the_last():
+    front_end = front_end_with()
+    await dispatch(front_end, "/rewind 2")
+    assert front_end.session.past.went == [("rewind", 5, ())]
+    assert front_end.drafts == [("now the tests", ())]
+
+
+@pytest.mark.parametrize("number", ["0", "4", "-1", "two"])
+async def test_a_number_that_is_none_is_refused(number):
+    front_end = front_end_with()
+    await dispatch(front_end, f"/rewind {number}")
+    assert front_end.session.past.went == []
+    [(level, text)] = front_end.said
+    assert (level, "from 1 to 3" in text) == ("error", True)
+
+
+async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_not_be_taken_back():
+    front_end = front_end_with(picks=[WayBack("rewind", 5, ("memory",))])
+    front_end.session.past.told = ("A note was changed since: it stays.",)
+    await dispatch(front_end, "/rewind")
+    assert front_end.session.past.went == [("rewind", 5, ("memory",))]
+    assert front_end.said == [
+        ("info", "Went back. What was there is kept: /redo returns."),
+        ("warning", "A note was changed since: it stays."),
+    ]
+
+
+async def test_rewind_without_anything_said_and_without_a_choice_does_nothing():
+    front_end = front_end_with(points=())
+    await dispatch(front_end, "/rewind")
+    assert front_end.said == [("error", "Nothing was said yet that one could go back to.")]
+    front_end = front_end_with(picks=[None])
+    await dispatch(front_end, "/rewind")
+    assert (front_end.session.past.went, front_end.said) == ([], [])
+
+
+async def test_a_turn_that_runs_is_not_rewound():
+    for line in ("/rewind 1", "/undo", "/redo", "/fork"):
+        front_end = front_end_with()
+        front_end.session.running = True
+        await dispatch(front_end, line)
+        assert front_end.session.past.went == []
+        assert "the agent is at work" in front_end.said[0][1]
+
+
+async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():
+    front_end = front_end_with()
+    past = front_end.session.past
+    await dispatch(front_end, "/fork Another way")
+    assert past.went == [("fork", None, "Another way")]
+    assert front_end.opened == [OpenRequest("s-copy")]
+    assert front_end.said == [("info", "This is a copy. The session it was made of: /resume s-1")]
+
+
+async def test_a_fork_at_a_message_has_it_in_the_prompt():
+    front_end = front_end_with(picks=[WayBack("fork", 5)])
+    past = front_end.session.past
+    await dispatch(front_end, "/rewind")
+    assert past.went == [("fork", 5, "")]
+    assert (front_end.opened, front_end.drafts) == ([OpenRequest("s-copy")], [("now the tests", ())])
+
+
+async def test_rename_without_a_title_lets_a_model_find_one():
+    front_end = front_end_with()
+    await dispatch(front_end, "/rename")
+    assert front_end.said == [("info", "This session is now called “Mend the import”.")]
+    await dispatch(front_end, "/rename my \x1b[2Jown")
+    assert (front_end.session.title, front_end.redrawn) == ("my own", 2)
+
+
+async def test_the_printed_list_has_the_last_message_first_then_branches():
+    front_end = front_end_with(branches=[LEFT], picks=["5", "back"])
+    assert await choose_from_list(front_end) == WayBack("rewind", 5)
+    assert front_end.asked[0][1] == (
+        Choice("9", "and the docs", "1 message"),
+        Choice("5", "now the tests", "8 messages, 1 tool call"),
+        Choice("1", "mend the import", "12 messages, 4 tool calls"),
+        Choice("branch 20", "↳ left: say it in German", "4 messages"),
+    )
+    assert [each.value for each in front_end.asked[1][1]] == ["back", "fork"]
+
+
+@pytest.mark.parametrize(
+    ("picks", "way"),
+    [
+        (["branch 20"], WayBack("visit", 20)),
+        (["5", "fork"], WayBack("fork", 5)),
+        (["5", "back, memory"], WayBack("rewind", 5, ("memory",))),
+        (["5", None], None),
+        ([None], None),
+    ],
+)
+async def test_each_way_can_be_chosen_from_the_list(picks, way):
+    front_end = front_end_with(branches=[LEFT], picks=picks)
+    front_end.session.past.offered = {"memory": "2 changes"}
+    assert await choose_from_list(front_end) == way

@@ -1,0 +1,189 @@
+"""Titles by a model: beside the conversation, once, and never over a person's own word."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ouro.assemble import Options, opener
+from ouro.errors import ModelUnavailable, UsageError
+from ouro.events import Titled
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
+from ouro.memory.records import CostRecord, TitleRecord
+from ouro.messages import Usage, assistant, user
+from ouro.session import OpenRequest
+from ouro.session.titles import INSTRUCTIONS, cleaned, excerpt
+
+USED = Usage(input=200, output=6, cost=0.001)
+
+
+def make(repository, *script, **options):
+    model = ScriptedModel(script)
+    return opener(Options(repository, ready_model=model, **{"titles": True, **options})), model
+
+
+async def say(session, text):
+    return [event async for event in session.send(text)]
+
+
+def asked_for_titles(model):
+    return [each for each in model.requests if each.messages[0].text == INSTRUCTIONS]
+
+
+async def records_of(session, kind):
+    await session.close()
+    loaded = session._memory._store.load_session(session.id, read_only=True)
+    return [each for each in loaded.records if isinstance(each, kind)]
+
+
+async def test_after_the_first_turn_a_model_finds_a_title_and_it_is_told(repository):
+    open_session, model = make(repository, "Mended.", ScriptedReply("“Mend the import in api.py.”", usage=USED))
+    session = await open_session(OpenRequest())
+    await say(session, "the import in api.py is broken, please fix it for me as soon as you can")
+    assert await anext(session.news()) == Titled("Mend the import in api.py")
+    assert (session.title, session.status().usage.cost) == ("Mend the import in api.py", 0.001)
+    [request] = asked_for_titles(model)
+    assert request.messages[1].text.startswith("Person: the import in api.py is broken")
+    assert request.messages[1].text.endswith("Agent: Mended.")
+    assert (request.tools, [each.title for each in await records_of(session, TitleRecord)][-1]) == (
+        (),
+        "Mend the import in api.py",
+    )
+
+
+async def test_what_it_cost_is_kept_as_a_cost_beside_the_conversation(repository):
+    open_session, _ = make(repository, "Mended.", ScriptedReply("A title", usage=USED))
+    session = await open_session(OpenRequest())
+    await say(session, "fix it")
+    await anext(session.news())
+    [cost] = await records_of(session, CostRecord)
+    assert (cost.purpose, cost.model, cost.usage) == ("title", "scripted", USED)
+
+
+async def test_the_next_turn_does_not_wait_for_it(repository):
+    held = asyncio.Event()
+
+    def reply(messages):
+        return ScriptedReply("Slow title", hold=held.wait) if messages[0].text == INSTRUCTIONS else "Yes."
+
+    open_session, _ = make(repository, reply, reply, reply)
+    session = await open_session(OpenRequest())
+    await say(session, "one")
+    await say(session, "two")
+    assert session.title == "one"
+    held.set()
+    assert await anext(session.news()) == Titled("Slow title")
+    await session.close()
+
+
+async def test_it_is_tried_once_and_a_failure_is_silent_but_logged(repository, caplog):
+    open_session, model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Three.")
+    session = await open_session(OpenRequest())
+    await say(session, "one")
+    await session._background.settle(5)
+    await say(session, "two")
+    await session._background.settle(5)
+    assert len(asked_for_titles(model)) == 1
+    assert session.title == "one"
+    assert "title: down" in caplog.text
+    await session.close()
+
+
+async def test_the_next_start_tries_again(repository):
+    open_session, model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Found")
+    session = await open_session(OpenRequest())
+    await say(session, "one")
+    await session._background.settle(5)
+    await session.close()
+    again = await open_session(OpenRequest("latest"))
+    await say(again, "two")
+    assert await anext(again.news()) == Titled("Found")
+    await again.close()
+
+
+async def test_a_person_s_word_stands_also_when_it_comes_while_the_model_thinks(repository):
+    held = asyncio.Event()
+    open_session, _ = make(repository, "One.", ScriptedReply("Slow title", hold=held.wait))
+    session = await open_session(OpenRequest())
+    await say(session, "one")
+    session.rename("mine")
+    held.set()
+    await session._background.settle(5)
+    assert session.title == "mine"
+    await session.close()
+
+
+async def test_a_session_that_was_renamed_is_not_asked_for(repository):
+    open_session, model = make(repository, "One.", "Two.")
+    session = await open_session(OpenRequest())
+    session.rename("mine")
+    await say(session, "one")
+    await session._background.settle(5)
+    assert (asked_for_titles(model), session.title) == ([], "mine")
+    await session.close()
+
+
+async def test_closing_does_not_wait_for_a_title(repository):
+    open_session, _ = make(repository, "One.", ScriptedReply("Never", hold=asyncio.Event().wait))
+    session = await open_session(OpenRequest())
+    await say(session, "one")
+    await session.close()
+    assert session.title == "one"
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [("sessions: {titles: false}", {}), ("", {"ephemeral": True}), ("", {"titles": False})],
+    ids=["setting", "ephemeral", "headless and demo"],
+)
+async def test_where_nobody_wants_one_no_model_is_asked(repository, home, settings, options):
+    (home / ".ouro").mkdir(mode=0o700)
+    (home / ".ouro" / "config.yaml").write_text(settings)
+    open_session, model = make(repository, "One.", "A title", **options)
+    session = await open_session(OpenRequest())
+    await say(session, "one")
+    await session._background.settle(5)
+    assert asked_for_titles(model) == []
+    await session.close()
+
+
+async def test_asked_for_by_hand_it_takes_the_place_of_any_title(repository):
+    open_session, model = make(repository, "One.", "Mend the parser", "...", titles=False)
+    session = await open_session(OpenRequest())
+    with pytest.raises(UsageError, match="Nothing was said yet"):
+        await session.titles.find()
+    await say(session, "one")
+    session.rename("mine")
+    assert (await session.titles.find(), session.title) == ("Mend the parser", "Mend the parser")
+    with pytest.raises(UsageError, match="gave no title"):
+        await session.titles.find()
+    assert session.title == "Mend the parser"
+    await session.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "title"),
+    [
+        ("Mend the import", "Mend the import"),
+        ("\n\n“Mend the import.”\nBecause it is broken.", "Mend the import"),
+        ("# **Title: Mend `api.py`**", "Mend api.py"),
+        ("Titel: Import in api.py reparieren", "Import in api.py reparieren"),
+        ("修复导入。", "修复导入"),
+        ("\x1b[31mred\x1b[0m \u202eevil", "red evil"),
+        ("...", ""),
+        ("", ""),
+        ("word " * 40, "word word word word word word word word word word word word…"),
+    ],
+)
+def test_a_title_is_cleaned(answer, title):
+    assert cleaned(answer) == title
+    assert len(cleaned(answer)) <= 60
+
+
+def test_the_excerpt_is_short_and_has_beginning_and_end():
+    long = [user("the beginning"), *(assistant("middle " * 100) for _ in range(50)), user("the end")]
+    text = excerpt(long)
+    assert text.startswith("Person: the beginning")
+    assert text.endswith("Person: the end")
+    assert len(text) < 4_100
