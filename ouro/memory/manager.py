@@ -262,10 +262,7 @@ class MemoryManager:
             self._count()
 
     def _fold(self, loaded: LoadedSession) -> None:
-        transcript = Transcript(loaded.kept, is_whole=loaded.place == 0)
-        for record in loaded.records:
-            transcript.take(record)
-        transcript.answer_open_calls()
+        transcript = Transcript.of(loaded)
         transcript.last_at = max(transcript.last_at, loaded.header.created_at)
         self.transcript, self._place = transcript, loaded.place
         self._count()

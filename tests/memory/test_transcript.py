@@ -1,0 +1,298 @@
+"""The fold of a session's records, made by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memory.store_contract import HEADER
+from msgspec.structs import replace
+
+from ouro.memory.backend import LoadedSession
+from ouro.memory.records import (
+    CapturedRecord,
+    CompactionRecord,
+    CostRecord,
+    ForkRecord,
+    MessageRecord,
+    ModelRecord,
+    PinRecord,
+    RecalledRecord,
+    Record,
+    RewindRecord,
+    SummaryRecord,
+    TitleRecord,
+)
+from ouro.memory.short_term import compacted, sendable
+from ouro.memory.transcript import Branch, Entry, Transcript
+from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
+
+
+def said(number: int, text: str = "") -> MessageRecord:
+    return MessageRecord(number, "", user(text or f"m{number}"))
+
+
+def compaction(number: int, covers: tuple[int, int], kept: tuple[int, ...] = (), **more) -> CompactionRecord:
+    return CompactionRecord(number, "", covers, kept, more.pop("summary", f"up to {covers[1]}"), **more)
+
+
+def folded(*records: Record, is_whole: bool = True, kept: tuple[MessageRecord, ...] = ()) -> Transcript:
+    return Transcript.of(LoadedSession(HEADER, records, kept=kept, place=0 if is_whole else 100))
+
+
+def texts(entries) -> list[str]:
+    return [each.message.text for each in entries]
+
+
+def test_messages_stand_in_the_order_of_the_file():
+    transcript = folded(said(1), said(2), said(3))
+
+    assert transcript.entries == tuple(Entry(number, "", user(f"m{number}")) for number in (1, 2, 3))
+    assert (transcript.next_number, transcript.last_number, transcript.branches) == (4, 3, ())
+
+
+def test_numbers_are_only_names_a_missing_or_second_one_is_given_a_fresh_one():
+    transcript = folded(said(1), said(3), said(0, "added"), said(3, "copied"), said(2))
+
+    assert texts(transcript.entries) == ["m1", "m3", "added", "copied", "m2"]
+    assert [each.number for each in transcript.entries] == [1, 3, 4, 5, 2]
+    assert transcript.next_number == 6
+
+
+def test_a_rewind_makes_what_came_after_a_branch_that_can_be_gone_back_to():
+    transcript = folded(said(1), said(2), said(3), RewindRecord(1, ""), said(4))
+
+    assert texts(transcript.entries) == ["m1", "m4"]
+    assert transcript.branches == (Branch(1, (Entry(2, "", user("m2")), Entry(3, "", user("m3")))),)
+
+    transcript.take(RewindRecord(3, ""))
+    transcript.take(said(5))
+
+    assert texts(transcript.entries) == ["m1", "m2", "m3", "m5"]
+    assert [(each.since, texts(each.entries)) for each in transcript.branches] == [(1, ["m4"])]
+
+
+def test_a_rewind_to_the_start_leaves_an_empty_line():
+    transcript = folded(said(1), RewindRecord(0, ""))
+
+    assert (transcript.entries, transcript.last_number, transcript.is_whole) == ((), 0, True)
+    assert [(each.since, texts(each.entries)) for each in transcript.branches] == [(0, ["m1"])]
+
+
+def test_where_the_conversation_was_is_remembered_until_something_is_said():
+    transcript = folded(said(1), said(2), said(3), RewindRecord(2, ""), RewindRecord(1, ""))
+    assert transcript.undone == [3, 2]
+
+    transcript.take(RewindRecord(2, ""))
+    assert (transcript.undone, texts(transcript.entries)) == ([3], ["m1", "m2"])
+    transcript.take(RewindRecord(3, ""))
+    assert (transcript.undone, texts(transcript.entries)) == ([], ["m1", "m2", "m3"])
+    transcript.take(RewindRecord(1, ""))
+    transcript.take(said(4))
+    assert transcript.undone == []
+
+
+def test_a_rewind_to_a_message_that_was_taken_out_by_hand_means_the_one_before_it():
+    assert texts(folded(said(1), said(2), said(4), said(5), RewindRecord(3, "")).entries) == ["m1", "m2"]
+    assert texts(folded(said(2), said(3), RewindRecord(1, "")).entries) == []
+
+
+@pytest.mark.parametrize("nowhere", [99, -1, 1 << 40])
+def test_a_rewind_to_nowhere_is_left_out_and_said(nowhere):
+    transcript = folded(said(1), said(2), RewindRecord(nowhere, ""), said(3))
+
+    assert texts(transcript.entries) == ["m1", "m2", "m3"]
+    assert transcript.notices == [f"A way back to message {nowhere}, which there is not, is left out."]
+
+
+def test_under_a_compaction_are_sent_what_it_keeps_its_summary_and_what_it_does_not_cover():
+    transcript = folded(*map(said, range(1, 8)), compaction(8, (1, 5), (2, 4)), said(9))
+
+    sent = [*map(user, ("m6", "m7", "m9"))]
+    assert transcript.sent() == compacted([user("m2"), user("m4")], "up to 5", sent)
+    assert texts(transcript.sent_entries()) == ["m2", "m4", "m6", "m7", "m9"]
+    assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m5", "m6", "m7", "m9"]
+
+
+def test_the_last_compaction_is_in_force_until_it_is_rewound_away():
+    transcript = folded(
+        said(1), said(2), compaction(3, (1, 1)), said(4), compaction(5, (1, 3)), said(6), RewindRecord(4, "")
+    )
+    assert transcript.compaction == compaction(3, (1, 1))
+    assert texts(transcript.sent_entries()) == ["m2", "m4"]
+
+    transcript.take(RewindRecord(1, ""))
+    assert transcript.compaction is None
+    assert transcript.sent() == [user("m1")]
+
+    transcript.take(RewindRecord(6, ""))
+    assert transcript.compaction == compaction(5, (1, 3))
+
+
+def test_a_compaction_without_a_summary_only_leaves_outputs_out():
+    reply = ToolReply("c1", "shell", "x" * 500)
+    transcript = folded(
+        said(1),
+        MessageRecord(2, "", assistant("", ToolCall("c1", "shell", {}))),
+        MessageRecord(3, "", tool(reply)),
+        compaction(4, (0, 0), summary="", dropped=("c1",)),
+    )
+
+    assert transcript.compaction is None
+    assert transcript.dropped == {"c1"}
+    assert [each.role for each in transcript.sent()] == ["user", "assistant", "tool"]
+    assert transcript.sent()[2].parts_of(ToolReply)[0].text.startswith("[output dropped")
+
+
+def test_what_was_written_by_hand_into_the_covered_part_is_covered_too():
+    transcript = folded(said(1), said(0, "by hand"), said(2), compaction(3, (1, 2), (1,)), said(4))
+
+    assert texts(transcript.sent_entries()) == ["m1", "m4"]
+
+
+def test_all_that_was_spent_counts_on_branches_and_beside_the_conversation():
+    def cost(dollars: float) -> Usage:
+        return Usage(10, 0, 0, 1, dollars)
+
+    answer = MessageRecord(2, "", Message("assistant", (Text("x"),), cost(0.5)))
+    transcript = folded(
+        said(1),
+        answer,
+        RewindRecord(1, ""),
+        CostRecord("title", "", "a/b", cost(0.25)),
+        compaction(3, (1, 1), usage=cost(0.125)),
+    )
+    assert transcript.usage == Usage(30, 0, 0, 3, 0.875)
+
+    transcript.take(ForkRecord("other", 3, ""))
+    assert transcript.usage == Usage()
+    transcript.take(replace(answer, number=4))
+    assert transcript.usage == cost(0.5)
+
+
+def test_titles_models_pins_captures_summaries_and_receipts_are_folded():
+    transcript = folded(
+        said(1),
+        TitleRecord("one", ""),
+        TitleRecord("two", ""),
+        ModelRecord("a/b", ""),
+        PinRecord(1, ""),
+        PinRecord(7, ""),
+        PinRecord(7, "", pinned=False),
+        CapturedRecord(1, ""),
+        SummaryRecord("about", "", 1),
+        RecalledRecord(1, "", ()),
+        ForkRecord("other", 1, "2026-11-21T20:15:00.000Z"),
+    )
+
+    assert (transcript.title, transcript.model, transcript.pins, transcript.captured) == ("two", "a/b", {1}, 1)
+    assert transcript.summary == SummaryRecord("about", "", 1)
+    assert transcript.recalled == {1: RecalledRecord(1, "", ())}
+    assert transcript.fork == ForkRecord("other", 1, "2026-11-21T20:15:00.000Z")
+    assert transcript.last_at == "2026-11-21T20:15:00.000Z"
+
+
+def test_a_checkpoint_tells_of_what_stands_before_it():
+    check = compaction(
+        41, (1, 40), (7,), spent=Usage(input=900, cost=2.0), title="named", pins=(7,), chosen="c/d", captured=33
+    )
+    transcript = folded(check, said(42), is_whole=False, kept=(said(7),))
+
+    assert (transcript.usage, transcript.title, transcript.pins) == (Usage(input=900, cost=2.0), "named", {7})
+    assert (transcript.model, transcript.captured, transcript.next_number) == ("c/d", 33, 43)
+    assert texts(transcript.sent_entries()) == ["m7", "m42"]
+    assert (transcript.is_whole, transcript.is_complete) == (False, True)
+
+
+def test_older_records_are_put_before_the_others_and_can_be_gone_back_to():
+    transcript = folded(compaction(5, (1, 4)), said(6), is_whole=False)
+
+    assert texts(transcript.prepend((said(3), said(4)), is_whole=False)) == ["m3", "m4"]
+    assert not transcript.is_whole
+    transcript.prepend((said(1), said(2)), is_whole=True)
+
+    assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m6"]
+    assert (transcript.is_whole, transcript.before(3), transcript.before(1)) == (True, 2, 0)
+    transcript.take(RewindRecord(2, ""))
+    assert texts(transcript.entries) == ["m1", "m2"]
+    transcript.take(RewindRecord(6, ""))
+    assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m6"]
+
+
+def test_after_going_back_to_the_start_older_records_are_off_the_line():
+    transcript = folded(said(5), said(6), is_whole=False)
+    transcript.take(RewindRecord(0, ""))
+    transcript.take(said(7))
+    transcript.prepend((said(4),), is_whole=True)
+
+    assert (texts(transcript.entries), transcript.is_whole) == (["m7"], True)
+    transcript.take(RewindRecord(6, ""))
+    assert texts(transcript.entries) == ["m4", "m5", "m6"]
+
+
+@pytest.mark.parametrize(
+    ("transcript", "is_complete"),
+    [
+        (folded(said(9), is_whole=False), False),
+        (folded(said(9), compaction(10, (1, 7)), is_whole=False), False),
+        (folded(said(8), compaction(9, (1, 8)), is_whole=False), True),
+        (folded(said(7), said(8), compaction(9, (1, 7)), is_whole=False), True),
+        (folded(compaction(9, (1, 8), (3,)), is_whole=False), False),
+        (folded(compaction(9, (1, 8), (3,)), is_whole=False, kept=(said(3),)), True),
+        (folded(said(1)), True),
+    ],
+)
+def test_whether_all_that_is_sent_is_loaded_can_be_told(transcript, is_complete):
+    assert transcript.is_complete is is_complete
+
+
+def test_a_call_that_was_never_answered_is_answered_for_who_reads_it():
+    asked = MessageRecord(1, "", assistant("", ToolCall("c", "shell", {})))
+    transcript = folded(asked, said(2), compaction(3, (0, 0), summary=""))
+    transcript.answer_open_calls()
+
+    answer = Message("tool", (ToolReply("c", "shell", "interrupted", failed=True),))
+    assert [each.message for each in transcript.entries] == [asked.message, answer, user("m2")]
+    transcript.take(said(4))
+    assert (transcript.last_number, transcript.before(2)) == (4, 1)
+
+
+RECORDS = st.one_of(
+    st.builds(said, st.integers(-1, 12)),
+    st.builds(
+        lambda number, call: MessageRecord(number, "", assistant("x", ToolCall(call, "shell", {}))),
+        st.integers(0, 12),
+        st.sampled_from("abc"),
+    ),
+    st.builds(
+        lambda number, call: MessageRecord(number, "", tool(ToolReply(call, "shell", "y"))),
+        st.integers(0, 12),
+        st.sampled_from("abc"),
+    ),
+    st.builds(RewindRecord, st.integers(-1, 14), st.just("")),
+    st.builds(
+        lambda number, covers, kept, summary: CompactionRecord(number, "", covers, tuple(kept), summary),
+        st.integers(-1, 12),
+        st.tuples(st.integers(-1, 12), st.integers(-1, 12)),
+        st.lists(st.integers(-1, 12), max_size=4),
+        st.sampled_from(("", "sum")),
+    ),
+    st.builds(PinRecord, st.integers(-1, 12), st.just(""), st.booleans()),
+    st.builds(ForkRecord, st.just("self"), st.integers(-1, 12), st.just("")),
+)
+
+
+@given(st.lists(RECORDS, max_size=25), st.booleans())
+def test_whatever_was_written_the_transcript_is_sendable_and_numbers_are_names(records, is_whole):
+    transcript = folded(*records, is_whole=is_whole)
+    transcript.answer_open_calls()
+    sent = sendable(transcript.sent())
+
+    for message, following in zip(sent, (*sent[1:], None), strict=False):
+        calls = [call.id for call in message.tool_calls]
+        answers = [reply.call_id for reply in following.parts_of(ToolReply)] if following else []
+        assert not calls or answers == calls
+    numbers = [each.number for each in transcript.entries if each.message.role != "tool"]
+    assert len(set(numbers)) == len(numbers)
+    assert all(0 < number < transcript.next_number for number in numbers)
+    for branch in transcript.branches:
+        transcript.take(RewindRecord(branch.entries[-1].number, ""))
+        assert transcript.entries[-1].number == branch.entries[-1].number
