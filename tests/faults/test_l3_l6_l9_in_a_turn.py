@@ -1,7 +1,7 @@
 """L3, L6, L9: what a whole turn makes of a model that errs: it is told, it is asked less, it is stopped."""
 
-from ouro.assemble import Options, open_session
 from ouro.agent.compactor import TOO_LONG
+from ouro.assemble import Options, open_session
 from ouro.errors import ContextTooLong
 from ouro.events import Compacted, PermissionAsked, Permit, Said, TurnFinished
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call

@@ -8,10 +8,10 @@ import pytest
 
 from ouro.assemble import Options, open_session, opener
 from ouro.errors import ConfigError, ModelUnavailable
-from ouro.events import PermissionAsked, Permit, Retrying, TextDelta, ToolProgress, TurnFinished
+from ouro.events import Compacted, Compacting, PermissionAsked, Permit, Retrying, TextDelta, ToolProgress, TurnFinished
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.memory import yaml_backend
-from ouro.messages import ToolReply
+from ouro.messages import ToolReply, Usage
 from ouro.session import OpenRequest
 
 INTERRUPTED = TurnFinished("interrupted")
@@ -222,3 +222,29 @@ async def test_x5_an_interrupt_while_one_of_two_words_is_saved_loses_neither(rep
     assert session.waiting == ("the second",)
     assert said(session)[-1] == "user: the first"
     await session.close()
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+async def test_x5_an_interrupt_while_it_is_summed_up_leaves_everything_as_it_was(repository, by_hand):
+    filled = ScriptedReply("I see.", usage=Usage(input=120_000, output=10))
+    held = ScriptedReply("## Goal\nMend ", hold=asyncio.Event().wait)
+    session, _ = await opened(repository, "Fine.", filled, held, "Done.")
+    for text in ("never push" + " or pull" * 9_000, "look"):
+        assert [event async for event in session.send(text)][-1] == TurnFinished("answered")
+    before, status = session._memory.context(), session.status()
+    stream = session.window.compact("") if by_hand else session.send("go on")
+    seen = []
+    async with asyncio.timeout(20):
+        async for event in stream:
+            seen.append(event)
+            if isinstance(event, Compacting):
+                asyncio.get_running_loop().call_soon(session.interrupt)
+    assert seen[-1] == INTERRUPTED
+    assert [event for event in seen if isinstance(event, Compacted)] == []
+    assert session._memory.context()[: len(before)] == before
+    assert session.status().usage == status.usage
+    assert not session.running
+    await session.close()
+    again = await resumed(repository)
+    assert again._memory.context()[: len(before)] == before
+    await again.close()

@@ -1,0 +1,112 @@
+"""A long conversation over real wires: what was said first is still sent at the end, and the cached prefix holds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fakes.model_server import Reply, Tokens
+
+from ouro.assemble import Options, open_session
+from ouro.events import Compacted, TurnFinished
+from ouro.session import OpenRequest
+
+FIRST = "Whatever I say later: never touch LICENSE, and answer in German. Now look around."
+PINNED = "The release is on Friday."
+WINDOW = 40_000
+MODELS = {
+    "openai": ("openai/test-model", "{url}/v1"),
+    "anthropic": ("anthropic/test-model", "{url}"),
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request, home, model_server, monkeypatch):
+    """A model of a small window behind the server; nothing else asks it."""
+    name, url = MODELS[request.param]
+    folder = home / ".ouro"
+    folder.mkdir(mode=0o700)
+    base = url.format(url=model_server.url)
+    entry = f"{{api_base: '{base}', api_key: sk-test-1, window: {WINDOW}, max_output: 2000}}"
+    (folder / "models.yaml").write_text(f"default: {name}\nmodels:\n  {name}: {entry}\n")
+    (folder / "models.yaml").chmod(0o600)
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
+    return name
+
+
+def asks_for_summary(request) -> bool:
+    return "Write the summary" in json.dumps(request.messages[-1])
+
+
+def answer(request):
+    """As a provider: with the tokens that the request would have, and a summary where one is asked for."""
+    tokens = Tokens(input=int(len(request.raw) / 3.5), output=150)
+    if asks_for_summary(request):
+        return Reply("## Goal\nTo look around.\n## Next\nThe next question.", tokens=tokens)
+    return Reply("Das habe ich gesehen. " * 25, tokens=tokens)
+
+
+def plain(messages):
+    """Messages as the provider's cache takes them: where the marks are does not count."""
+    return json.loads(
+        json.dumps(messages), object_hook=lambda each: {k: v for k, v in each.items() if k != "cache_control"}
+    )
+
+
+async def say(session, text):
+    seen = [event async for event in session.send(text)]
+    assert seen[-1] == TurnFinished("answered"), seen[-1]
+    return [event for event in seen if isinstance(event, Compacted)]
+
+
+@pytest.mark.slow
+async def test_after_300_turns_and_three_compactions_what_was_said_first_is_still_sent(model, model_server, repository):
+    model_server.script(answer)
+    session = await open_session(Options(repository), OpenRequest())
+    compactions = await say(session, FIRST)
+    await say(session, PINNED)
+    [number] = [each.number for each in session.window.pinnable() if each.text == PINNED]
+    await session.window.pin(number)
+    for turn in range(3, 301):
+        compactions += await say(session, f"Question {turn}: " + "and what of this? " * 6)
+        sent = json.dumps(model_server.requests[-1].messages)
+        assert FIRST in sent
+        assert PINNED in sent
+    assert len(compactions) >= 3
+    assert len(model_server.requests) == 300 + len(compactions)
+    assert all(len(request.raw) / 3.5 < WINDOW for request in model_server.requests)
+
+    for number, request in enumerate(model_server.requests):
+        if asks_for_summary(request):
+            before = model_server.requests[number - 1]
+            assert plain(request.messages)[: len(before.messages)] == plain(before.messages)
+            rest = [{k: v for k, v in plain(each.body).items() if k != "messages"} for each in (before, request)]
+            assert rest[0] == rest[1]
+
+    last = model_server.requests[-1]
+    tokens = session.status().context
+    await session.close()
+    again = await open_session(Options(repository), OpenRequest("latest"))
+    await say(again, "And after a rest?")
+    resumed = model_server.requests[-1]
+    assert plain(resumed.messages)[: len(last.messages)] == plain(last.messages)
+    assert resumed.body.get("system") == last.body.get("system")
+    assert abs(again.status().context - tokens) < 1_000
+    await again.close()
+
+
+async def test_a_model_of_its_own_for_summaries_is_the_one_that_is_asked(model, model_server, repository, home):
+    path = home / ".ouro" / "models.yaml"
+    provider = model.partition("/")[0]
+    entry = path.read_text().splitlines()[-1].partition(": ")[2]
+    path.write_text(f"{path.read_text()}  {provider}/writer: {entry}\ncompact: {provider}/writer\n")
+    model_server.script(answer)
+    session = await open_session(Options(repository), OpenRequest())
+    for turn in range(3):
+        await say(session, f"Question {turn}")
+    seen = [event async for event in session.window.compact("the German answers")]
+    assert [type(event).__name__ for event in seen][-2:] == ["UsageUpdated", "TurnFinished"]
+    assert [request.body["model"] for request in model_server.requests] == ["test-model"] * 3 + ["writer"]
+    assert "the German answers" in json.dumps(model_server.requests[-1].messages[-1])
+    await session.close()
