@@ -6,14 +6,29 @@ from msgspec.structs import replace
 from ouro.display import CommandOutput, Display, Picture, Plain, Todo, Todos
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
 from ouro.memory.backend import (
+    CapturedRecord,
+    ChangeRecord,
+    CompactionRecord,
+    CostRecord,
+    ForkRecord,
     LoadedSession,
     MemoryStore,
     MessageRecord,
     ModelRecord,
+    PinRecord,
+    RecalledItem,
+    RecalledRecord,
+    Record,
+    RewindRecord,
     SessionHeader,
+    Spent,
+    SummaryRecord,
     TitleRecord,
     timestamp,
 )
+from ouro.memory.spending import day_of
+from ouro.memory.transcript import Transcript
+from ouro.memory.walk_back import FEWEST_SHOWN
 from ouro.messages import (
     Context,
     Image,
@@ -70,6 +85,47 @@ EVERY_PART = (
     Message("user", (Text(""),)),
 )
 
+LONG = "a long line of output é\n" * 1000
+LONG_OUTPUTS = (
+    tool(ToolReply("1", "shell", LONG, display=Display("1000 lines", CommandOutput("make", LONG, 0)))),
+    tool(ToolReply("2", "shell", LONG[:100], display=Display("all of it", CommandOutput("make", LONG)))),
+    Message("user", (ToolReply("3", "read", LONG + "."), Text("parts in no common order"))),
+)
+AT = "2026-11-21T20:16:00.000Z"
+EVERY_CHANGE: tuple[ChangeRecord, ...] = (
+    TitleRecord("a title: of mine", AT),
+    ModelRecord("other/model", AT),
+    PinRecord(2, AT),
+    PinRecord(3, AT, pinned=False),
+    CompactionRecord(
+        40,
+        AT,
+        (1, 39),
+        (2, 7),
+        "what\nwas said: --- ...",
+        "manual",
+        focus="the parser",
+        dropped=("call_1",),
+        tokens=(9000, 400),
+        model="small/model",
+        usage=Usage(9000, 8000, 0, 300, 0.25),
+        spent=Usage(99000, 8000, 0, 900, 1.5),
+        title="a title",
+        pins=(2,),
+        chosen="other/model",
+        captured=30,
+    ),
+    CompactionRecord(41, AT, (0, 0), (), ""),
+    RewindRecord(3, AT, ("conversation", "memory")),
+    RewindRecord(0, AT),
+    ForkRecord("1e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7, AT),
+    RecalledRecord(2, AT, (RecalledItem("mem_1", "loaded", "names api.py", 0.5, 120),), way="local"),
+    RecalledRecord(3, AT, ()),
+    CostRecord("title", AT, "small/model", Usage(100, 0, 0, 9)),
+    CapturedRecord(3, AT),
+    SummaryRecord("Mended\nthe import.", AT, 4),
+)
+
 
 def message_record(number: int, message: Message) -> MessageRecord:
     return MessageRecord(number, f"2026-11-21T20:15:{number:02}.000Z", message)
@@ -83,19 +139,18 @@ class StoreContract:
         store.create_session(HEADER)
         for record in records:
             store.save_message(HEADER.id, record)
-        store.save_memory(HEADER.id, TitleRecord("a title: of mine", timestamp()))
-        store.save_memory(HEADER.id, ModelRecord("other/model", "2026-11-21T20:16:00.000Z"))
+        for change in EVERY_CHANGE:
+            store.save_memory(HEADER.id, change)
         store.close_session(HEADER.id)
 
-        loaded = again().load_session(HEADER.id)
+        assert again().load_session(HEADER.id) == LoadedSession(HEADER, (*records, *EVERY_CHANGE))
 
-        assert loaded.header == HEADER
-        assert loaded.records[: len(records)] == tuple(records)
-        assert [replace(each, at="") for each in loaded.records[len(records) :]] == [
-            TitleRecord("a title: of mine", ""),
-            ModelRecord("other/model", ""),
-        ]
-        assert (loaded.notices, loaded.read_only) == ((), False)
+    def test_long_outputs_come_back_as_they_were(self, store, again):
+        self._saved(store, HEADER, *LONG_OUTPUTS)
+
+        found = again().load_session(HEADER.id).records
+
+        assert found == tuple(message_record(number, message) for number, message in enumerate(LONG_OUTPUTS, 1))
 
     def test_what_is_loaded_can_be_gone_on_with(self, store, again):
         self._saved(store, HEADER, user("one"))
@@ -151,15 +206,146 @@ class StoreContract:
 
         assert store.list_sessions() == []
 
-    def test_a_removed_session_is_gone(self, store, again):
+    def test_a_removed_session_is_in_the_trash_and_comes_back(self, store, again):
         self._saved(store, HEADER, user("one"))
         self._saved(store, OTHER, user("two"))
+        before = store.get_session_stats(HEADER.id)
         store.delete_session(HEADER.id)
 
         assert [each.id for each in again().list_sessions()] == [OTHER.id]
+        assert again().list_deleted() == [before]
         for ask in (store.load_session, store.get_session_stats, store.delete_session):
             with pytest.raises(SessionNotFound):
                 ask(HEADER.id)
+
+        store.restore_session(HEADER.id)
+        assert again().list_deleted() == []
+        assert again().load_session(HEADER.id, read_only=True).records == (message_record(1, user("one")),)
+
+    def test_a_session_leaves_the_trash_for_good_only_when_asked(self, store, again):
+        self._saved(store, HEADER, user("one"))
+        with pytest.raises(SessionNotFound):
+            store.purge_session(HEADER.id)
+        store.delete_session(HEADER.id)
+        store.purge_session(HEADER.id)
+
+        assert (again().list_sessions(), again().list_deleted()) == ([], [])
+        for ask in (store.restore_session, store.purge_session):
+            with pytest.raises(SessionNotFound):
+                ask(HEADER.id)
+
+    def test_a_session_is_imported_whole(self, store, again):
+        records = (*(message_record(number, message) for number, message in enumerate(EVERY_PART, 1)), *EVERY_CHANGE)
+        store.import_session(HEADER, iter(records))
+
+        assert again().load_session(HEADER.id) == LoadedSession(HEADER, records)
+        with pytest.raises(SaveFailed):
+            store.import_session(HEADER, ())
+
+    def test_a_fork_begins_as_a_copy_up_to_a_message_and_both_go_on_alone(self, store, again):
+        self._saved(store, HEADER, user("one"), EVERY_PART[0], LONG_OUTPUTS[0], user("four"))
+        store.load_session(HEADER.id)
+        store.fork_session(HEADER.id, 3, OTHER, "another")
+        store.save_message(HEADER.id, message_record(5, user("five")))
+        store.close_session(HEADER.id)
+        store.load_session(OTHER.id)
+        store.save_message(OTHER.id, message_record(4, user("other")))
+        store.close_session(OTHER.id)
+
+        assert self._texts(again(), HEADER) == ["one", EVERY_PART[0].text, "", "four", "five"]
+        copy = again().load_session(OTHER.id)
+        said = (user("one"), EVERY_PART[0], LONG_OUTPUTS[0], user("other"))
+        assert tuple(each.message for each in copy.records if isinstance(each, MessageRecord)) == said
+        assert [replace(each, at="") for each in copy.records[3:5]] == [
+            ForkRecord(HEADER.id, 3, ""),
+            TitleRecord("another", ""),
+        ]
+        info = again().get_session_stats(OTHER.id)
+        assert (info.title, info.fork_of, info.messages, info.project) == ("another", HEADER.id, 4, OTHER.project)
+
+    def test_a_whole_session_or_nothing_of_it_is_forked(self, store):
+        self._saved(store, HEADER, user("one"), user("two"))
+        store.fork_session(HEADER.id, None, OTHER)
+        assert self._texts(store, OTHER) == ["one", "two"]
+        third = replace(OTHER, id="2e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
+        store.fork_session(HEADER.id, 0, third)
+        assert self._texts(store, third) == []
+
+        fourth = replace(OTHER, id="3e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
+        for source, number in ((HEADER.id, 99), ("nobody", None)):
+            with pytest.raises(SessionNotFound):
+                store.fork_session(source, number, fourth)
+        with pytest.raises(SaveFailed):
+            store.fork_session(HEADER.id, None, OTHER)
+
+    def test_of_a_long_session_what_is_sent_is_loaded_and_the_rest_page_by_page(self, store, again):
+        count = 4 * FEWEST_SHOWN
+        records: list[Record] = [message_record(number % 60, user(str(number))) for number in range(1, count + 1)]
+        records = [replace(each, number=number) for number, each in enumerate(records, 1)]
+        check = CompactionRecord(count + 1, AT, (1, count - 5), (3, 7), "what was said", spent=Usage(input=9))
+        records += [TitleRecord("title", AT), check, message_record(1, user("last"))]
+        records[-1] = replace(records[-1], number=count + 2)
+        store.import_session(HEADER, records)
+
+        loaded = again().load_session(HEADER.id, reach="context")
+        transcript = Transcript.of(loaded)
+
+        assert (loaded.is_complete, loaded.place > 0, transcript.is_complete) == (True, True, True)
+        assert [each.message.text for each in loaded.kept] == ["3", "7"]
+        assert len(transcript.entries) == FEWEST_SHOWN
+        whole = Transcript.of(again().load_session(HEADER.id, read_only=True))
+        assert (transcript.sent(), transcript.usage) == (whole.sent(), whole.usage)
+        place, pages = loaded.place, []
+        while place:
+            page = store.load_before(HEADER.id, place, 50)
+            pages.append(len(transcript.prepend(page.records, is_whole=page.place == 0)))
+            place = page.place
+        assert pages == [50, 50, count + 1 - FEWEST_SHOWN - 100]
+        assert (transcript.entries, transcript.sent()) == (whole.entries, whole.sent())
+
+    def test_what_was_rewound_is_passed_over_on_the_way_back(self, store, again):
+        records: list[Record] = [message_record(1, user(str(number))) for number in range(1, 301)]
+        records = [replace(each, number=number) for number, each in enumerate(records, 1)]
+        records.insert(100, CompactionRecord(1000, AT, (1, 90), (5,), "first"))
+        records.insert(220, CompactionRecord(1001, AT, (1, 200), (5,), "second"))
+        records += [RewindRecord(150, AT), replace(message_record(1, user("else")), number=1002)]
+        store.import_session(HEADER, records)
+
+        loaded = again().load_session(HEADER.id, reach="screen")
+        transcript = Transcript.of(loaded)
+
+        whole = Transcript.of(again().load_session(HEADER.id, read_only=True))
+        assert transcript.compaction == records[100]
+        assert transcript.sent() == whole.sent()
+        assert whole.entries[-len(transcript.entries) :] == transcript.entries
+        branches = [(each.since, each.entries[-1].number) for each in transcript.branches]
+        assert branches == [(150, 300)] == [(each.since, each.entries[-1].number) for each in whole.branches]
+
+    def test_lists_tell_what_was_used_by_day_and_model_what_it_was_about_and_of_what_it_is_a_copy(self, store, again):
+        usage = Usage(100, 50, 0, 10, 0.25)
+        first = Message("assistant", (Text("x"),), usage, "a/b")
+        later = replace(message_record(2, first), at="2026-11-25T12:00:00.000Z")
+        copied: list[Record] = [message_record(1, first), ForkRecord(OTHER.id, 1, AT)]
+        own: list[Record] = [
+            later,
+            CostRecord("title", AT, "small/model", usage),
+            CompactionRecord(3, AT, (1, 2), (), "s", model="small/model", usage=usage),
+            CostRecord("title", AT, "free/model", Usage(7)),
+            SummaryRecord("Mended\nthe import.", AT, 2),
+        ]
+        store.import_session(HEADER, [*copied, *own])
+
+        [info] = again().list_sessions()
+
+        day = day_of(AT)
+        assert info.spent == (
+            Spent(day, "free/model", Usage(7), 1),
+            Spent(day, "small/model", usage + usage, 2),
+            Spent(day_of(later.at), "a/b", usage, 1),
+        )
+        assert (info.cost, info.fork_of, info.messages) == (0.75, OTHER.id, 2)
+        assert " ".join(info.summary.split()) == "Mended the import."
+        assert store.get_session_stats(HEADER.id) == info
 
     def test_an_id_is_not_used_twice(self, store):
         self._saved(store, HEADER, user("one"))
@@ -169,6 +355,10 @@ class StoreContract:
 
     def test_nothing_stands_in_the_way(self, store):
         assert store.obstacle() == ""
+
+    def _texts(self, store: MemoryStore, header: SessionHeader) -> list[str]:
+        records = store.load_session(header.id, read_only=True).records
+        return [each.message.text for each in records if isinstance(each, MessageRecord)]
 
     def _saved(self, store: MemoryStore, header: SessionHeader, *messages: Message) -> None:
         store.create_session(header)
