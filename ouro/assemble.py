@@ -24,6 +24,7 @@ from ouro.llm.catalog import Catalog
 from ouro.llm.model import Effort, Model, ModelSpec
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.compaction import CompactionRules
+from ouro.memory.embeddings import chosen_embedder
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
@@ -32,6 +33,7 @@ from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.stores import repo_store, user_store
 from ouro.memory.long_term.turn_marks import TurnMarks
+from ouro.memory.lookup import Lookup
 from ouro.memory.manager import MemoryManager
 from ouro.memory.shelf import SessionShelf, shelf_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -44,6 +46,7 @@ from ouro.safety.secrets import SecretMask, secret_values
 from ouro.safety.trust import TrustStore, acting_files, find_root
 from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
+from ouro.session.finding import make_lookup, search_for
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.files_seen import FilesSeen
@@ -278,6 +281,8 @@ def _parts(
     )
     jobs, plan, seen = ShellJobs(outputs, mask.mask), Plan(), FilesSeen()
     shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
+    lookup = _lookup(ground, scopes)
+    search = search_for(lookup) if lookup else None
     return SessionParts(
         cwd=options.cwd,
         memory=memory,
@@ -286,13 +291,14 @@ def _parts(
         shell=shell,
         plan=plan,
         seen=seen,
-        tools=builtin_tools(ToolParts(workspace, shell, jobs, plan.change, seen)),
+        tools=builtin_tools(ToolParts(workspace, shell, jobs, plan.change, seen, search)),
         models=_models(ground, _model_name(ground, memory.model), mask),
         instructions=system_prompt(project_instructions(options.cwd) if ground.trusted else ()),
         trusts=lambda path: ground.trusted and ground.trust.is_trusted(root, [path]),
         compaction=CompactionRules(**asdict(settings.compaction)),
         knowledge=None,
-        limits=Limits(settings.limits.max_turns, settings.limits.max_cost),
+        lookup=lookup,
+        limits=_limits(settings),
         shelf=shelf[0],
         resumed=shelf[1],
         list_files=lambda: list_project_files(options.cwd),
@@ -300,6 +306,13 @@ def _parts(
         notices=tuple(ground.notices),
         is_kept=not options.ephemeral,
     )
+
+
+def _lookup(ground: _Ground, scopes: Sequence[ScopeMemory]) -> Lookup | None:
+    """What searches sessions and memory; none where there is no memory."""
+    root = find_root(ground.options.cwd) if any(each.scope == "repo" for each in scopes) else None
+    named, catalog = ground.settings.memory.embedding_model, ground.catalog
+    return make_lookup(root, lambda: chosen_embedder(named, catalog)) if scopes else None
 
 
 def _begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
@@ -349,3 +362,8 @@ async def _choices(catalog: Catalog) -> tuple[ModelChoice, ...]:
 
 async def _no_choices() -> tuple[ModelChoice, ...]:
     return ()
+
+
+def _limits(settings: Settings) -> Limits:
+    limits = settings.limits
+    return Limits(limits.max_turns, limits.max_cost, limits.max_cost_day, limits.max_cost_month)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -22,6 +22,9 @@ from ouro.llm.models_file import ModelEntry, ModelsFile, close_to_others, read_m
 from ouro.llm.names import find_model, nearest
 from ouro.llm.providers import HOSTED, LOCAL, Provider, Wire, provider_of
 from ouro.utils.runtime import get_models_path, tilde
+
+if TYPE_CHECKING:
+    from ouro.llm.embeddings import EmbeddingWire
 
 Role = Literal["compact", "classify", "retrieve", "embed"]
 LOCAL_WINDOW = 32_768
@@ -214,6 +217,21 @@ class Catalog:
         from ouro.llm.litellm_model import LiteLLMModel
 
         return LiteLLMModel(spec, route.endpoint, model=_litellm_name(name), effort=effort)
+
+    def embeddings(self, name: str) -> EmbeddingWire:
+        """An embedding model that can be asked. Cheap: no connection is opened.
+
+        Raises:
+            NoModelError: as `resolve` and `route`; or it is reached by a wire that gives no vectors.
+        """
+        from ouro.llm.embeddings import EmbeddingWire
+
+        name = self.resolve(name)
+        route = self.route(name)
+        if route.wire != "openai":
+            hint = "Name one of a server that speaks OpenAI's protocol (Ollama, vLLM, OpenAI …), or none."
+            raise NoModelError(f"{name} cannot give vectors here: they are asked for by OpenAI's protocol alone.", hint)
+        return EmbeddingWire(name.partition("/")[2] or name, route.endpoint)
 
     def key_values(self) -> tuple[str, ...]:
         """The value of every key known by now, for the mask of secrets; grows when `make` has run a key command."""

@@ -161,7 +161,7 @@ def _reason(error: Exception) -> str:
 
 
 def _new_client(endpoint: Endpoint, timeouts: Timeouts) -> httpx.AsyncClient:
-    httpx = _load_httpx()
+    httpx = load_httpx()
     return httpx.AsyncClient(  # type: ignore[no-any-return]
         timeout=httpx.Timeout(timeouts.first, connect=timeouts.connect),
         headers={"User-Agent": f"ouro/{__version__}"},
@@ -173,7 +173,7 @@ def _new_client(endpoint: Endpoint, timeouts: Timeouts) -> httpx.AsyncClient:
     )
 
 
-def _load_httpx() -> Any:
+def load_httpx() -> Any:
     """httpx, without its command line (it would load click and rich), and without HTTP/2 (not spoken here)."""
     hidden = [name for name in ("httpx._main", "h2") if name not in sys.modules and "httpx" not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]

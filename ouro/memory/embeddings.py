@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from ouro.errors import NoModelError
+from ouro.llm.catalog import Catalog
+from ouro.utils.log import log
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,10 +60,50 @@ class LocalEmbedder:
 
 def local_embedder() -> LocalEmbedder | None:
     """The embedder of this machine; None where `ouro[vectors]` is not installed. Imports nothing."""
-    if importlib.util.find_spec("numpy") is None:
+    if not has_numpy():
         return None
     found = importlib.util.find_spec(_WEIGHTS)
     if found is None or not found.submodule_search_locations:
         return None
     folder = Path(found.submodule_search_locations[0]) / "model"
     return LocalEmbedder(folder) if (folder / "model.safetensors").is_file() else None
+
+
+class RemoteEmbedder:
+    """A model that is asked over the network; its vectors are brought to length one."""
+
+    def __init__(self, name: str, ask: Callable[[Sequence[str]], list[list[float]]]) -> None:
+        """`ask` gives a vector for each text, and raises ModelError."""
+        self.name = name
+        self._ask = ask
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """A row for each text, in their order.
+
+        Raises:
+            ModelError: the model did not answer.
+        """
+        import numpy as np
+
+        rows = np.array(self._ask(texts), np.float32)
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
+
+
+def chosen_embedder(named: str, catalog: Catalog) -> Embedder | None:
+    """The model of that name, else `embed` of models.yaml, else the one of this machine, where there is one.
+
+    None where vectors cannot be compared here, or the model cannot be used: then words alone are searched.
+    """
+    if not has_numpy():
+        return None
+    try:
+        name = catalog.resolve(named) if named else catalog.role("embed")
+        return RemoteEmbedder(name, catalog.embeddings(name).embed) if name else local_embedder()
+    except NoModelError as error:
+        log.warning("no vectors: %s", error)
+        return None
+
+
+def has_numpy() -> bool:
+    """Whether vectors can be compared here. Imports nothing."""
+    return importlib.util.find_spec("numpy") is not None

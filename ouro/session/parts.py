@@ -13,6 +13,7 @@ from ouro.llm.model import Effort
 from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.long_term.manager import LongTermMemoryManager
+from ouro.memory.lookup import Lookup
 from ouro.memory.manager import MemoryManager
 from ouro.memory.shelf import SessionShelf
 from ouro.messages import Usage
@@ -59,6 +60,8 @@ class SessionParts(msgspec.Struct, frozen=True):
     compaction: CompactionRules
     shelf: SessionShelf
     list_files: Callable[[], list[str]]
+    lookup: Lookup | None = None
+    """Searches sessions and memory; None where memory is off."""
     titles: bool = False
     """A model finds a title after the first turn."""
     notices: tuple[str, ...] = ()

@@ -274,6 +274,8 @@ class Session:
                     yield event
         finally:
             self._turn = None
+            if self.lookup is not None:
+                self._background.start("index", self.lookup.keep_up())
 
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
         now = await surroundings(self.cwd, self._parts.permissions.mode, self._told)

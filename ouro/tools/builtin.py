@@ -14,6 +14,7 @@ from ouro.tools.edit import Edit
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob
 from ouro.tools.grep import Grep
+from ouro.tools.memory_search import MemorySearch, SearchMemory
 from ouro.tools.read import Read
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs, ShellKill, ShellOutput
@@ -30,6 +31,8 @@ class ToolParts(msgspec.Struct, frozen=True):
     jobs: ShellJobs
     on_todos: Callable[[tuple[Todo, ...]], None]
     seen: FilesSeen
+    search: SearchMemory | None = None
+    """None where memory is off."""
 
 
 def builtin_tools(parts: ToolParts) -> tuple[AnyTool, ...]:
@@ -47,4 +50,5 @@ def builtin_tools(parts: ToolParts) -> tuple[AnyTool, ...]:
         ShellKill(parts.jobs),
         TodoWrite(parts.on_todos),
         AskUser(),
+        *([MemorySearch(parts.search)] if parts.search else ()),
     )

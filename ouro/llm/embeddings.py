@@ -1,0 +1,105 @@
+"""Vectors by an OpenAI-compatible server: POST …/embeddings."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ouro import __version__
+from ouro.errors import ModelError, ModelUnavailable, RequestRefused
+from ouro.llm.endpoint import Endpoint, timeouts_for
+from ouro.llm.http_stream import load_httpx
+from ouro.llm.provider_errors import error_from_status, redact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx
+
+MAX_ANSWER = 64_000_000
+"""Bytes; a batch of 64 vectors is a hundredth of it."""
+_SHOWN = 64_000
+_OK = 200
+
+
+class _One(msgspec.Struct, frozen=True):
+    embedding: list[float]
+    index: int = 0
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    data: list[_One]
+
+
+class EmbeddingWire:
+    """Asks one model of one server. Blocks: call it from a thread."""
+
+    def __init__(self, model: str, endpoint: Endpoint) -> None:
+        """`model` as the server calls it."""
+        self._model = model
+        self._endpoint = endpoint
+        self._client: httpx.Client | None = None
+        self._making = threading.Lock()
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """A vector for each text, in their order.
+
+        Raises:
+            ModelError: the server does not answer, refuses, or answers with something else.
+        """
+        status, headers, answer = self._post({"model": self._model, "input": list(texts), "encoding_format": "float"})
+        if status != _OK:
+            raise error_from_status(status, answer[:_SHOWN].decode("utf-8", "replace"), headers, self._endpoint)
+        try:
+            found = sorted(msgspec.json.decode(answer, type=_Answer).data, key=lambda each: each.index)
+        except msgspec.MsgspecError as error:
+            raise ModelError(f"{self._endpoint.host} gave no vectors: {error}.") from error
+        sizes = {len(each.embedding) for each in found}
+        if len(found) != len(texts) or len(sizes) > 1 or 0 in sizes:
+            raise ModelError(f"{self._endpoint.host} gave {len(found)} vectors for {len(texts)} texts.")
+        return [each.embedding for each in found]
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        with self._making:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _post(self, body: dict[str, object]) -> tuple[int, Mapping[str, str], bytes]:
+        httpx = load_httpx()
+        endpoint = self._endpoint
+        with self._making:
+            self._client = self._client or _new_client(httpx, endpoint)
+        key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        headers = {"Content-Type": "application/json", **key, **endpoint.headers}
+        url = endpoint.base_url.rstrip("/") + "/embeddings"
+        try:
+            with self._client.stream("POST", url, content=msgspec.json.encode(body), headers=headers) as response:
+                answer = b""
+                for piece in response.iter_bytes():
+                    answer += piece
+                    if len(answer) > MAX_ANSWER:
+                        raise ModelError("The answer was stopped: it is longer than vectors can be.")
+                return response.status_code, {name.lower(): each for name, each in response.headers.items()}, answer
+        except (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError) as error:
+            raise ModelUnavailable(
+                f"{endpoint.host} gives no vectors: {str(error) or type(error).__name__}."
+            ) from error
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            reason = redact(str(error), endpoint.api_key)
+            raise RequestRefused(f"The request to {endpoint.host} cannot be made: {reason}.") from error
+
+
+def _new_client(httpx: Any, endpoint: Endpoint) -> httpx.Client:
+    limits = timeouts_for(endpoint)
+    return httpx.Client(  # type: ignore[no-any-return]
+        timeout=httpx.Timeout(limits.first, connect=limits.connect),
+        headers={"User-Agent": f"ouro/{__version__}"},
+        follow_redirects=False,
+        verify=endpoint.base_url.startswith("https:"),  # loading the certificates takes long, and plain http needs none
+        trust_env=not endpoint.is_local,  # a proxy in the environment is meant for the world, not for this machine
+    )
