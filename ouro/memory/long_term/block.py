@@ -109,7 +109,8 @@ def told_versions(contexts: Iterable[str], mark: str) -> dict[str, str]:
 
 
 def _commit_line(folder: Path, session_id: str) -> str:
-    return f'git -C "{folder}" commit -am "what changed, in a line" --trailer "{SESSION}: {session_id}"'
+    git = f'git -C "{folder}"'
+    return f'{git} add -A && {git} commit -m "what changed, in a line" --trailer "{SESSION}: {session_id}"'
 
 
 def _changes(scope: Scope, before: Texts, now: Texts) -> list[str]:

@@ -128,9 +128,8 @@ class LongTermMemoryManager:
             messages: the conversation so far.
             is_whole: they are all of it.
         """
-        if self._parts.write != "ask":
-            vouching = self._vouching(messages, is_whole)
-            await self._work("vouch for what was written", lambda: self._vouch(vouching))
+        vouching = self._vouching(messages, is_whole)
+        await self._work("vouch for what was written", lambda: self._vouch(vouching))
 
     async def turn_ended(self, messages: Sequence[Message], is_whole: bool = True) -> None:
         """The turn is over: what it wrote is committed, or waits for the person."""
@@ -222,7 +221,7 @@ class LongTermMemoryManager:
 
     def _vouch(self, vouching: Vouching) -> list[CoreChanged]:
         for scope in self._scopes:
-            scope.vouch_for_writing(vouching)
+            scope.vouch_for_writing(vouching, asks=self._parts.write == "ask")
         return []
 
     def _refresh(self) -> list[CoreChanged]:

@@ -46,6 +46,7 @@ class ScopeMemory:
         """What stands in the files and is not believed."""
         self._standing: frozenset[tuple[str, str | None]] = frozenset()
         """What differed from the accepted commit when it was last read, as name and text."""
+        self._accepted = ""
         self.refused: tuple[Skipped, ...] = ()
         """What the last turn wrote and was taken out again, because it holds a secret."""
         self._takes_back: dict[str, str] = {}
@@ -111,11 +112,13 @@ class ScopeMemory:
         number = proposal_id(self.scope, self._outside)
         return (*self._proposals.list(), Proposal(number, self.scope, "outside", self._outside, UNKNOWN))
 
-    def vouch_for_writing(self, vouching: Vouching) -> None:
+    def vouch_for_writing(self, vouching: Vouching, *, asks: bool) -> None:
         """A tool has run: what it wrote here and is vouched for stays ours, also when ouro is killed (M13)."""
         if not self.store.has_changed_since_load(self.loaded):
             return
-        self.store.ensure_repo()
+        self.store.ensure_repo()  # it will want to commit
+        if asks:
+            return
         mixed = {each.name for each in self._outside}
         for edit in self._new(self.store.outside_edits()):
             if edit.name not in mixed and not vouching.doubt(edit.before or "", edit.after or ""):
@@ -147,7 +150,8 @@ class ScopeMemory:
         Args:
             believes: nothing of the agent's ran meanwhile, so that it was a person.
         """
-        if not self.store.has_changed_since_load(self.loaded):
+        answered = self._outside and self.store.accepted != self._accepted  # in another window
+        if not answered and not self.store.has_changed_since_load(self.loaded):
             return []
         before, base, waiting = self.texts, self.store.accepted, self._outside
         edits = self._new(self.store.outside_edits())
@@ -253,15 +257,15 @@ class ScopeMemory:
         return [each for each in edits if (each.name, each.after) not in self._standing]
 
     def _without_secrets(self, edits: Sequence[FileEdit], moment: Moment) -> list[FileEdit]:
-        """Commit them all, so that nothing of it is lost; a file with a secret is put back as it was (M8)."""
-        names = [each.name for each in edits]
-        if names:
-            self.store.commit_changes(subject_of(edits), moment.trailers("agent"), names)
-        self.refused = self.store.refused if names else ()
-        secret = {each.name for each in self.refused}
-        if back := {each.name: each.before for each in edits if each.name in secret}:
+        """A file with a secret is put back as it was (M8); the others are committed, so that nothing of them is lost."""
+        found = {each.name: self.store.secret_in(f"{each.name}\n{each.after or ''}") for each in edits}
+        self.refused = tuple(Skipped(name, f"holds a secret ({kind})") for name, kind in found.items() if kind)
+        if back := {each.name: each.before for each in edits if found[each.name]}:
             self.store.save_and_commit(back, "Take out a secret", moment.trailers("undo"))
-        return [each for each in edits if each.name not in secret]
+        kept = [each for each in edits if not found[each.name]]
+        if kept:
+            self.store.commit_changes(subject_of(kept), moment.trailers("agent"), [each.name for each in kept])
+        return kept
 
     def _doubt(self, edit: FileEdit, vouching: Vouching, asks: bool) -> str:
         return vouching.doubt(edit.before or "", edit.after or "") or (ASKED if asks else "")
@@ -281,7 +285,8 @@ class ScopeMemory:
     def _read_anew(self) -> None:
         self.loaded = self.store.load_all()
         self._outside = self.store.outside_edits()
-        self._standing = frozenset((each.name, each.after) for each in self.store.edits_since(self.store.accepted))
+        self._accepted = self.store.accepted
+        self._standing = frozenset((each.name, each.after) for each in self.store.edits_since(self._accepted))
         old = {each.name.removesuffix(".md"): each.before or "" for each in self._outside}
         texts = {name: old.get(name, self.loaded.core.get(name, "")) for name in CORE}
         self.texts = {name: text for name, text in texts.items() if text.strip()}

@@ -23,9 +23,10 @@ LONGEST_SAYING = 1_000
 """Characters of a message that is taken for the person's own words; what is longer holds pasted material."""
 _FILE_TOOLS = {"read", "write", "edit", "apply_patch"}
 _HARMLESS = {"todo", "ask_user"}
-_COMMIT = re.compile(r"\s*git\s+-C\s+(?P<folder>\"[^\"$`\\]+\"|'[^']+'|[^\s\"'$`;&|<>()]+)\s+(?:add|commit|status)\b")
+_ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
+_COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
+_COMMITS = re.compile(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
 _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
-_MORE = re.compile(r"[;&|<>`$\n]")
 _WORD = re.compile(r"[^\W_]+")
 _NEGATIONS = {
     "no",
@@ -106,8 +107,8 @@ class Vouching:
         return call.name == "shell" and isinstance(line, str) and self._only_commits(line)
 
     def _only_commits(self, line: str) -> bool:
-        found = _COMMIT.match(line)
-        return found is not None and self._is_memory(found["folder"].strip("\"'")) and not _MORE.search(line)
+        folders = [found[1] for found in re.finditer(_COMMIT, line)]
+        return bool(_COMMITS.fullmatch(line)) and all(self._is_memory(folder.strip("\"'")) for folder in folders)
 
 
 def _paths(call: ToolCall) -> list[str]:

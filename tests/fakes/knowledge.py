@@ -1,0 +1,152 @@
+"""Long-term memory under test: the real manager on real folders and git, and a conversation that tells it what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+from ouro.events import CoreChanged, QuestionAsked, Reply, Said
+from ouro.memory.long_term.briefing import MARK
+from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager, Wires, open_scopes
+from ouro.memory.long_term.stores import repo_store, user_store
+from ouro.memory.long_term.turn_marks import TurnMarks
+from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
+
+
+async def no_model(_messages):
+    raise AssertionError("no model is to be asked")
+
+
+class Conversation:
+    """One session with its memory. `answer` is what the person says to each question; None: nothing."""
+
+    def __init__(
+        self,
+        home: Path,
+        project: Path | None = None,
+        *,
+        session: str = "s-1",
+        began_with: dict | None = None,
+        answer: str | None = None,
+        messages: list[Message] | None = None,
+        finds_secret=lambda text: "key" if "hunter2secret" in text else "",
+        ask=no_model,
+        **options,
+    ) -> None:
+        histories = home / "history.git"
+        self.folder = home / "memory"
+        stores = [user_store(self.folder, histories, finds_secret)]
+        if project is not None:
+            stores.append(repo_store(project, histories, finds_secret))
+        scopes, complaints = open_scopes(stores)
+        self.scopes = {scope.scope: scope for scope in scopes}
+        self.began_with = began_with or {**{s.scope: s.version for s in scopes}, MARK: f"token of {session}"}
+        self.messages = messages if messages is not None else []
+        self.told: list = []
+        self.tasks: set[asyncio.Task] = set()
+        self._answer = answer
+        self.manager = LongTermMemoryManager(
+            KnowledgeParts(
+                scopes=scopes,
+                cwd=project or home,
+                session_id=session,
+                complaints=complaints,
+                began_with=self.began_with,
+                marks=TurnMarks(histories / "turns", session),
+                consolidator=LongTermMemoryConsolidator(ask, finds_secret),
+                **options,
+            )
+        )
+        self.block = self.manager.load_and_format()
+
+    def connect(self) -> Conversation:
+        self.manager.connect(Wires(self.told.append, self._inquire, self._start))
+        return self
+
+    async def begin(self, said: str) -> str:
+        """The person says something; gives what goes with it."""
+        context = await self.manager.context(self.messages)
+        self.messages.append(user(said, (), context))
+        return context
+
+    async def call(self, name: str, arguments: dict, reply: str = "ok", act=lambda: None) -> None:
+        """The model calls a tool."""
+        call = ToolCall(f"c{len(self.messages)}", name, arguments)
+        self.messages.append(assistant("", call))
+        act()
+        await self.manager.tool_ended(self.messages)
+        self.messages.append(tool(ToolReply(call.id, name, reply)))
+
+    async def write(self, name: str, text: str, folder: Path | None = None) -> None:
+        """The model writes a memory file with its file tool."""
+        path = (folder or self.folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        await self.call("write", {"path": str(path), "content": text}, act=lambda: path.write_text(text))
+
+    async def commit(self, folder: Path | None = None) -> None:
+        """The model commits in the shell, as it was told."""
+        where = folder or self.folder
+        line = f'git -C "{where}" add -A && git -C "{where}" commit -m "what changed; and why"'
+
+        def act() -> None:
+            plain_git(where, "add", "-A")
+            plain_git(where, "commit", "-qm", "what changed; and why")
+
+        await self.call("shell", {"command": line}, act=act)
+
+    async def read(self, path: str, text: str) -> None:
+        """The model reads something from outside."""
+        await self.call("read", {"path": path}, text)
+
+    async def end(self) -> None:
+        """The turn is over, and what follows it has happened."""
+        self.messages.append(assistant("Done."))
+        await self.manager.turn_ended(self.messages)
+        await self.settle()
+
+    async def settle(self) -> None:
+        while self.tasks:
+            await asyncio.wait(self.tasks, timeout=5)
+            if self._answer is None:
+                break
+
+    async def close(self) -> None:
+        await self.manager.close()
+        for task in self.tasks:
+            task.cancel()
+
+    @property
+    def changed(self) -> list[CoreChanged]:
+        return [event for event in self.told if isinstance(event, CoreChanged)]
+
+    @property
+    def asked(self) -> list[QuestionAsked]:
+        return [event for event in self.told if isinstance(event, QuestionAsked)]
+
+    @property
+    def said(self) -> list[str]:
+        return [event.text for event in self.told if isinstance(event, Said)]
+
+    async def _inquire(self, question_id: str):
+        if self._answer is None:
+            await asyncio.Event().wait()
+        return Reply((self._answer,))
+
+    def _start(self, name, coroutine) -> None:
+        task = asyncio.create_task(coroutine, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+
+def plain_git(folder: Path, *arguments: str) -> str:
+    """git as a person or the agent's shell runs it."""
+    done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def seen_by_model(context: str) -> list[str]:
+    """The quoted lines."""
+    return [line.removeprefix("| ") for line in context.splitlines() if line.startswith("| ")]
