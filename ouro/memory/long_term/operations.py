@@ -12,7 +12,7 @@ import msgspec
 from rapidfuzz import fuzz, process
 
 from ouro.memory.long_term.entities import entities_in, normalized, normalized_all
-from ouro.memory.long_term.note import Note, Relation
+from ouro.memory.long_term.note import Note, Relation, Source
 from ouro.memory.long_term.values import Scope
 from ouro.utils.terminal_text import clean
 
@@ -37,6 +37,7 @@ _OTHER_WORDS = {
     "reinforce": "confirm",
     "repeat": "confirm",
 }
+_THE_PERSON = {"user", "person", "human", "developer"}
 _SURE = {"high": 0.9, "medium": 0.7, "low": 0.5}
 _RELATION = re.compile(r"[a-z][a-z0-9_]{1,39}")
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
@@ -53,6 +54,7 @@ class Operation(msgspec.Struct, frozen=True):
     scope: Scope = "repo"
     category: str = ""
     confidence: float = 0.8
+    source: Source = "assistant"
     entities: tuple[str, ...] = ()
     relations: tuple[Relation, ...] = ()
 
@@ -163,6 +165,7 @@ def _operation(verb: str, raw: Mapping[str, Any], ground: Ground) -> Operation:
         scope=scope,
         category=category,
         confidence=_confidence(raw.get("confidence")),
+        source="user" if str(raw.get("said_by") or "").strip().casefold() in _THE_PERSON else "assistant",
         entities=tuple(dict.fromkeys(entities))[:_MOST_ENTITIES],
         relations=tuple(_relations(raw.get("relations"), ground.root))[:_MOST_RELATIONS],
     )

@@ -79,7 +79,12 @@ def test_no_json_breaks_it(value):
 def test_a_note_is_named_by_its_place_or_its_id(target):
     assert done([{"op": "supersede", "target": target, "text": "Tests run with tox."}]) == (
         Operation(
-            "supersede", "Tests run with tox.", "mem_00000001", "repo", "project-conventions", 0.8, ("tool:tox",)
+            "supersede",
+            "Tests run with tox.",
+            "mem_00000001",
+            "repo",
+            "project-conventions",
+            entities=("tool:tox",),
         ),
     )
 
@@ -110,6 +115,14 @@ def test_saying_the_same_again_confirms():
     assert done([{**ADD, "text": "tests run with  pytest -q"}]) == (again,)
     assert done([{"op": "supersede", "target": 1, "text": "Tests run with pytest -q."}]) == (again,)
     assert done([{"op": "confirm", "target": 1}]) == (again,)
+
+
+@pytest.mark.parametrize(
+    ("said_by", "source"), [("user", "user"), ("Person", "user"), ("assistant", "assistant"), (7, "assistant")]
+)
+def test_who_said_it_is_taken_over(said_by, source):
+    (operation,) = done([{**ADD, "said_by": said_by}])
+    assert operation.source == source
 
 
 def test_a_misspelt_category_is_the_nearest_one_and_brings_its_scope():
