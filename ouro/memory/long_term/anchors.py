@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.memory.long_term.history import blob_id
+from ouro.memory.long_term.memory_files import blob_id
 from ouro.memory.long_term.note import Anchor
 
 MOST_ANCHORS = 8

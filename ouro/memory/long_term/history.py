@@ -7,21 +7,19 @@ itself is obeyed, and no commit is ever put in the place of a history that canno
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import re
 import stat
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.memory_files import is_memory_name
+from ouro.memory.long_term.git_process import run_git
+from ouro.memory.long_term.memory_files import blob_id, is_memory_name
 from ouro.safety.guarded_memory import GIT_CONFIG
 from ouro.utils.log import log
 from ouro.utils.private_files import write_private
@@ -29,21 +27,7 @@ from ouro.utils.private_files import write_private
 OWN = "ouro"
 """What ouro itself keeps in the git directory, beside git's own files."""
 BRANCH = "main"
-_FLAGS = (
-    "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
-    "-c", "core.attributesFile=/dev/null", "-c", "core.excludesFile=/dev/null", "-c", "core.autocrlf=false",
-    "-c", "core.fsync=committed,loose-object,reference", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
-    "-c", "log.showSignature=false", "-c", "log.mailmap=false", "-c", "mailmap.file=/dev/null", "-c", "diff.external=",
-    "-c", "i18n.logOutputEncoding=UTF-8", "-c", "core.splitIndex=false", "-c", "core.untrackedCache=false",
-)  # fmt: skip
-_ENVIRONMENT = {
-    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
-    "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_AUTHOR_NAME": "ouro", "GIT_AUTHOR_EMAIL": "ouro@localhost",
-    "GIT_COMMITTER_NAME": "ouro", "GIT_COMMITTER_EMAIL": "ouro@localhost", "LC_ALL": "C",
-}  # fmt: skip
 _MOST_BYTES = 1 << 24
-_SECONDS = 30.0
 _TRIES = 7
 _STALE = 10.0
 """Seconds after which a lock on a ref is nobody's any more: git holds one for milliseconds."""
@@ -65,10 +49,6 @@ class Head(msgspec.Struct, frozen=True):
     """Empty before the first one."""
     ref: str
     """The branch; empty where HEAD is on none."""
-
-
-class GitMissing(MemoryUnusable):
-    """git is not installed, or does not start."""
 
 
 class _Outrun(Exception):
@@ -186,7 +166,7 @@ class History:
         Raises:
             MemoryUnusable: git is not there, took too long, or said no.
         """
-        done = self._run(arguments, given, index)
+        done = run_git(self.git_dir, arguments, given, index)
         if done.returncode:
             raise self._damaged(
                 f"git {arguments[0]}: {_last_line(done.stderr)}", f"git --git-dir {self.git_dir} fsck tells more"
@@ -261,8 +241,11 @@ class History:
         for data in changes.values():
             if data is not None:
                 self._drop_if_empty(blob_id(data))
-        done = self._run(
-            ("fast-import", "--quiet", "--done", "--date-format=raw"), _stream(head, changes, message, at), None
+        done = run_git(
+            self.git_dir,
+            ("fast-import", "--quiet", "--done", "--date-format=raw"),
+            _stream(head, changes, message, at),
+            None,
         )
         if done.returncode == 0:
             return done.stdout.decode().split()[0]
@@ -320,35 +303,8 @@ class History:
             made.unlink(missing_ok=True)
             self.keep("index-behind", commit)
 
-    def _run(self, arguments: Sequence[str], given: bytes, index: Path | None) -> subprocess.CompletedProcess[bytes]:
-        # The environment is made, not cleaned: no GIT_*, and nothing that makes a program run another.
-        environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
-        if index is not None:
-            environment["GIT_INDEX_FILE"] = str(index)
-        if not self.git_dir.is_dir():
-            raise self._damaged("it is not there", "the next write begins one")
-        command = ["git", f"--git-dir={self.git_dir}", f"--work-tree={self.git_dir}", *_FLAGS, *arguments]
-        try:
-            return subprocess.run(
-                command, cwd=self.git_dir, env=environment, input=given, capture_output=True, timeout=_SECONDS,
-                check=False,
-            )  # fmt: skip
-        except FileNotFoundError as error:
-            raise GitMissing(
-                "git is not installed: memory is kept, but without a history.",
-                "Install git; what is there is then taken in.",
-            ) from error
-        except (OSError, subprocess.SubprocessError) as error:
-            raise MemoryUnusable(f"git could not be run: {error}") from error
-
     def _damaged(self, what: str, hint: str) -> MemoryUnusable:
         return MemoryUnusable(f"The history of memory in {self.git_dir} is left alone: {what}.", hint)
-
-
-@lru_cache(maxsize=4096)
-def blob_id(data: bytes) -> str:
-    """The name that git gives to a content."""
-    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def _differs(data: bytes | None, blob: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -16,6 +17,8 @@ from ouro.errors import MemoryUnusable
 from ouro.utils.terminal_text import clean
 
 ARCHIVE = "archive"
+UNREADABLE = ""
+"""Stands for the content of what is there and may not be read."""
 MOST_BYTES = 256 * 1024
 """Of one file; what is longer is no memory."""
 MOST_FILES = 50_000
@@ -48,6 +51,7 @@ class MemoryFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._blobs: dict[str, tuple[str, str]] = {}
 
     def look(self) -> list[Seen]:
         """Each file there, in the order of names; nothing is opened.
@@ -92,6 +96,43 @@ class MemoryFiles:
         if len(data) > MOST_BYTES:
             raise FileRefused(_too_long(len(data)))
         return data
+
+    def find(self, name: str) -> str | None:
+        """The text of a file; None where there is none that may be read."""
+        try:
+            return self.read(name)
+        except (FileRefused, OSError):
+            return None
+
+    def find_bytes(self, name: str) -> bytes | None:
+        """The bytes of a file; None where there is none that may be read."""
+        try:
+            return self.read_bytes(name)
+        except (FileRefused, OSError):
+            return None
+
+    def blobs(self) -> dict[str, str]:
+        """Name -> blob, as git calls its content, of each file; UNREADABLE where it may not be read or is no text.
+
+        Raises:
+            MemoryUnusable: the folder is a link, or somebody else's.
+        """
+        now: dict[str, tuple[str, str]] = {}
+        for each in self.look():
+            known = self._blobs.get(each.name)
+            if known is None or known[0] != each.fingerprint:
+                known = each.fingerprint, UNREADABLE if each.reason else self._blob(each.name)
+            now[each.name] = known
+        self._blobs = now
+        return {name: blob for name, (_, blob) in now.items()}
+
+    def _blob(self, name: str) -> str:
+        try:
+            data = self.read_bytes(name)
+            decoded(data)
+        except (FileRefused, OSError):
+            return UNREADABLE
+        return blob_id(data)
 
     def write(self, name: str, data: bytes | None) -> None:
         """Put a whole content in place of a file (0600), or remove it where there is none.
@@ -214,6 +255,11 @@ def _why_not_open(folder: int, name: str, error: OSError) -> str:
         if reason := _why_not(os.stat(name, dir_fd=folder, follow_symlinks=False)):
             return reason
     return f"cannot be opened: {error.strerror}"
+
+
+def blob_id(data: bytes) -> str:
+    """The name that git gives to a content."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def decoded(data: bytes) -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 from ouro.errors import MemoryUnusable, SecretInMemory
 from ouro.memory.long_term import timeline
 from ouro.memory.long_term.folders import claim
-from ouro.memory.long_term.history import History, blob_id
+from ouro.memory.long_term.history import History
 from ouro.memory.long_term.ledger import GONE, Ledger
-from ouro.memory.long_term.memory_files import FileRefused, MemoryFiles, Seen, decoded, readable
+from ouro.memory.long_term.memory_files import UNREADABLE, FileRefused, MemoryFiles, Seen, blob_id, readable
 from ouro.memory.long_term.values import (
     CORE,
     ORIGIN,
@@ -61,7 +61,6 @@ class GitMemoryStore:
         self._files = MemoryFiles(folder)
         self._ledger = Ledger(git_dir / "ouro")
         self._finds_secret = finds_secret
-        self._blobs: dict[str, tuple[str, str]] = {}
 
     def ensure_repo(self) -> None:
         """Make folder and history where they are not there yet.
@@ -179,7 +178,7 @@ class GitMemoryStore:
             edits = tuple(edit for edit in edits if wanted is None or edit.name in wanted)
             self.refused = tuple(self._secrets_of(edits))
             kept_out = {each.name for each in self.refused}
-            changes = {edit.name: self._bytes_now(edit.name) for edit in edits if edit.name not in kept_out}
+            changes = {edit.name: self._files.find_bytes(edit.name) for edit in edits if edit.name not in kept_out}
             return self._commit(changes, subject, trailers or {}) if changes else ""
 
     def edits_since(self, commit: str) -> tuple[FileEdit, ...]:
@@ -188,12 +187,14 @@ class GitMemoryStore:
         Raises:
             MemoryUnusable: the commit cannot be read.
         """
-        before, now = self.history.tree(commit), self._work_tree()
-        changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+        before, now = self.history.tree(commit), self._files.blobs()
+        # What cannot be read is neither changed nor gone: the history keeps what was there.
+        known = (name for name in {*before, *now} if now.get(name) != UNREADABLE)
+        changed = sorted(name for name in known if before.get(name) != now.get(name))
         old = self.history.blobs([before[name] for name in changed if name in before])
         texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
         return tuple(
-            FileEdit(name, texts.get(before.get(name, "")), self._text_now(name) if name in now else None)
+            FileEdit(name, texts.get(before.get(name, "")), self._files.find(name) if name in now else None)
             for name in changed
         )
 
@@ -210,7 +211,7 @@ class GitMemoryStore:
     def vouch(self, *names: str) -> None:
         """Vouch for files as they are now: a file tool of ours, or a git command that was allowed, has written them."""
         self.ensure_repo()
-        now = self._work_tree()
+        now = self._files.blobs()
         self._ledger.vouch({name: now.get(name, GONE) for name in names})
 
     def outside_edits(self) -> tuple[FileEdit, ...]:
@@ -219,7 +220,7 @@ class GitMemoryStore:
         Raises:
             MemoryUnusable: the accepted commit cannot be read.
         """
-        vouched, now = self._ledger.vouched(), self._work_tree()
+        vouched, now = self._ledger.vouched(), self._files.blobs()
         edits = self.edits_since(self.accepted)
         return tuple(edit for edit in edits if (edit.name, now.get(edit.name, GONE)) not in vouched)
 
@@ -256,7 +257,7 @@ class GitMemoryStore:
 
     def _without(self, name: str, hunks: list[Hunk]) -> tuple[FileEdit, tuple[Hunk, ...]]:
         """One file with hunks of a commit taken back; a file that the commit made goes, where nothing is left of it."""
-        now = self._text_now(name)
+        now = self._files.find(name)
         text, left = timeline.without(now or "", hunks)
         made = not left and not text and not any(each.before for each in hunks)
         return FileEdit(name, now, None if made else text), left
@@ -294,38 +295,8 @@ class GitMemoryStore:
 
     def _settle(self, commit: str) -> None:
         """Where all that is there is vouched for, the history is accepted up to here."""
-        if commit != self.accepted and not self.outside_edits() and self._work_tree() == self.history.tree(commit):
+        if commit != self.accepted and not self.outside_edits() and not self.edits_since(commit):
             self._ledger.accept(commit)
-
-    def _work_tree(self) -> dict[str, str]:
-        """Name -> blob of each file that may be read."""
-        now: dict[str, tuple[str, str]] = {}
-        for each in self._files.look():
-            if each.reason:
-                continue
-            known = self._blobs.get(each.name)
-            if known is None or known[0] != each.fingerprint:
-                try:
-                    data = self._files.read_bytes(each.name)
-                    decoded(data)
-                    known = each.fingerprint, blob_id(data)
-                except (FileRefused, OSError):
-                    continue
-            now[each.name] = known
-        self._blobs = now
-        return {name: blob for name, (_, blob) in now.items()}
-
-    def _text_now(self, name: str) -> str | None:
-        try:
-            return self._files.read(name)
-        except (FileRefused, OSError):
-            return None
-
-    def _bytes_now(self, name: str) -> bytes | None:
-        try:
-            return self._files.read_bytes(name)
-        except FileNotFoundError:
-            return None
 
     def _secrets_of(self, edits: Iterable[FileEdit]) -> Iterable[Skipped]:
         for edit in edits:

@@ -1,0 +1,60 @@
+"""git, run on a memory's history so that nothing in it, and nobody's settings, can make it run another program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from ouro.errors import MemoryUnusable
+
+_FLAGS = (
+    "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
+    "-c", "core.attributesFile=/dev/null", "-c", "core.excludesFile=/dev/null", "-c", "core.autocrlf=false",
+    "-c", "core.fsync=committed,loose-object,reference", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+    "-c", "log.showSignature=false", "-c", "log.mailmap=false", "-c", "mailmap.file=/dev/null", "-c", "diff.external=",
+    "-c", "i18n.logOutputEncoding=UTF-8", "-c", "core.splitIndex=false", "-c", "core.untrackedCache=false",
+)  # fmt: skip
+_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_AUTHOR_NAME": "ouro", "GIT_AUTHOR_EMAIL": "ouro@localhost",
+    "GIT_COMMITTER_NAME": "ouro", "GIT_COMMITTER_EMAIL": "ouro@localhost", "LC_ALL": "C",
+}  # fmt: skip
+_SECONDS = 30.0
+
+
+class GitMissing(MemoryUnusable):
+    """git is not installed, or does not start."""
+
+
+def run_git(
+    git_dir: Path, arguments: Sequence[str], given: bytes = b"", index: Path | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git, whatever its exit code.
+
+    Args:
+        index: another index than the history's own.
+
+    Raises:
+        MemoryUnusable: git is not there, took too long, or there is no history.
+    """
+    if not git_dir.is_dir():
+        raise MemoryUnusable(f"The history of memory in {git_dir} is not there.", "The next write begins one.")
+    # The environment is made, not cleaned: no GIT_*, and nothing that makes a program run another.
+    environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
+    if index is not None:
+        environment["GIT_INDEX_FILE"] = str(index)
+    command = ["git", f"--git-dir={git_dir}", f"--work-tree={git_dir}", *_FLAGS, *arguments]
+    try:
+        return subprocess.run(
+            command, cwd=git_dir, env=environment, input=given, capture_output=True, timeout=_SECONDS, check=False
+        )
+    except FileNotFoundError as error:
+        raise GitMissing(
+            "git is not installed: memory is kept, but without a history.",
+            "Install git; what is there is then taken in.",
+        ) from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MemoryUnusable(f"git could not be run: {error}") from error
