@@ -114,7 +114,7 @@ class SessionShelf:
 
         def look() -> None:
             try:
-                for hit in self._search(sessions, words, lambda: not ended.is_set()):
+                for hit in itertools.islice(self._search(sessions, words, lambda: not ended.is_set()), SEARCH_LIMIT):
                     loop.call_soon_threadsafe(found.put_nowait, hit)
                     if ended.is_set():
                         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -222,7 +223,7 @@ class FakeSession:
     async def models(self) -> tuple[ModelChoice, ...]:
         return self.choices
 
-    @property
+    @cached_property
     def shelf(self) -> FakeShelf:
         return FakeShelf(self.known, str(self.cwd))
 

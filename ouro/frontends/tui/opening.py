@@ -106,7 +106,7 @@ class Opening:
         if session is not None:
             picked = await self._front_end.pick_session(session.shelf, only=ids)
         elif self._open_shelf is not None:
-            sheet = self._front_end.session_picker(self._open_shelf, only=ids, esc="begins a new session")
+            sheet = self._front_end.session_picker(self._open_shelf, only=ids, esc="new session")
             picked = await self._front_end.result_of(sheet)
             if sheet.wants_to_leave:
                 self._front_end.leave()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -75,6 +75,10 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._matches: SessionMatches | None = None
         self._deleted: list[SessionInfo] = []
         self._doomed: SessionInfo | None = None
+        """Waits for the second step of its deletion."""
+        self._asked_in_search = False
+        self._is_told = False
+        """The foot says what has just happened; the keys are told again with the next key."""
         self._search_timer: Timer | None = None
         self._look_timer: Timer | None = None
         self._search = Input(search, placeholder="type to search", compact=True, id="sessions-search")
@@ -123,6 +127,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     @on(Input.Changed, "#sessions-search")
     def _typed(self, event: Input.Changed) -> None:
+        self._is_told = False
         self._look_for(event.value)
 
     def _look_for(self, text: str) -> None:
@@ -162,7 +167,8 @@ class SessionPicker(Sheet["OpenRequest | None"]):
     def _show(self, doing: str = "", *, keep: bool = True) -> None:
         if self._matches is not None:
             found = self._matches.matches()
-            self._list.show(found, with_project=self._matches.scope == ALL, keep=keep)
+            is_all = self._matches.scope == ALL
+            self._list.show(found, words=self._matches.query.split(), with_project=is_all, keep=keep)
             self._refresh_frame()
             self._tell_count(doing, len(found))
 
@@ -175,8 +181,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     def _refresh_frame(self) -> None:
         self._heading.update(self._list.heading())
-        if self._doomed is None:
-            self._tell_keys()
+        self._tell_keys()
 
     # Keys
 
@@ -186,6 +191,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
             event.prevent_default()
             await self._answer_delete(event)
             return
+        self._is_told = False
         action = self._actions.get(event.key, "")
         in_list = self._list.has_focus
         if event.key == "enter":
@@ -275,6 +281,8 @@ class SessionPicker(Sheet["OpenRequest | None"]):
     def _delete_session(self) -> None:
         if self._list.marked is not None:
             self._doomed = self._list.marked.info
+            self._asked_in_search = self._search.has_focus
+            self._list.focus()  # the search would take the answer for a word
             self._tell(f"Move “{title(self._doomed)}” to the trash?   y: yes · any other key: no", "-asks")
 
     async def _answer_delete(self, event: events.Key) -> None:
@@ -287,7 +295,9 @@ class SessionPicker(Sheet["OpenRequest | None"]):
             self._tell(f"“{title(info)}” is in the trash. {self._keymap.shown('restore_session')} takes it back.")
 
     def _spare(self) -> None:
-        self._doomed = None
+        self._doomed, self._is_told = None, False
+        if self._asked_in_search:
+            self._search.focus()
         self._tell_keys()
 
     def _restore_session(self) -> None:
@@ -318,35 +328,46 @@ class SessionPicker(Sheet["OpenRequest | None"]):
     # The foot
 
     def _tell_keys(self) -> None:
+        if self._is_told:
+            return
         key = self._keymap.shown
         letters = self._list.has_focus
         names = ["fork_session", "rename_session", "delete_session", "look_inside"]
         keys = {name: self._letter(name) if letters else key(name) for name in names}
         parts = [
-            "Enter goes on",
+            "Enter",
             f"{key('change_scope')} {'this project' if self._matches and self._matches.scope == ALL else 'all'}",
             f"{keys['fork_session']} copy",
             f"{keys['rename_session']} rename",
             f"{keys['delete_session']} delete",
-            "" if self.has_class("-wide") else f"{keys['look_inside']} look inside",
+            "" if self.has_class("-wide") else f"{keys['look_inside']} looks inside",
             "Tab search" if letters else "Tab list",
             f"Esc {self._esc}",
         ]
-        room = self._foot.size.width or self.app.size.width
-        shown = [part for part in parts if part]
-        while len(" · ".join(shown)) > room and len(shown) > 2:
-            shown.pop(-2)
-        self._tell(" · ".join(shown))
+        self._foot.set_class(False, "-asks", "-failed")
+        self._foot.update(_in_lines(parts, self._foot.size.width or self.app.size.width, self.has_class("-low")))
 
     def _letter(self, name: str) -> str:
         return next((each for each in self._keymap.keys(name) if len(each) == 1 or each == "space"), "")
 
     def _tell(self, text: str, kind: str = "") -> None:
+        self._is_told = True
+        self._foot.set_class(False, "-asks", "-failed")
+        self._foot.set_class(bool(kind), kind or "-asks")
         self._foot.update(text)
-        self._foot.set_class(kind == "-asks", "-asks")
-        self._foot.set_class(kind == "-failed", "-failed")
 
     def _stop(self, timer: Timer | None) -> None:
         if timer is not None:
             timer.stop()
 
+
+def _in_lines(parts: Sequence[str], width: int, only_one: bool) -> str:
+    """What is told of the keys, in one line or two; on one, what does not fit is left out before the last."""
+    lines = [""]
+    shown = [part for part in parts if part]
+    while only_one and len(" · ".join(shown)) > width and len(shown) > 2:
+        shown.pop(-2)
+    for part in shown:
+        longer = f"{lines[-1]} · {part}" if lines[-1] else part
+        lines = [*lines[:-1], longer] if len(longer) <= width else [*lines, part]
+    return "\n".join(lines)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.binding import Binding
 from textual.geometry import Region, Size
@@ -23,8 +22,10 @@ from ouro.frontends.tui.widgets.line_scroll import LineScroll
 from ouro.utils.terminal_text import clean
 
 _AGE, _MESSAGES, _SIZE, _COST, _PROJECT = 11, 10, 9, 9, 28
-_FULL_FROM, _PROJECT_FROM = 70, 96
+_FULL_FROM, _PROJECT_FROM = 64, 96
 """Widths from which the figures are shown beside the age, and the project beside the figures."""
+_LEAD = 8
+"""Characters that are shown before the words that were looked for."""
 COPY = "⑂"
 """The mark of a session that began as a copy."""
 
@@ -53,6 +54,7 @@ class SessionList(LineScroll, can_focus=True):
         super().__init__(id="sessions")
         self._now = now
         self._matches: Sequence[Match] = ()
+        self._words: tuple[str, ...] = ()
         self._with_project = False
 
     @property
@@ -60,10 +62,12 @@ class SessionList(LineScroll, can_focus=True):
         """The marked one; None where nothing fits."""
         return self._matches[self.place] if self._matches else None
 
-    def show(self, matches: Sequence[Match], *, with_project: bool, keep: bool = True) -> None:
-        """Have these lines; with `keep` the same session stays marked where it is still there."""
+    def show(
+        self, matches: Sequence[Match], *, words: Sequence[str] = (), with_project: bool, keep: bool = True
+    ) -> None:
+        """Have these lines, found by these words; with `keep` the same session stays marked where it is there still."""
         before = self.marked
-        self._matches, self._with_project = matches, with_project
+        self._matches, self._words, self._with_project = matches, tuple(words), with_project
         self.virtual_size = Size(self.size.width, len(matches))
         places = (place for place, each in enumerate(matches) if before and each.info.id == before.info.id)
         place = next(places, min(self.place, max(0, len(matches) - 1))) if keep else 0
@@ -118,7 +122,7 @@ class SessionList(LineScroll, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Line `y` of what is in sight."""
-        place, width = y + self.scroll_offset.y, self.size.width
+        place, width = y + self.scroll_offset.y, self._width
         if not 0 <= place < len(self._matches):
             return Strip.blank(width, self.rich_style)
         segments = self._segments(self._matches[place], place == self.place)
@@ -130,35 +134,39 @@ class SessionList(LineScroll, can_focus=True):
         shown = base + self.get_component_rich_style("sessions--marked", partial=True) if is_marked else base
         info = match.info
         figures = (age(info.updated_at, self._now()), f"{info.messages:,}", size(info.size), cost(info.cost))
-        segments = [Segment("❯ " if is_marked else "  ", shown), *self._title(match, shown)]
-        for (_name, width), text in zip(self._columns(), figures, strict=False):
+        room = max(0, self._title_width() - 2)
+        name = title(info) + (f" {COPY}" if info.fork_of else "")
+        segments = [Segment("❯ " if is_marked else "  ", shown), Segment(set_cell_size(_cut(name, room), room), shown)]
+        columns = list(zip(self._columns(), figures, strict=False))
+        for (_name, width), text in columns[: 1 if match.snippet else None]:
             segments.append(Segment(f"{text:>{width}}", detail))
-        if self._shows_project():
+        if match.snippet:
+            found = base + self.get_component_rich_style("sessions--found", partial=True)
+            segments.append(Segment(f"  {self._said(match.snippet)}", found))
+        elif self._shows_project():
             segments.append(Segment(f"  {clean(short_path(Path(info.project)))}", detail))
         return segments
 
-    def _title(self, match: Match, shown: Style) -> list[Segment]:
-        """Title, the mark of a copy, and what was said, in the room that the columns leave."""
-        room = max(0, self._title_width() - 2)
-        name = title(match.info) + (f" {COPY}" if match.info.fork_of else "")
-        named = Segment(name, shown)
-        if match.snippet:
-            found = self.rich_style + self.get_component_rich_style("sessions--found", partial=True)
-            at_least = min(named.cell_length, room // 2)
-            line = Strip([Segment(_cut(name, at_least), shown), Segment(f"  {clean(match.snippet)}", found)])
-            return list(line.crop_extend(0, room, shown))
-        return [Segment(set_cell_size(_cut(name, room), room), shown)]
+    def _said(self, snippet: str) -> str:
+        """What was said, from shortly before the first of the words that were looked for."""
+        places = [place for word in self._words if (place := snippet.lower().find(word)) >= 0]
+        start = max(0, min(places, default=0) - _LEAD)
+        return ("…" if start else "") + clean(snippet[start:])
+
+    @property
+    def _width(self) -> int:
+        return self.scrollable_content_region.width
 
     def _columns(self) -> list[tuple[str, int]]:
         columns = [("age", _AGE), ("messages", _MESSAGES), ("size", _SIZE), ("cost", _COST)]
-        return columns if self.size.width >= _FULL_FROM else columns[:1]
+        return columns if self._width >= _FULL_FROM else columns[:1]
 
     def _shows_project(self) -> bool:
-        return self._with_project and self.size.width >= _PROJECT_FROM
+        return self._with_project and self._width >= _PROJECT_FROM
 
     def _title_width(self) -> int:
         taken = sum(width for _name, width in self._columns()) + (_PROJECT if self._shows_project() else 0)
-        return max(0, self.size.width - taken)
+        return max(0, self._width - taken)
 
 
 def _cut(text: str, width: int) -> str:

@@ -1,0 +1,276 @@
+"""The screen that picks a session: before any is open, from /resume, and where several answer."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from fakes.fake_session import FakeSession, FakeShelf, opener
+from fakes.screens import opened, screen_of, screen_text, until
+
+from ouro.errors import SessionInUse, SeveralSessions
+from ouro.frontends.tui.app import OuroApp
+from ouro.frontends.tui.look import Look
+from ouro.frontends.tui.screens.line import LineSheet
+from ouro.frontends.tui.screens.session_picker import SessionPicker
+from ouro.open_request import PICK
+from ouro.session import Hit, OpenRequest, Preview, SessionInfo
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+
+
+def info(number, title, *, hours=1.0, project="/project", **other):
+    at = (NOW - timedelta(hours=hours)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    values = {
+        "id": f"{number:08d}-7e1b-4d0a-9a55-3b8f0c1d2e4f",
+        "title": title,
+        "project": project,
+        "model": "anthropic/claude-sonnet-5",
+        "created_at": at,
+        "updated_at": at,
+        "messages": 4 * number,
+        "size": 2500 * number,
+        "cost": 0.11 * number,
+        "folder": f"2026-11-22_{number:08d}",
+    }
+    return SessionInfo(**{**values, **other})
+
+
+KNOWN = [
+    info(1, "mend the broken import", hours=0.05),
+    info(2, "write the documentation", hours=3),
+    info(3, "try another parser", hours=50, fork_of="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f"),
+    info(4, "of another project", hours=1, project="/elsewhere/api"),
+]
+
+
+@pytest.fixture
+def shelf():
+    made = FakeShelf(KNOWN)
+    made.hits = [Hit(KNOWN[2].id, 7, "the lexer drops its last token")]
+    made.previews = {KNOWN[0].id: Preview("The import was cyclic.", "mend it", (("assistant", "done"),))}
+    return made
+
+
+class Requests:
+    """Opens a session for each request, and keeps the requests."""
+
+    def __init__(self, *failures):
+        self.failures = list(failures)
+        self.asked = []
+
+    async def __call__(self, request):
+        self.asked.append(request)
+        if self.failures:
+            raise self.failures.pop(0)
+        return FakeSession(session_id=request.resume or "new")
+
+
+def app_on(shelf, open_session, request=None):
+    async def open_shelf():
+        return shelf
+
+    look = Look(version="0.1.0", cwd=Path("/project"))
+    return OuroApp(open_session, request or OpenRequest(PICK), "", look, open_shelf=open_shelf)
+
+
+async def picking(pilot):
+    """Until the picker has its list."""
+    await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker) and pilot.app.screen._matches)
+    pilot.app.screen._list._now = lambda: NOW
+    pilot.app.screen._show()
+    return pilot.app.screen
+
+
+def titles(picker):
+    return [match.info.title for match in picker._list._matches]
+
+
+async def test_it_opens_before_any_session_and_goes_on_with_the_one_that_is_taken(shelf):
+    requests = Requests()
+    async with app_on(shelf, requests).run_test(size=(80, 24)) as pilot:
+        picker = await picking(pilot)
+        assert requests.asked == []
+        assert titles(picker) == ["mend the broken import", "write the documentation", "try another parser"]
+
+        await pilot.press("down", "enter")
+        await opened(pilot)
+        await pilot.press(*"hi")
+        assert requests.asked == [OpenRequest(KNOWN[1].id)]
+        assert pilot.app.parts.prompt.text == "hi"
+
+
+async def test_typing_searches_titles_at_once_and_what_was_said_after_it(shelf):
+    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+        picker = await picking(pilot)
+        await pilot.press(*"import")
+        assert titles(picker) == ["mend the broken import"]
+        picker._search.value = "lexer"
+        await until(pilot, lambda: titles(picker) == ["try another parser"])
+        assert "the lexer drops its last" in screen_text(pilot.app)
+        await until(pilot, lambda: picker._matches._fuzzy)
+        picker._search.value = "documantation"
+        await until(pilot, lambda: titles(picker) == ["write the documentation"])
+
+
+async def test_what_was_typed_before_the_list_was_there_is_searched(shelf):
+    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker))
+        await pilot.press(*"docum")
+        picker = await picking(pilot)
+        await until(pilot, lambda: titles(picker) == ["write the documentation"])
+
+
+async def test_ctrl_a_shows_the_sessions_of_all_projects(shelf):
+    async with app_on(shelf, Requests()).run_test(size=(100, 24)) as pilot:
+        picker = await picking(pilot)
+        await pilot.press("ctrl+a")
+        assert "of another project" in titles(picker)
+        assert "/elsewhere/api" in screen_text(pilot.app)
+        await pilot.press("ctrl+a")
+        assert "of another project" not in titles(picker)
+
+
+async def test_where_this_project_has_none_all_are_shown(shelf):
+    shelf.project = "/new"
+    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+        assert len(titles(await picking(pilot))) == 4
+
+
+async def test_esc_begins_a_new_session_and_ctrl_c_leaves(shelf):
+    requests = Requests()
+    async with app_on(shelf, requests).run_test() as pilot:
+        await picking(pilot)
+        await pilot.press("escape")
+        await opened(pilot)
+        assert requests.asked == [OpenRequest()]
+
+    requests = Requests()
+    async with app_on(shelf, requests).run_test() as pilot:
+        await picking(pilot)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit)
+        assert requests.asked == []
+
+
+async def test_a_session_is_renamed_and_stays_marked(shelf):
+    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+        picker = await picking(pilot)
+        await pilot.press("down", "f2")
+        await until(pilot, lambda: isinstance(pilot.app.screen, LineSheet))
+        await pilot.press(*" now", "enter")
+        await until(pilot, lambda: "write the documentation now" in titles(picker))
+        assert picker._list.marked.info.title == "write the documentation now"
+
+
+async def test_the_session_on_the_screen_is_renamed_by_itself(shelf):
+    session = FakeSession(session_id=KNOWN[0].id)
+    session.known = KNOWN
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press(*"/resume", "enter")
+        await picking(pilot)
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(pilot.app.screen, LineSheet))
+        await pilot.press("ctrl+u", *"other", "enter")
+        await until(pilot, lambda: session.title == "other")
+
+
+async def test_deleting_asks_first_goes_to_the_trash_and_can_be_taken_back(shelf):
+    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+        picker = await picking(pilot)
+        await pilot.press("ctrl+d", "n")
+        assert (len(titles(picker)), shelf.trash) == (3, [])
+        await pilot.press("ctrl+d")
+        assert "Move “mend the broken import” to the trash?" in screen_text(pilot.app)
+        await pilot.press("y")
+        await until(pilot, lambda: titles(picker) == ["write the documentation", "try another parser"])
+        assert "is in the trash. Ctrl+U takes it back." in screen_text(pilot.app)
+        await pilot.press("ctrl+u")
+        await until(pilot, lambda: len(titles(picker)) == 3)
+
+
+async def test_in_the_list_letters_are_keys(shelf):
+    requests = Requests()
+    async with app_on(shelf, requests).run_test(size=(80, 24)) as pilot:
+        picker = await picking(pilot)
+        await pilot.press("tab", "d", "y")
+        await until(pilot, lambda: len(titles(picker)) == 2)
+        await pilot.press("u")
+        await until(pilot, lambda: len(titles(picker)) == 3)
+        await pilot.press("slash", *"parser")
+        assert picker._search.value == "parser"
+        await pilot.press("tab", "f")
+        await opened(pilot)
+        assert requests.asked == [OpenRequest(KNOWN[2].id, fork=True)]
+
+
+async def test_what_goes_wrong_is_told_at_the_foot(shelf):
+    def refuse(session_id):
+        raise SessionInUse("This session is in use by process 7.", "Close it there first.")
+
+    shelf.delete = refuse
+    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+        picker = await picking(pilot)
+        await pilot.press("ctrl+d", "y")
+        await until(pilot, lambda: "in use by process 7" in screen_text(pilot.app))
+        assert len(titles(picker)) == 3
+
+
+async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over_it(shelf):
+    async with app_on(shelf, Requests()).run_test(size=(120, 30)) as pilot:
+        await picking(pilot)
+        await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
+        await pilot.press("down")
+        await until(pilot, lambda: "Nothing was said in it." in screen_text(pilot.app))
+        await pilot.resize_terminal(60, 20)
+        await pilot.press("tab", "up", "space")
+        await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
+        assert "write the documentation" not in screen_text(pilot.app)
+        await pilot.press("escape")
+        assert "write the documentation" in screen_text(pilot.app)
+
+
+async def test_where_several_answer_the_picker_has_these(shelf):
+    several = SeveralSessions("Several sessions answer to that:", "", [KNOWN[1].id, KNOWN[3].id])
+    requests = Requests(several)
+    request = OpenRequest("the", fork=True)
+    async with app_on(shelf, requests, request).run_test(size=(80, 24)) as pilot:
+        picker = await picking(pilot)
+        assert titles(picker) == ["write the documentation", "of another project"]
+        await pilot.press("enter")
+        await opened(pilot)
+        assert requests.asked == [request, OpenRequest(KNOWN[1].id, fork=True)]
+
+
+@pytest.mark.parametrize(
+    ("key", "asked"),
+    [("enter", OpenRequest("x", read_only=True)), ("down", OpenRequest("x", fork=True))],
+)
+async def test_a_session_in_use_is_offered_read_only_or_as_a_copy(shelf, key, asked):
+    requests = Requests(SessionInUse("This session is in use by process 7 since 10:00."))
+    async with app_on(shelf, requests, OpenRequest("x")).run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "in use by process 7 since 10:00" in screen_text(pilot.app))
+        pilot.app.screen._listens_from = 0
+        await pilot.press(*dict.fromkeys((key, "enter")))
+        await opened(pilot)
+        assert requests.asked == [OpenRequest("x"), asked]
+
+
+async def test_ten_thousand_sessions_are_lines_and_not_widgets(shelf):
+    shelf.known = [info(number, f"session {number}", hours=number) for number in range(1, 10_001)]
+    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+        picker = await picking(pilot)
+        await pilot.press("tab", "end")
+        assert picker._list.marked.info.title == "session 10000"
+        assert "❯ session 10000" in screen_text(pilot.app)
+        assert len(list(picker.walk_children())) < 20
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 30), (40, 10)])
+def test_it_looks_like_this(shelf, size, snap_compare):
+    async def before(pilot):
+        await picking(pilot)
+        await pilot.press("down", "up")
+        await until(pilot, lambda: size[0] < 112 or "The import was cyclic." in screen_text(pilot.app))
+
+    assert snap_compare(app_on(shelf, Requests()), terminal_size=size, run_before=before)
