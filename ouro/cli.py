@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SUBCOMMANDS = {
     "sessions": "list, show, export, rename, remove and repair sessions",
+    "usage": "tokens and money by model: today, this month, and in all",
     "models": "the models that can be used, and why the others cannot",
     "memory": "search what was said and noted, measure the search, look after the index",
     "config": "each setting, its value, and where that comes from",
@@ -126,7 +127,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     parser.add_argument("-r", "--resume", nargs="?", const=PICK, default="", metavar="SESSION",
                         help="an id, its start, words of its title, or `latest`; nothing: pick one")  # fmt: skip
     parser.add_argument("-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest")
-    parser.add_argument("--fork", action="store_true", help="with --resume or --continue: go on in a copy of the session")
+    parser.add_argument("--fork", action="store_true", help="with --resume or --continue: in a copy of the session")
     parser.add_argument("--mode", choices=("ask", "edit", "plan", "auto"), help="what is asked before it is done")
     parser.add_argument("--allow", action="append", default=[], metavar="RULE", help="such as 'shell(pytest *)'")
     parser.add_argument("--deny", action="append", default=[], metavar="RULE", help="such as 'write(.env)'")
@@ -135,6 +136,7 @@ def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     parser.add_argument("--plain", action="store_true", help="a line prompt in the terminal's own scrollback")
     parser.add_argument("--trust", action="store_true", help="trust this folder's instructions and settings")
     parser.add_argument("--ephemeral", action="store_true", help="do not save the session")
+    parser.add_argument("--no-memory", action="store_true", help="neither read nor write long-term memory")
     parser.add_argument("--debug", action="store_true", help="log more to ~/.ouro/logs/ouro.log")
     parser.add_argument("-V", "--version", action="store_true", help="print the version")
     headless = parser.add_argument_group("headless")
@@ -231,7 +233,10 @@ def _look(args: argparse.Namespace) -> Look:
 
 
 def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
-    """Opens sessions, for which a model finds titles where `titles`; what they are made of is loaded with the first, beside the loop: the prompt is there already."""
+    """Opens sessions, for which a model finds titles where `titles`.
+
+    What they are made of is loaded with the first, beside the loop: the prompt is there already.
+    """
     import asyncio
     from functools import cache
 
@@ -281,6 +286,7 @@ def _options(args: argparse.Namespace, titles: bool) -> Options:
         max_turns=args.max_turns,
         max_cost=args.max_cost,
         ephemeral=args.ephemeral,
+        memory=not args.no_memory,
         titles=titles,
         trust=args.trust,
     )

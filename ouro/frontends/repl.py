@@ -60,7 +60,7 @@ class Repl:
             self._questions,
             self._turns,
             redraw=self._changed,
-            fill=lambda text: self.reader.fill(text),
+            fill=self._fill,
             leave=self._leave,
         )
         host = ReplHost(self._front_end, self._printer, self._questions, self._turns, self._cancel_work)
@@ -96,6 +96,9 @@ class Repl:
         if self._failure is not None:
             raise self._failure
         return self._exit_code or 0
+
+    def _fill(self, text: str) -> bool:
+        return self.reader.fill(text)
 
     async def _begin(self, request: OpenRequest, first_message: str) -> None:
         try:

@@ -103,9 +103,8 @@ class Past:
     def points(self) -> tuple[Point, ...]:
         """The person's messages on this line, as far as they are loaded; oldest first."""
         found: list[Point] = []
-        messages = calls = 0
-        for entry in reversed(self._memory.transcript.entries):
-            messages += 1
+        calls = 0
+        for messages, entry in enumerate(reversed(self._memory.transcript.entries), 1):
             calls += len(entry.message.tool_calls)
             if _is_said_by_person(entry):
                 found.append(_point(entry, messages, calls))

@@ -127,7 +127,7 @@ class Story:
     async def _take_up(self, session_id: str) -> None:
         await self.memory.close()
         self.memory = await MemoryManager.resume(self.store, session_id, project="/p")
-        await self.memory._all_read()
+        await self.memory.read_all()
         self.past = self._past()
 
     def _come_to(self, number: int, line: list[str]) -> None:

@@ -91,7 +91,7 @@ async def test_it_is_tried_once_and_a_failure_is_silent_but_logged(repository, c
 
 
 async def test_the_next_start_tries_again(repository):
-    open_session, model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Found")
+    open_session, _model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Found")
     session = await open_session(OpenRequest())
     await say(session, "one")
     await session._background.settle(5)
@@ -149,7 +149,7 @@ async def test_where_nobody_wants_one_no_model_is_asked(repository, home, settin
 
 
 async def test_asked_for_by_hand_it_takes_the_place_of_any_title(repository):
-    open_session, model = make(repository, "One.", "Mend the parser", "...", titles=False)
+    open_session, _model = make(repository, "One.", "Mend the parser", "...", titles=False)
     session = await open_session(OpenRequest())
     with pytest.raises(UsageError, match="Nothing was said yet"):
         await session.titles.find()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
-from typing import ClassVar
 
 from rich.text import Text
-from textual import events, on
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.reactive import reactive
@@ -33,7 +31,7 @@ _SHOWN_TEXTS = 3
 class RewindSheet(Sheet[WayBack | None]):
     """The person's messages, the newest at the bottom, and what was left; below, what would go with the marked one."""
 
-    VERTICAL_BREAKPOINTS: ClassVar = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (Textual's own form)
 
     def __init__(self, past: Past, keymap: Keymap) -> None:
         super().__init__()
@@ -59,8 +57,9 @@ class RewindSheet(Sheet[WayBack | None]):
             with Horizontal(id="rewind-boxes"):
                 yield Static("☑ conversation", id="rewind-conversation", markup=False)
                 yield from self._boxes.values()
-            fork = f" · {self._fork_key} forks there" if self._fork_key else ""
-            yield Static(f"↑↓ Enter goes there{fork} · Tab Space tick · Esc closes", classes="sheet--keys", markup=False)
+            fork = f"{self._fork_key} forks there · " if self._fork_key else ""
+            keys = f"↑↓ Enter goes there · {fork}Tab Space tick · Esc closes"
+            yield Static(keys, classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
         """What is typed goes into the search; the newest message is marked."""
@@ -130,8 +129,9 @@ class RewindSheet(Sheet[WayBack | None]):
         self.query_one("#rewind-conversation").display = isinstance(marked, Point)
         self._offer({})
         if isinstance(marked, Point):
-            self.run_worker(partial(self._ask_scopes, marked.number), group="scopes", exclusive=True)
+            self._ask_scopes(marked.number)
 
+    @work(exclusive=True)
     async def _ask_scopes(self, number: int) -> None:
         self._offer(await self._past.can_rewind(number))
 
@@ -147,8 +147,8 @@ class TickBox(Widget, can_focus=True):
     ticked: reactive[bool] = reactive(False)
     what: reactive[str] = reactive("")
 
-    def __init__(self, label: str, **options: str) -> None:
-        super().__init__(**options)
+    def __init__(self, label: str, id: str) -> None:  # noqa: A002 (Textual's own name)
+        super().__init__(id=id)
         self._label = label
         self.display = False
 
@@ -170,7 +170,7 @@ def _rows(past: Past) -> list[tuple[str, Point | Branch]]:
     """Messages in their order, each branch behind the message from whose answer it parts."""
     rows: list[tuple[str, Point | Branch]] = [(f"m{each.number}", each) for each in past.points()]
     rows += [(f"b{each.number}", each) for each in past.branches()]
-    return sorted(rows, key=lambda row: (row[1].since + 0.5 if isinstance(row[1], Branch) else row[1].number))
+    return sorted(rows, key=lambda row: row[1].since + 0.5 if isinstance(row[1], Branch) else row[1].number)
 
 
 def _choice(value: str, row: Point | Branch) -> Choice:
