@@ -22,6 +22,7 @@ UNREADABLE = ""
 MOST_BYTES = 256 * 1024
 """Of one file; what is longer is no memory."""
 MOST_FILES = 50_000
+_LONGEST_NAME = 250
 _NAME = re.compile(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,7 +44,8 @@ class FileRefused(Exception):
 
 def is_memory_name(name: str) -> bool:
     """Whether `name`, relative to the folder, may be a file of memory: Markdown, there or in `archive/`."""
-    return bool(_NAME.fullmatch(name)) and unicodedata.normalize("NFC", name) == name and len(name.encode()) <= 250
+    plain = name.isprintable() and unicodedata.normalize("NFC", name) == name
+    return plain and bool(_NAME.fullmatch(name)) and len(name.encode()) <= _LONGEST_NAME
 
 
 class MemoryFiles:

@@ -1,0 +1,134 @@
+"""M10: huge, binary and many files, and names that some disks take for one."""
+
+import os
+
+import pytest
+
+from ouro.memory.long_term.memory_files import MOST_BYTES, FileRefused
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.values import Skipped
+
+
+@pytest.fixture
+def store(tmp_path) -> GitMemoryStore:
+    made = GitMemoryStore(tmp_path / "memory", "user", tmp_path / "history.git" / "user.git")
+    made.save_and_commit({"preferences.md": "- tabs\n"}, "Learn")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"a\0b", "holds NUL bytes: not text"),
+        (b"\0" * 4096, "holds NUL bytes: not text"),
+        (b"- caf\xe9\n", "not UTF-8 (byte 5)"),
+        (b"\xff\xfe-\0 \0a\0", "holds NUL bytes: not text"),
+        (b"\xed\xa0\x80", "not UTF-8 (byte 0)"),
+        (
+            b"x" * (MOST_BYTES + 1),
+            f"{MOST_BYTES + 1:,} bytes: longer than the {MOST_BYTES:,} that a memory file may have",
+        ),
+    ],
+)
+def test_what_is_no_text_or_too_long_is_skipped_with_its_reason(store, data, reason):
+    (store.folder / "facts.md").write_bytes(data)
+
+    loaded = store.load_all()
+
+    assert loaded.skipped == (Skipped("facts.md", reason),)
+    assert loaded.core == {"preferences": "- tabs\n"}
+    assert store.commit_changes("Take in what is there") == ""
+
+
+def test_a_file_of_a_hundred_megabytes_is_not_read(store):
+    with (store.folder / "facts.md").open("wb") as file:
+        file.truncate(100_000_000)
+
+    assert [each.reason for each in store.load_all().skipped] == [
+        f"100,000,000 bytes: longer than the {MOST_BYTES:,} that a memory file may have"
+    ]
+
+
+def test_a_file_that_grows_while_it_is_read_is_cut_off(store, monkeypatch):
+    path, grown = store.folder / "facts.md", os.read
+
+    def read(descriptor: int, size: int) -> bytes:
+        with path.open("ab") as file:
+            file.write(b"x" * 100_000)
+        return grown(descriptor, size)
+
+    path.write_text("- one\n")
+    monkeypatch.setattr(os, "read", read)
+
+    with pytest.raises(FileRefused, match="longer than"):
+        store.read("facts.md")
+
+
+def test_the_core_has_a_size_in_sum(store):
+    for name in ("decisions", "preferences", "facts"):
+        (store.folder / f"{name}.md").write_text("x" * 200_000)
+
+    loaded = store.load_all()
+
+    assert list(loaded.core) == ["decisions", "preferences"]
+    assert loaded.skipped == (Skipped("facts.md", "200,000 characters: more than there is room for"),)
+
+
+def test_ten_thousand_notes_are_named_and_none_is_read(store):
+    for number in range(10_000):
+        (store.folder / f"mem_{number:05}.md").write_text("note\n")
+
+    loaded = store.load_all()
+
+    assert (len(loaded.notes), loaded.core, loaded.skipped) == (10_000, {"preferences": "- tabs\n"}, ())
+    assert not store.has_changed_since_load(loaded)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a\nb.md", "a\x1b[31m.md", "notes.txt", "README", "x.MD", "cafe\u0301.md", "mem_\x7f.md", "sub",
+        "a" * 251 + ".md", os.fsdecode(b"mem_\xff.md"),
+    ],
+)  # fmt: skip
+def test_odd_names_are_skipped_and_said(store, name):
+    (store.folder / name).write_text("x\n")
+
+    loaded = store.load_all()
+
+    assert [each.name for each in loaded.skipped] == [name]
+    assert loaded.notes == ()
+    store.commit_changes("Take in what is there")
+    assert set(store.history.tree(store.get_current_head())) == {"preferences.md"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("mem_A.md", "mem_a.md"), ("Facts.md", "facts.md"), ("mem_\uff41.md", "mem_a.md"), ("mem_\u00df.md", "mem_ss.md")],
+)
+def test_names_that_are_one_on_some_disks_are_told_apart(store, first, second):
+    if not _both(store.folder, first, second):
+        pytest.skip("this disk takes the two for one")
+    one, other = sorted((first, second))
+
+    loaded = store.load_all()
+
+    assert (other, f"its name is the same as {one} on some disks") in {
+        (each.name, each.reason) for each in loaded.skipped
+    }
+
+
+def _both(folder, first: str, second: str) -> bool:
+    (folder / first).write_text("first\n")
+    (folder / second).write_text("second\n")
+    return (folder / first).read_text() == "first\n"
+
+
+def test_a_text_keeps_its_bytes_through_history(store):
+    data = "\ufeff- caf\u00e9 \u65e5\u672c\r\n- e\u0301 \U0001f469\u200d\U0001f680\n\n  tail without end".encode()
+    (store.folder / "facts.md").write_bytes(data)
+
+    commit = store.commit_changes("By hand")
+
+    assert store.history.blobs([store.history.tree(commit)["facts.md"]]).popitem()[1] == data
+    assert store.load_all().core["facts"] == data.decode("utf-8-sig").replace("\r\n", "\n")
