@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.beside import beside
 from ouro.agent.limits import Limits
 from ouro.agent.model_source import ModelChoice, ModelSource, Role
 from ouro.agent.project import project_instructions
@@ -21,23 +19,19 @@ from ouro.agent.prompt import system_prompt
 from ouro.config import load_settings
 from ouro.errors import NoModelError, TrustNeeded, UsageError
 from ouro.llm.catalog import Catalog
-from ouro.llm.model import Effort, Model, ModelSpec
+from ouro.llm.model import Effort, Model
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.embeddings import chosen_embedder
 from ouro.memory.ephemeral import DictMemoryStore
-from ouro.memory.long_term.briefing import MARK
-from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager, open_scopes
+from ouro.memory.long_term.manager import open_scopes
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.stores import repo_store, user_store
-from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.lookup import Lookup
 from ouro.memory.manager import MemoryManager
 from ouro.memory.shelf import SessionShelf, shelf_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import Usage
 from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.permissions import Mode, Permissions
 from ouro.safety.rule_store import RuleStore
@@ -47,6 +41,7 @@ from ouro.safety.trust import TrustStore, acting_files, find_root
 from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
 from ouro.session.finding import make_lookup, search_for
+from ouro.session.knowing import KnowledgeRules, begins_with, with_knowledge
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.files_seen import FilesSeen
@@ -145,11 +140,12 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     shelf = _shelf(store, options)
     resumed = await asyncio.to_thread(shelf.find, request.resume) if request.resume else None
     scopes, complaints = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
-    memory = await _memory(store, ground, request, resumed, _begins_with(scopes))
+    memory = await _memory(store, ground, request, resumed, begins_with(scopes))
     try:
         parts = _parts(ground, (shelf, resumed), memory, mask, scopes)
         if scopes or complaints:
-            parts = await asyncio.to_thread(_with_knowledge, parts, ground, scopes, complaints, mask)
+            rules = KnowledgeRules(ground.settings.memory.write, ground.settings.memory.consolidation_threshold)
+            parts = await asyncio.to_thread(with_knowledge, parts, scopes, complaints, rules, mask.kind_of_secret)
         session = Session(parts)
     except BaseException:
         await memory.close()  # else it would count as open here
@@ -232,32 +228,6 @@ def _guarded(store: GitMemoryStore) -> GuardedMemory:
     return GuardedMemory(store.folder, None if store.is_shared else store.history.git_dir)
 
 
-def _with_knowledge(
-    parts: SessionParts, ground: _Ground, scopes: tuple[ScopeMemory, ...], complaints: tuple[str, ...], mask: SecretMask
-) -> SessionParts:
-    """The session knows what is remembered: the block stands at the end of its system prompt."""
-    settings, memory = ground.settings.memory, parts.memory
-    knowledge = LongTermMemoryManager(
-        KnowledgeParts(
-            scopes=scopes,
-            cwd=parts.cwd,
-            session_id=memory.session_id,
-            complaints=complaints,
-            began_with=memory.began_with,
-            marks=TurnMarks(get_history_dir() / "turns", memory.session_id),
-            consolidator=LongTermMemoryConsolidator(
-                beside(parts.models, memory, "compact", "consolidation"), mask.kind_of_secret
-            ),
-            write=settings.write,
-            threshold=settings.consolidation_threshold,
-            is_quiet=lambda: not any(job.running for job in parts.jobs.list()),
-            price=lambda tokens: _price(parts.models.current()[0].spec, tokens),
-        )
-    )
-    instructions = "\n\n".join(filter(None, (parts.instructions, knowledge.load_and_format())))
-    return replace(parts, instructions=instructions, knowledge=knowledge)
-
-
 def _parts(
     ground: _Ground,
     shelf: tuple[SessionShelf, SessionInfo | None],
@@ -298,7 +268,7 @@ def _parts(
         compaction=CompactionRules(**asdict(settings.compaction)),
         knowledge=None,
         lookup=lookup,
-        limits=_limits(settings),
+        limits=Limits(**asdict(settings.limits)),
         shelf=shelf[0],
         resumed=shelf[1],
         list_files=lambda: list_project_files(options.cwd),
@@ -313,15 +283,6 @@ def _lookup(ground: _Ground, scopes: Sequence[ScopeMemory]) -> Lookup | None:
     root = find_root(ground.options.cwd) if any(each.scope == "repo" for each in scopes) else None
     named, catalog = ground.settings.memory.embedding_model, ground.catalog
     return make_lookup(root, lambda: chosen_embedder(named, catalog)) if scopes else None
-
-
-def _begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
-    """What a new session keeps of the memory it starts from."""
-    return {**{scope.scope: scope.version for scope in scopes}, MARK: secrets.token_hex(16)} if scopes else {}
-
-
-def _price(spec: ModelSpec, tokens: int) -> float | None:
-    return spec.prices.cost(Usage(input=tokens, cached=tokens)) if spec.prices else None
 
 
 def _shelf(store: MemoryStore, options: Options) -> SessionShelf:
@@ -362,8 +323,3 @@ async def _choices(catalog: Catalog) -> tuple[ModelChoice, ...]:
 
 async def _no_choices() -> tuple[ModelChoice, ...]:
     return ()
-
-
-def _limits(settings: Settings) -> Limits:
-    limits = settings.limits
-    return Limits(limits.max_turns, limits.max_cost, limits.max_cost_day, limits.max_cost_month)

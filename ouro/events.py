@@ -89,6 +89,8 @@ class QuestionAsked(msgspec.Struct, frozen=True):
 
     question_id: str
     question: Question
+    of_turn: bool = True
+    """Else it is asked beside the turns, and waits whether or not one ends."""
 
 
 class QuestionClosed(msgspec.Struct, frozen=True):

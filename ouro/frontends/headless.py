@@ -118,7 +118,7 @@ class HeadlessRun:
         self._running = False
         self._signal: signal.Signals | None = None
         self._result: Result | None = None
-        self.news = NewsReader(self._show)
+        self.news = NewsReader(self._take_news)
 
     @property
     def exit_code(self) -> int:
@@ -223,6 +223,16 @@ class HeadlessRun:
                 result.text = result.text if outcome == "answered" else ""
             case _:
                 pass
+
+    def _take_news(self, event: Event) -> None:
+        """What happens beside the turns is told; what is asked there and nobody can answer goes on waiting."""
+        self._show(event)
+        if isinstance(event, QuestionAsked) and not self._someone_answers:
+            self._session.answer(event.question_id, Reply())
+        elif isinstance(event, QuestionAsked):
+            self._open[event.question_id] = event
+        elif isinstance(event, QuestionClosed):
+            self._open.pop(event.question_id, None)
 
     def _answer_for_nobody(self, event: PermissionAsked | QuestionAsked, result: Result) -> None:
         if isinstance(event, QuestionAsked):

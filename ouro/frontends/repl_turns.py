@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from ouro.errors import OuroError
-from ouro.events import Event, TurnFinished
+from ouro.events import Event, QuestionAsked, TurnFinished
 from ouro.frontends.news import NewsReader
 from ouro.frontends.repl_asker import Asker
 from ouro.frontends.repl_printer import Printer
@@ -34,6 +35,7 @@ class Turns:
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
         self._asker = Asker(questions)
+        self._asker_beside = Asker(questions)
         self._next: list[str] = []
         self._began = 0.0
         self._kills = False
@@ -54,6 +56,7 @@ class Turns:
 
     def use(self, session: Session) -> None:
         """Talk to this session from now on."""
+        self._asker_beside.close()
         self._session, self._next = session, []
         self._news.follow(session)
 
@@ -128,11 +131,14 @@ class Turns:
 
     async def close(self) -> None:
         """The session was closed: tell what it had to tell to its end."""
+        self._asker_beside.close()
         await self._news.close(patience=1.0)
 
     def _tell(self, event: Event) -> None:
-        """Something happened beside the turns."""
-        self._printer.event(event)
+        """Something happened beside the turns. The lines of a script are not answers to what it cannot know of."""
+        if not (isinstance(event, QuestionAsked) and not sys.stdin.isatty()):
+            self._printer.event(event)
+            self._asker_beside.take(event, self.session)
         self._changed()
 
     def _start(self, events: AsyncGenerator[Event, None]) -> None:

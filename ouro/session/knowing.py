@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import secrets
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from typing import Literal
 
+import msgspec
+from msgspec.structs import replace
+
+from ouro.agent.beside import beside
 from ouro.events import Event, ToolFinished
-from ouro.memory.long_term.manager import LongTermMemoryManager
+from ouro.llm.model import ModelSpec
+from ouro.memory.long_term.briefing import MARK
+from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager
+from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager
+from ouro.messages import Usage
+from ouro.session.parts import SessionParts
+from ouro.utils.runtime import get_history_dir
 
 _WRITING = {"write", "edit", "apply_patch", "shell"}
 
@@ -43,3 +57,48 @@ class Knowing:
     @property
     def _is_whole(self) -> bool:
         return not self._memory.has_earlier
+
+
+class KnowledgeRules(msgspec.Struct, frozen=True):
+    """What the settings say of the core."""
+
+    write: Literal["tell", "ask", "silent"] = "tell"
+    threshold: int = 5_000
+    """Tokens above which it is consolidated."""
+
+
+def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
+    """What a new session keeps of the memory it starts from, in its header."""
+    return {**{scope.scope: scope.version for scope in scopes}, MARK: secrets.token_hex(16)} if scopes else {}
+
+
+def with_knowledge(
+    parts: SessionParts,
+    scopes: tuple[ScopeMemory, ...],
+    complaints: tuple[str, ...],
+    rules: KnowledgeRules,
+    finds_secret: Callable[[str], str],
+) -> SessionParts:
+    """The session knows what is remembered: the block stands at the end of its system prompt. Blocks."""
+    memory, models = parts.memory, parts.models
+    knowledge = LongTermMemoryManager(
+        KnowledgeParts(
+            scopes=scopes,
+            cwd=parts.cwd,
+            session_id=memory.session_id,
+            complaints=complaints,
+            began_with=memory.began_with,
+            marks=TurnMarks(get_history_dir() / "turns", memory.session_id),
+            consolidator=LongTermMemoryConsolidator(beside(models, memory, "compact", "consolidation"), finds_secret),
+            write=rules.write,
+            threshold=rules.threshold,
+            is_quiet=lambda: not any(job.running for job in parts.jobs.list()),
+            price=lambda tokens: _price(models.current()[0].spec, tokens),
+        )
+    )
+    instructions = "\n\n".join(filter(None, (parts.instructions, knowledge.load_and_format())))
+    return replace(parts, instructions=instructions, knowledge=knowledge)
+
+
+def _price(spec: ModelSpec, tokens: int) -> float | None:
+    return spec.prices.cost(Usage(input=tokens, cached=tokens)) if spec.prices else None

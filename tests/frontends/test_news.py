@@ -5,10 +5,10 @@ import io
 import json
 
 from fakes.fake_session import FakeSession, Wait, opener, says
-from fakes.screens import opened, screen_of, shown, until
+from fakes.screens import asked, opened, screen_of, shown, until
 
-from ouro.display import Diff, Display, FileChange
-from ouro.events import CoreChanged, Titled
+from ouro.display import Diff, Display, FileChange, Question
+from ouro.events import CoreChanged, QuestionAsked, Reply, Titled
 from ouro.frontends.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.news import NewsReader
 from ouro.frontends.repl_paper import Paper
@@ -114,3 +114,32 @@ async def test_a_session_that_never_ends_its_news_is_not_waited_for():
     reader.follow(Silent())
     await reader.close(patience=0.01)
     assert not [task for task in asyncio.all_tasks() if "_read" in repr(task.get_coro())]
+
+
+QUESTION = QuestionAsked("memory:p1", Question("Remember this?", ("keep it", "leave it out")), of_turn=False)
+
+
+async def test_a_question_beside_the_turns_outlives_a_turn_on_the_screen_and_is_answered_by_one_key():
+    session = FakeSession([[until_said := Wait()]])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        session.happens(QUESTION)
+        await asked(pilot)
+        until_said.until.set()
+        await until(pilot, lambda: not session.running and not pilot.app.turns.running)
+        await pilot.press("1")
+        await until(pilot, lambda: session.answers)
+    assert session.answers == [("memory:p1", Reply(("keep it",)))]
+
+
+async def test_headless_leaves_a_question_beside_the_turns_open():
+    class Asks(FakeSession):
+        async def close(self):
+            self.happens(QUESTION)
+            await super().close()
+
+    session = Asks([says("ok")])
+    code, out, _ = await headless(session, "text")
+    assert (code, out, session.answers) == (0, "ok\n", [("memory:p1", Reply())])

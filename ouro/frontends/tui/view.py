@@ -94,9 +94,10 @@ class ScreenView:
     def turn_ended(self, seconds: float) -> None:
         """The agent is at rest."""
         self._parts.box.work_ends()
-        if self._parts.questions.panel is not None:  # nobody waits for an answer now
-            self._parts.questions.clear()
-            self._parts.prompt.focus()
+        if self._parts.questions.panel is not None:  # in the turn nobody waits for an answer now
+            self._parts.questions.end_turn()
+            if self._parts.questions.panel is None:
+                self._parts.prompt.focus()
         self.refresh()
         if 0 <= self._bell_after < seconds:
             self._notices.ring("ouro is done")

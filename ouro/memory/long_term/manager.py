@@ -298,7 +298,7 @@ class LongTermMemoryManager:
         if found is None:
             return
         number = f"memory:{proposal}"
-        wires.tell(QuestionAsked(number, question_about(found)))
+        wires.tell(QuestionAsked(number, question_about(found), of_turn=False))
         try:
             answer = await wires.inquire(number)
         finally:
@@ -307,6 +307,8 @@ class LongTermMemoryManager:
             await self.accept(proposal)
         elif answer == Reply((LEAVE,)):
             await self.reject(proposal)
+        elif answer != Reply():
+            wires.tell(Said(f"The change of memory still waits: /memory accept {proposal}, or reject.", "warning"))
 
     def _consolidate_if_grown(self) -> None:
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > self._parts.threshold]

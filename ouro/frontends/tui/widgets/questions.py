@@ -35,9 +35,9 @@ class Questions(Vertical):
         self._waiting = [asked for asked in self._waiting if asked.question_id != question_id]
         self._show_first()
 
-    def clear(self) -> None:
-        """No question waits any more."""
-        self._waiting = []
+    def end_turn(self) -> None:
+        """No question of a turn waits any more."""
+        self._waiting = [asked for asked in self._waiting if isinstance(asked, QuestionAsked) and not asked.of_turn]
         self._show_first()
 
     def _show_first(self) -> None:
