@@ -26,7 +26,7 @@ class Given(NamedTuple):
 
 MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
 ADD_UP = {"permissions.allow", "permissions.ask", "permissions.deny"}
-ONLY_LOWER = {"limits.max_turns", "limits.max_cost"}
+ONLY_LOWER = {"limits.max_turns", "limits.max_cost", "limits.max_cost_day", "limits.max_cost_month"}
 MAY_BE_ZERO = {"tui.notify_seconds", "compaction.keep", "compaction.reserve", "memory.injection_token_budget"}
 RANGES = {
     "compaction.at": (0.1, 0.95),

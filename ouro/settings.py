@@ -32,6 +32,10 @@ class LimitSettings:
     """Model calls in one turn."""
     max_cost: float | None = None
     """US dollars in one session."""
+    max_cost_day: float | None = None
+    """US dollars in all sessions of a day."""
+    max_cost_month: float | None = None
+    """US dollars in all sessions of a month."""
 
 
 @dataclass(frozen=True, slots=True)

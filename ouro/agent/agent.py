@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -54,6 +54,8 @@ class AgentParts(msgspec.Struct, frozen=True):
     instructions_for: Callable[[Sequence[str]], str]
     """What the project says about files that the model has just met for the first time."""
     limits: Limits
+    afford: Callable[[], Awaitable[str]]
+    """Before a model call: a warning where money runs short, LimitReached where it has run out."""
 
 
 class LoopAgent:
@@ -89,6 +91,8 @@ class LoopAgent:
             yield event
         calls_made, repetition = 0, Repetition()
         while True:
+            if warning := await self._parts.afford():
+                yield Said(warning, "warning")
             self._parts.limits.check(calls_made, self._memory.usage)
             async with aclosing(self._parts.compactor.make_room()) as events:
                 async for event in events:

@@ -21,6 +21,10 @@ class Limits(msgspec.Struct, frozen=True):
     """Model calls."""
     max_cost: float | None = None
     """US dollars of the whole session."""
+    max_cost_day: float | None = None
+    """US dollars of all sessions of a day; whoever knows those checks it."""
+    max_cost_month: float | None = None
+    """The same, of a month."""
 
     def check(self, calls_made: int, used: Usage) -> None:
         """Raise when the next model call would go past a limit.

@@ -53,6 +53,8 @@ class ModelSource:
         self._before: list[Model] = []
         self._roles = dict(roles or {})
         self._made: dict[str, Sequence[Model]] = {}
+        self.afford: Callable[[], None] = lambda: None
+        """Refuses a call beside the conversation where the money for it has run out: raises LimitReached."""
 
     def current(self) -> Sequence[Model]:
         """The model that is asked first, then its fallbacks."""
@@ -62,7 +64,11 @@ class ModelSource:
         """The models that work in a role, made when they are first needed; the session closes them.
 
         `classify` falls back to `compact`, and `compact` to the models of the session; `retrieve` to none.
+
+        Raises:
+            LimitReached: no further call may be paid.
         """
+        self.afford()
         for each in _TRIED[role]:
             if models := self._named(each):
                 return models

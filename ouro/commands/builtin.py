@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands import conversation, info, models, past, window, work
+from ouro.commands import conversation, info, models, past, usage, window, work
 from ouro.commands.command import Command, FrontEnd
 
 
@@ -32,7 +32,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("review", work.review, "[what to review]", between_turns=True),
     Command("diff", work.diff),
     Command("status", info.status),
-    Command("usage", info.usage, "", ("cost", "stats")),
+    Command("usage", usage.usage, "", ("cost", "stats")),
     Command("context", window.context),
     Command("compact", window.compact, "[what to keep]", ("compress",), between_turns=True),
     Command("pin", window.pin, "[number or last]"),

@@ -12,7 +12,6 @@ from ouro import __version__
 from ouro.commands.command import Choice, Command, FrontEnd
 from ouro.commands.markdown import block, code, escape, facts
 from ouro.errors import UsageError
-from ouro.messages import Usage
 from ouro.utils.runtime import get_home, get_log_path
 
 TRIGGERS = (
@@ -50,18 +49,6 @@ async def status(front_end: FrontEnd, _argument: str) -> None:
             ("Mode", now.mode),
             ("Context", _share(now.context, now.window)),
             ("ouro", f"{__version__}, files in {code(str(get_home()))}"),
-        )
-    )
-
-
-async def usage(front_end: FrontEnd, _argument: str) -> None:
-    """Show what the session has used: tokens and money."""
-    used = front_end.session.status().usage
-    front_end.show(
-        facts(
-            ("Tokens read", f"{used.input:,}{_from_cache(used)}"),
-            ("Tokens written", f"{used.output:,}"),
-            ("Cost", "the price of the model is not known" if used.cost is None else f"${used.cost:.4f}"),
         )
     )
 
@@ -123,7 +110,3 @@ def _aliases(command: Command) -> str:
 
 def _share(tokens: int, window: int) -> str:
     return f"{tokens:,} of {window:,} tokens ({round(100 * tokens / max(1, window))} %)"
-
-
-def _from_cache(used: Usage) -> str:
-    return f", {used.cached:,} of them from the cache" if used.cached else ""

@@ -27,6 +27,7 @@ from ouro.messages import Image, user
 from ouro.safety.permissions import Mode
 from ouro.session.background import Background
 from ouro.session.knowing import Knowing
+from ouro.session.money import Money
 from ouro.session.parts import SessionParts, Status
 from ouro.session.past import SHELL_NOTE, Past
 from ouro.session.titles import Titles
@@ -65,6 +66,8 @@ class Session:
             self.knowledge.connect(Wires(self._background.tell, self._questions.inquire, self._background.start))
         self._knowing = Knowing(parts.knowledge, parts.memory)
         self.past = Past(parts.memory, lambda: self.running, self._begin_anew, {})
+        self.money = Money(parts.memory, parts.shelf, parts.limits)
+        parts.models.afford = self.money.refuse
         self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
         parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
@@ -91,6 +94,7 @@ class Session:
                 steering=self._spoken.take,
                 instructions_for=self._nested.for_paths,
                 limits=parts.limits,
+                afford=self.money.check,
             )
         )
 

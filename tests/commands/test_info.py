@@ -16,33 +16,23 @@ async def test_help_lists_every_command_and_the_keys_of_the_front_end():
 async def test_help_for_one_command_tells_its_other_names():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/help /usage")
-    assert front_end.shown == ["`/usage` Show what the session has used: tokens and money. Also: `/cost`, `/stats`"]
+    assert front_end.shown == [
+        "`/usage` Show what was used: tokens and money by model, in this session, today, this month; and what is left. "
+        "Also: `/cost`, `/stats`"
+    ]
 
 
-async def test_status_usage_and_context_tell_the_figures():
+async def test_status_and_context_tell_the_figures():
     front_end = FakeFrontEnd()
-    for line in ("/status", "/usage", "/context"):
+    for line in ("/status", "/context"):
         await dispatch(front_end, line)
-    status, usage, context = front_end.shown
+    status, context = front_end.shown
     assert "- **Model**: `fake/one`" in status
-    assert usage == (
-        "- **Tokens read**: 1,200, 1,000 of them from the cache\n- **Tokens written**: 34\n- **Cost**: $0.0123"
-    )
     assert "1,200 of 128,000 tokens (1 %)" in context
     assert "system prompt        900    1%" in context
     assert "sum up 40 messages, keep 3 of them word for word, and leave about 9,000 tokens" in context
     assert "the output of shell at message 12" in context
     assert "at 102,400 tokens" in context
-
-
-async def test_an_unknown_price_is_never_shown_as_free():
-    from msgspec.structs import replace
-
-    front_end = FakeFrontEnd()
-    status = front_end.session.status()
-    front_end.session._status = replace(status, usage=replace(status.usage, cost=None))
-    await dispatch(front_end, "/cost")
-    assert "price of the model is not known" in front_end.shown[0]
 
 
 async def test_theme_changes_or_says_which_there_are():

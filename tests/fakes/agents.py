@@ -51,6 +51,7 @@ def make_agent(
     steering=lambda: (),
     instructions_for=lambda _: "",
     limits: Limits | None = None,
+    afford=None,
 ) -> LoopAgent:
     """A LoopAgent whose system prompt is "Be good."."""
     return LoopAgent(
@@ -63,5 +64,10 @@ def make_agent(
             steering=steering,
             instructions_for=instructions_for,
             limits=limits or Limits(),
+            afford=afford or _rich,
         )
     )
+
+
+async def _rich() -> str:
+    return ""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from fakes.fake_money import FakeMoney
 from fakes.fake_past import FakePast, FakeTitles
 from fakes.fake_window import FakeWindow
 from ouro.display import CommandOutput, Display, Todo
@@ -105,6 +106,7 @@ class FakeSession:
         self.shown_before: list[Event] = []
         self.past = FakePast()
         self.titles = FakeTitles()
+        self.money = FakeMoney()
         self.sent: list[str] = []
         self.sent_images: list[Image] = []
         self.steered: list[str] = []

@@ -1,0 +1,70 @@
+"""What was used, as tables: by model, in this session, today, this month and in all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ouro.commands.command import FrontEnd
+from ouro.commands.markdown import block
+from ouro.memory.usage import ModelUse, Period
+from ouro.messages import Usage
+from ouro.session.money import Budget
+from ouro.utils.terminal_text import clean
+
+_NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
+_BUDGETS = {"session": "in this session", "today": "today", "month": "this month"}
+_HEADS = ("read", "cached", "written", "calls", "cost")
+UNKNOWN = "unknown"
+
+
+async def usage(front_end: FrontEnd, _argument: str) -> None:
+    """Show what was used: tokens and money by model, in this session, today, this month; and what is left."""
+    report = await front_end.session.money.report()
+    lines = [*usage_lines(report.periods), *budget_lines(report.budgets)]
+    front_end.show(block("\n".join(lines)))
+
+
+def usage_lines(periods: Iterable[Period]) -> list[str]:
+    """The tables; a price that is not known is said to be so, never shown as free."""
+    shown = list(periods)
+    tables = [[(_NAMES[each.name], *_HEADS), *_rows(each)] for each in shown]
+    widths = [max(len(row[column]) for table in tables for row in table) for column in range(len(_HEADS) + 1)]
+    lines: list[str] = []
+    for period, table in zip(shown, tables, strict=True):
+        lines += [_line(row, widths) for row in table] if period.models else [f"{_NAMES[period.name]}: nothing"]
+        lines.append("")
+    return lines
+
+
+def budget_lines(budgets: Iterable[Budget]) -> list[str]:
+    """The limits that are set, and what of each is left."""
+    return [
+        f"${each.spent:.2f} of ${each.limit:.2f} spent {_BUDGETS[each.period]}, ${each.left:.2f} left ({each.setting})"
+        for each in budgets
+    ]
+
+
+def _rows(period: Period) -> list[tuple[str, ...]]:
+    rows = [_row(use) for use in period.models]
+    if len(rows) > 1:
+        rows.append(_row(ModelUse("together", period.total, sum(each.calls for each in period.models))))
+        if not period.is_priced and period.total.cost is not None:
+            rows[-1] = (*rows[-1][:-1], f"{rows[-1][-1]} + {UNKNOWN}")
+    return rows
+
+
+def _row(use: ModelUse) -> tuple[str, ...]:
+    used = use.usage
+    numbers = (used.input, used.cached, used.output, use.calls)
+    return f"  {clean(use.model) or '(no name)'}", *(f"{number:,}" for number in numbers), cost_text(used)
+
+
+def cost_text(used: Usage) -> str:
+    """Money, or that the price is not known."""
+    return UNKNOWN if used.cost is None else f"${used.cost:.4f}"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, *rest = cells
+    numbers = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
+    return "  ".join([first.ljust(widths[0]), *numbers])

@@ -1,0 +1,54 @@
+from fakes.fake_front_end import FakeFrontEnd
+
+from ouro.commands.dispatch import dispatch
+from ouro.memory.usage import ModelUse, Period
+from ouro.messages import Usage
+from ouro.session.money import Budget, MoneyReport
+
+
+async def shown(report: MoneyReport) -> str:
+    front_end = FakeFrontEnd()
+    front_end.session.money.given = report
+    await dispatch(front_end, "/usage")
+    return front_end.shown[0]
+
+
+async def test_usage_is_told_by_model_and_period_with_what_is_left():
+    one, two = ModelUse("a/one", Usage(5_210, 4_800, 0, 41, 0.25), 3), ModelUse("a/two", Usage(10, 0, 0, 5, 1.0), 1)
+    periods = (Period("session", (one,)), Period("today", (two, one)), Period("month", ()))
+    budgets = (Budget("today", "limits.max_cost_day", 5.0, 1.25), Budget("month", "limits.max_cost_month", 1.0, 1.25))
+    assert (
+        await shown(MoneyReport(periods, budgets))
+        == """\
+```
+This session   read  cached  written  calls     cost
+  a/one       5,210   4,800       41      3  $0.2500
+
+Today          read  cached  written  calls     cost
+  a/two          10       0        5      1  $1.0000
+  a/one       5,210   4,800       41      3  $0.2500
+  together    5,220   4,800       46      4  $1.2500
+
+This month: nothing
+
+$1.25 of $5.00 spent today, $3.75 left (limits.max_cost_day)
+$1.25 of $1.00 spent this month, $0.00 left (limits.max_cost_month)
+```"""
+    )
+
+
+async def test_a_price_that_is_not_known_is_never_shown_as_free():
+    free, priced = ModelUse("local/one", Usage(9, 0, 0, 1), 1), ModelUse("a/two", Usage(10, 0, 0, 5, 0.5), 1)
+    text = await shown(MoneyReport((Period("today", (priced, free)), Period("all", (free, free))), ()))
+    rows = [line.split()[-1] for line in text.splitlines() if line.startswith("  ")]
+    assert rows == ["$0.5000", "unknown", "unknown", "unknown", "unknown", "unknown"]
+    assert "$0.5000 + unknown" in text
+    assert "$0.0000" not in text
+
+
+async def test_names_of_models_from_outside_are_cleaned():
+    text = await shown(
+        MoneyReport((Period("today", (ModelUse("a\x1b[31m", Usage(1), 1), ModelUse("", Usage(1), 1))),), ())
+    )
+    assert "\x1b" not in text
+    assert "(no name)" in text
