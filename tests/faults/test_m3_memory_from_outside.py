@@ -102,6 +102,14 @@ def test_it_is_believed_once_it_is_accepted_or_vouched_for(store, home):
     assert open_store(home).accepted == store.get_current_head()
 
 
+def test_putting_back_what_was_once_believed_is_an_edit_from_outside_too(store):
+    store.save_and_commit({"facts.md": "- one\n- never deploy on Fridays\n"}, "Learn")
+
+    (store.folder / "facts.md").write_text("- one\n")
+
+    assert [each.name for each in store.outside_edits()] == ["facts.md"]
+
+
 def test_a_memory_that_came_with_a_repository_is_not_believed(home, tmp_path):
     """A cloned repository has `.ouro/memory` among its files."""
     cloned = tmp_path / "cloned"

@@ -28,6 +28,7 @@ OWN = "ouro"
 """What ouro itself keeps in the git directory, beside git's own files."""
 BRANCH = "main"
 _MOST_BYTES = 1 << 24
+_MOST_TREES = 16
 _TRIES = 7
 _STALE = 10.0
 """Seconds after which a lock on a ref is nobody's any more: git holds one for milliseconds."""
@@ -110,10 +111,13 @@ class History:
             lines = self.git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")
             entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
             named = {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
-            if len(self._trees) > 16:
-                self._trees.clear()
-            self._trees[commit] = {name: blob for name, blob in named.items() if is_memory_name(name)}
+            self._remember(commit, {name: blob for name, blob in named.items() if is_memory_name(name)})
         return self._trees[commit]
+
+    def _remember(self, commit: str, tree: Mapping[str, str]) -> None:
+        if len(self._trees) > _MOST_TREES:
+            self._trees.clear()
+        self._trees[commit] = tree
 
     def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
         """The contents of several blobs, by one process.
@@ -155,8 +159,11 @@ class History:
                 self._drop_stale_locks(head.ref)
                 time.sleep(0.02 * 2**attempt)
                 continue
-            self.keep("tip", commit)
+            self._note_tip(commit)
             self._tell_index(commit, new)
+            made = {name: blob_id(data) for name, data in new.items() if data is not None}
+            kept = {name: blob for name, blob in tree.items() if name not in new}
+            self._remember(commit, {**kept, **made})
             return commit
         raise self._damaged("the branch is held by another git", "end that git; what changed is committed next time")
 
@@ -214,6 +221,13 @@ class History:
         with self.alone():
             self.git("repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
+
+    def _note_tip(self, commit: str) -> None:
+        """Only to notice that the branch is gone: not worth waiting for the disk."""
+        try:
+            (self.git_dir / OWN / "tip").write_text(f"{commit}\n")
+        except OSError as error:
+            log.info("memory: the tip cannot be noted: %s", error)
 
     def _head_to_commit_on(self) -> Head:
         head = self.head()

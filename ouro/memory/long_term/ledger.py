@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ouro.utils.private_files import write_private
@@ -35,6 +36,13 @@ class Ledger:
     def accept(self, commit: str) -> None:
         """The person, or ouro, vouches for all that is in a commit."""
         write_private(self._accepted, f"{commit}\n")
+
+    def settle(self, commit: str) -> None:
+        """As `accept`, where all that is in the folder is in that commit: what was vouched for before counts no more,
+        or a file could be put back to what it was unnoticed."""
+        self.accept(commit)
+        with suppress(FileNotFoundError):
+            os.truncate(self._vouched, 0)
 
     def vouch(self, contents: Mapping[str, str]) -> None:
         """Vouch for files by name and blob (GONE: for the removal). On disk when this returns."""

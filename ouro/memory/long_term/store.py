@@ -187,16 +187,7 @@ class GitMemoryStore:
         Raises:
             MemoryUnusable: the commit cannot be read.
         """
-        before, now = self.history.tree(commit), self._files.blobs()
-        # What cannot be read is neither changed nor gone: the history keeps what was there.
-        known = (name for name in {*before, *now} if now.get(name) != UNREADABLE)
-        changed = sorted(name for name in known if before.get(name) != now.get(name))
-        old = self.history.blobs([before[name] for name in changed if name in before])
-        texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
-        return tuple(
-            FileEdit(name, texts.get(before.get(name, "")), self._files.find(name) if name in now else None)
-            for name in changed
-        )
+        return self._edits(commit, self._changed_since(commit))
 
     @property
     def accepted(self) -> str:
@@ -220,9 +211,7 @@ class GitMemoryStore:
         Raises:
             MemoryUnusable: the accepted commit cannot be read.
         """
-        vouched, now = self._ledger.vouched(), self._files.blobs()
-        edits = self.edits_since(self.accepted)
-        return tuple(edit for edit in edits if (edit.name, now.get(edit.name, GONE)) not in vouched)
+        return self._edits(self.accepted, self._outside())
 
     def log(self, limit: int = 50, path: str = "") -> tuple[Commit, ...]:
         """The latest commits, newest first; those that changed `path`, where one is given."""
@@ -269,7 +258,7 @@ class GitMemoryStore:
     def _believes(self, names: Iterable[str]) -> bool:
         """Whether all that stands in these files is vouched for."""
         try:
-            return {edit.name for edit in self.outside_edits()}.isdisjoint(names)
+            return set(self._outside()).isdisjoint(names)
         except MemoryUnusable:
             return False
 
@@ -295,8 +284,27 @@ class GitMemoryStore:
 
     def _settle(self, commit: str) -> None:
         """Where all that is there is vouched for, the history is accepted up to here."""
-        if commit != self.accepted and not self.outside_edits() and not self.edits_since(commit):
-            self._ledger.accept(commit)
+        if commit != self.accepted and not self._outside() and not self._changed_since(commit):
+            self._ledger.settle(commit)
+
+    def _outside(self) -> list[str]:
+        """The files that differ from the accepted commit, and that nobody has vouched for."""
+        vouched = self._ledger.vouched()
+        return [name for name, blob in self._changed_since(self.accepted).items() if (name, blob) not in vouched]
+
+    def _changed_since(self, commit: str) -> dict[str, str]:
+        """The files that differ from a commit, with the blob that each is now (or GONE)."""
+        before, now = self.history.tree(commit), self._files.blobs()
+        # What cannot be read is neither changed nor gone: the history keeps what was there.
+        known = sorted(name for name in {*before, *now} if now.get(name) != UNREADABLE)
+        return {name: now.get(name, GONE) for name in known if before.get(name) != now.get(name)}
+
+    def _edits(self, commit: str, names: Iterable[str]) -> tuple[FileEdit, ...]:
+        """Each file as it was in a commit and as it is now."""
+        before = self.history.tree(commit)
+        old = self.history.blobs([before[name] for name in names if name in before])
+        texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
+        return tuple(FileEdit(name, texts.get(before.get(name, "")), self._files.find(name)) for name in names)
 
     def _secrets_of(self, edits: Iterable[FileEdit]) -> Iterable[Skipped]:
         for edit in edits:

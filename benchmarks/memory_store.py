@@ -1,0 +1,99 @@
+"""The git store of long-term memory: what a start, a commit and a long history cost.
+
+python -m benchmarks.memory_store --runs 30
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ouro.memory.long_term.store import GitMemoryStore
+
+TOKENS = 5_000
+SEVERAL = (0, 1_000, 10_000)
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=30)
+    runs = parser.parse_args().runs
+    print(f"{'commits before':>15} {'what':<46} {'median':>8} {'lowest':>8} {'highest':>8}   (ms)")
+    for commits in SEVERAL:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(Path(folder), commits, runs)
+
+
+def measure(folder: Path, commits: int, runs: int) -> None:
+    """One table of figures, for a history of so many commits."""
+    stores = [with_history(folder / scope, commits) for scope in ("user", "repo")]
+    user = stores[0]
+
+    def load() -> None:
+        # New objects: what a start has.
+        for each in stores:
+            GitMemoryStore(each.folder, each.scope, each.history.git_dir).load_all()
+
+    loaded = user.load_all()
+    numbers = iter(range(1_000_000))
+    tell(commits, f"load both scopes, {TOKENS:,} tokens each", timed(load, runs))
+    tell(commits, "has anything changed since?", timed(lambda: user.has_changed_since_load(loaded), runs))
+    tell(commits, "write and commit", timed(lambda: user.rewrite("facts.md", plus(next(numbers)), "Learn"), runs))
+    tell(commits, "what came from outside?", timed(user.outside_edits, runs))
+    tell(commits, "the last 50 commits", timed(user.log, runs))
+    size = sum(each.stat().st_blocks * 512 for each in user.history.git_dir.rglob("*") if each.is_file())
+    began = time.perf_counter()
+    user.history.maintain(0)
+    packed = sum(each.stat().st_blocks * 512 for each in user.history.git_dir.rglob("*") if each.is_file())
+    took = 1000 * (time.perf_counter() - began)
+    print(f"{commits:>15,} packing what lies loose: {took:.0f} ms, {size / 1e6:.1f} MB -> {packed / 1e6:.1f} MB\n")
+
+
+def with_history(folder: Path, commits: int) -> GitMemoryStore:
+    """A store whose history has so many commits, packed as `maintain` leaves them."""
+    store = GitMemoryStore(folder / "memory", "user", folder / "history.git")
+    each = "- It was decided to keep this line as it is, for the measure.\n"
+    text = each * int(TOKENS * 3.5 / 3 / len(each))
+    store.ensure_repo()
+    lines = []
+    for number in range(commits):
+        body = f"{text}- fact {number}\n"
+        lines.append(
+            f"commit refs/heads/main\ncommitter ouro <ouro@localhost> {1_700_000_000 + number} +0000\n"
+            f"data 5\nLearn\nM 100644 inline facts.md\ndata {len(body)}\n{body}\n"
+        )
+    git = ["git", f"--git-dir={store.history.git_dir}", "fast-import", "--quiet"]
+    subprocess.run(git, input="".join(lines).encode(), check=True)
+    store.save_and_commit({f"{name}.md": text for name in ("decisions", "preferences", "facts")}, "Begin")
+    store.accept(store.get_current_head())
+    return store
+
+
+def plus(number: int) -> Callable[[str], str]:
+    """A change: one line more."""
+    return lambda text: f"{text}- fact {number}\n"
+
+
+def timed(work: Callable[[], object], runs: int) -> list[float]:
+    """Milliseconds of each run, the first left out."""
+    figures = []
+    for _ in range(runs + 1):
+        began = time.perf_counter()
+        work()
+        figures.append(1000 * (time.perf_counter() - began))
+    return figures[1:]
+
+
+def tell(commits: int, what: str, figures: list[float]) -> None:
+    """One line of the table."""
+    print(f"{commits:>15,} {what:<46} {statistics.median(figures):8.1f} {min(figures):8.1f} {max(figures):8.1f}")
+
+
+if __name__ == "__main__":
+    main()
