@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from ouro.agent.limits import Limits
 from ouro.agent.model_source import ModelSource
 from ouro.llm.model import Effort
-from ouro.memory.backend import SessionInfo
+from ouro.memory.backend import RewindScope, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.lookup import Lookup
@@ -18,6 +18,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.shelf import SessionShelf
 from ouro.messages import Usage
 from ouro.safety.permissions import Mode, Permissions
+from ouro.session.past import Undoer
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
@@ -36,6 +37,8 @@ class Status(msgspec.Struct, frozen=True):
     """Tokens that the next request carries."""
     window: int
     usage: Usage
+    memories: int = 0
+    """Notes that went to the model with the last message."""
 
 
 class SessionParts(msgspec.Struct, frozen=True):
@@ -62,6 +65,8 @@ class SessionParts(msgspec.Struct, frozen=True):
     list_files: Callable[[], list[str]]
     lookup: Lookup | None = None
     """Searches sessions and memory; None where memory is off."""
+    undoers: Mapping[RewindScope, Undoer] = {}
+    """What can take back what turns did outside the conversation, by its scope."""
     titles: bool = False
     """A model finds a title after the first turn."""
     notices: tuple[str, ...] = ()
@@ -69,3 +74,5 @@ class SessionParts(msgspec.Struct, frozen=True):
     """Can be taken up again later."""
     resumed: SessionInfo | None = None
     """What was known of the session when it was taken up again; None for a new one."""
+    remembered_since: Callable[[str], Mapping[str, int]] = lambda _at: {}
+    """How often each scope of long-term memory was changed since then; may block."""

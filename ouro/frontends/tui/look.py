@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-STATUS_ITEMS = ("model", "mode", "branch", "context", "tokens", "cost")
+STATUS_ITEMS = ("model", "mode", "branch", "context", "tokens", "cost", "memories")
 """What the status line can tell, in its order."""
 OPENING = "opening the session …"
 """The status line before there is a session."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ouro.session import Status
 
 _BETWEEN = " · "
-_DROPPED_FIRST = ("tokens", "cost", "branch", "context", "model")
+_DROPPED_FIRST = ("tokens", "memories", "cost", "branch", "context", "model")
 _STYLES = ("ask", "edit", "plan", "auto", "info", "warning", "error", "full")
 
 
@@ -94,6 +94,7 @@ def _parts(status: Status) -> dict[str, str]:
         "context": f"{'! ' if share >= 0.8 else ''}{share:.0%} of {_count(status.window)}" if status.window else "",
         "tokens": tokens,
         "cost": ("cost unknown" if usage.cost is None else f"${usage.cost:.2f}") if spent else "",
+        "memories": f"{status.memories} {'memory' if status.memories == 1 else 'memories'}" if status.memories else "",
     }
 
 
