@@ -8,7 +8,7 @@ from contextlib import aclosing
 import msgspec
 
 from ouro.agent.requests import Requests
-from ouro.agent.summariser import LONGEST_SUMMARY, Summariser
+from ouro.agent.summariser import Summariser, longest_summary
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
 from ouro.events import Compacted, Compacting, Event, Said, UsageUpdated
 from ouro.llm.model import Model
@@ -24,7 +24,7 @@ from ouro.memory.compaction import (
 from ouro.memory.manager import MemoryManager
 from ouro.memory.records import ChangeRecord, CompactionRecord, CompactionTrigger, CostRecord
 from ouro.memory.short_term import outputs_to_drop, sendable, without_outputs
-from ouro.memory.tokens import estimate_messages
+from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import ToolReply, Usage
 
 TOO_LONG = "Begin anew (`/clear`), or choose a model with a larger window (`/model`)."
@@ -81,12 +81,12 @@ class Compactor:
     def tokens_after(self, plan: Plan) -> int:
         """About what would be left, with a summary of middling length."""
         sent = self._memory.context()
-        summary = "x" * (LONGEST_SUMMARY * 2)
+        summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
         return smaller(self._memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self._constant())
 
     def planned(self) -> Plan | None:
-        """What a compaction of now would do."""
-        return self._plan("auto")
+        """What a compaction of now would do, if the person asked for it."""
+        return self._plan("manual")
 
     async def make_room(self) -> AsyncGenerator[Event, None]:
         """Before a model call: compact where the share of the window is reached."""
@@ -113,6 +113,7 @@ class Compactor:
 
     async def compact(self, focus: str) -> AsyncGenerator[Event, None]:
         """Because the person asked; `focus` is what they want kept."""
+        await self._memory.read_all()
         plan = self._plan("manual")
         if plan is None:
             yield Said("There is nothing to compact yet: what was said last stays as it is.")
@@ -188,6 +189,9 @@ class Compactor:
         async with aclosing(self._keep(record, receipt)) as events:
             async for event in events:
                 yield event
+        if lost := plan.lost(self._memory.context()):
+            numbers = ", ".join(map(str, lost))
+            yield Said(f"Message {numbers} should still be sent word for word, and is not.", "error")
 
     async def _drop(self, trigger: CompactionTrigger) -> AsyncGenerator[Event, None]:
         """Without a model: leave the oldest tool outputs out of what is sent."""

@@ -37,6 +37,11 @@ PROGRESS = 400
 """Characters between two signs of life."""
 
 
+def longest_summary(window: int) -> int:
+    """The tokens of the longest summary that a model with this window may write."""
+    return min(LONGEST_SUMMARY, window // 8)
+
+
 class Summary(msgspec.Struct):
     """What has come so far; the money is spent also where nothing came of it."""
 
@@ -59,7 +64,7 @@ class Summariser:
         self._models = models
         self._requests = requests
         self._focus = focus
-        self._longest = min(LONGEST_SUMMARY, models[0].spec.window // 8)
+        self._longest = longest_summary(models[0].spec.window)
         self._progress = Compacting()
 
     async def run(

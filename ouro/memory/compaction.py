@@ -57,6 +57,11 @@ class Plan(msgspec.Struct, frozen=True):
     tail: tuple[Entry, ...]
     """What stays as it is."""
 
+    def lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
+        """The messages that should stay word for word and are not among `sent`: the probe after a compaction."""
+        covered = [entry for entry in self.covered if entry.number in self.kept]
+        return tuple(entry.number for entry in covered if kept_message(entry.message) not in sent)
+
     def will_be_sent(self, summary: str, dropped: Set[str]) -> list[Message]:
         """What is sent once it is done."""
         kept = [entry.message for entry in self.covered if entry.number in self.kept]
@@ -102,9 +107,9 @@ def quotes(entries: Iterable[Entry]) -> str:
 
 def files_listed(summary: str) -> list[str]:
     """The files that an earlier summary lists as in play, as lines."""
-    _, _, after = summary.rpartition(FILES + "\n")
+    _, found, after = summary.rpartition(FILES + "\n")
     section, _, _ = after.partition("\n\n")
-    return [line for line in section.splitlines() if line.startswith("- ")] if after else []
+    return [line for line in section.splitlines() if line.startswith("- ")] if found else []
 
 
 def files_section(lines: Iterable[str]) -> str:

@@ -123,7 +123,7 @@ class World:
     async def resumed(self):
         await self.memory.close()
         again = await MemoryManager.resume(self.store, "latest", project="/p")
-        await again._all_read()
+        await again.read_all()
         return again
 
 

@@ -127,7 +127,7 @@ def test_the_files_of_earlier_summaries_are_carried_on_the_newest_last_and_once(
     assert files_listed(summary) == ["- read `a.py`", "- changed `b.py`"]
     again = files_section([*files_listed(summary), "- read `a.py`", "- changed `c.py`"])
     assert files_listed(again) == ["- changed `b.py`", "- read `a.py`", "- changed `c.py`"]
-    assert files_listed("no files") == []
+    assert files_listed("## Rules\n- Never push.") == []
     assert files_section([]) == ""
     assert len(files_listed(files_section(f"- read `{n}`" for n in range(99)))) == 30
 
@@ -219,3 +219,11 @@ def test_whatever_was_said_a_compaction_leaves_what_can_be_sent_and_keeps_what_i
         for record in records:
             again.take(record)
         assert sendable(again.sent()) == messages
+
+
+def test_the_probe_names_what_should_stay_and_is_not_sent():
+    sent = entries(user("Never push."), assistant("Fine."), user("Use tabs."), assistant("end"))
+    found = plan(sent)
+    messages = found.will_be_sent("…", frozenset())
+    assert found.lost(messages) == ()
+    assert found.lost(messages[1:]) == (1,)

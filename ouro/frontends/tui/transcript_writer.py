@@ -126,7 +126,10 @@ class TranscriptWriter:
 
     def _compacted(self, event: Compacted) -> None:
         card = self._card(_COMPACTION, "compact the conversation")
-        card.finish(Display(memory_line(event), Plain(receipt(event), "markdown")), False)
+        what = f"{event.covered} messages summed up, {event.kept} kept as they were"
+        done = what if event.summary else f"{event.dropped} old outputs left out"
+        head = f"{event.before:,} → {event.after:,} tokens · {done}"
+        card.finish(Display(head, Plain(receipt(event), "markdown")), False)
         self._transcript.update(card)
         del self._cards[_COMPACTION]
 
