@@ -17,9 +17,11 @@ from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager
 from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Usage
+from ouro.session.learned import Learned
 from ouro.session.parts import SessionParts
 from ouro.utils.runtime import get_history_dir
 
@@ -74,6 +76,7 @@ def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
 
 def with_knowledge(
     parts: SessionParts,
+    stores: Sequence[GitMemoryStore],
     scopes: tuple[ScopeMemory, ...],
     complaints: tuple[str, ...],
     rules: KnowledgeRules,
@@ -84,6 +87,7 @@ def with_knowledge(
     knowledge = LongTermMemoryManager(
         KnowledgeParts(
             scopes=scopes,
+            stores=tuple(stores),
             cwd=parts.cwd,
             session_id=memory.session_id,
             complaints=complaints,
@@ -97,7 +101,9 @@ def with_knowledge(
         )
     )
     instructions = "\n\n".join(filter(None, (parts.instructions, knowledge.load_and_format())))
-    return replace(parts, instructions=instructions, knowledge=knowledge)
+    learned = Learned(parts.memory, [each.store for each in scopes], knowledge.undo)
+    undoers = {**parts.undoers, "memory": learned}
+    return replace(parts, instructions=instructions, knowledge=knowledge, undoers=undoers)
 
 
 def _price(spec: ModelSpec, tokens: int) -> float | None:

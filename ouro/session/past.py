@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -58,15 +58,20 @@ class Rewound(msgspec.Struct, frozen=True):
     told: tuple[str, ...] = ()
 
 
+class Undoable(msgspec.Struct, frozen=True):
+    """What was done outside the conversation and can be taken back with it."""
+
+    what: str
+    """In a few words: `2 changes`."""
+    undo: Callable[[], Awaitable[Sequence[str]]]
+    """Takes it back; gives what there is to tell, a line each."""
+
+
 class Undoer(Protocol):
-    """Takes back what was done outside the conversation, in one scope: files, long-term memory."""
+    """Finds what was done outside the conversation, in one scope: files, long-term memory."""
 
-    async def look(self, number: int) -> str:
-        """What was done since message `number`, in a few words (`2 changes`); empty where nothing can be taken back."""
-        ...
-
-    async def take_back(self, number: int) -> Sequence[str]:
-        """Take it back; gives what there is to tell, a line each."""
+    async def find(self, number: int) -> Undoable | None:
+        """What was done since message `number`, on the line that goes on now; None where that is nothing."""
         ...
 
 
@@ -125,14 +130,7 @@ class Past:
 
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
         """What can be taken back with the conversation, from message `number` on; each with what it would be."""
-        found: dict[RewindScope, str] = {}
-        for scope, undoer in self._undoers.items():
-            try:
-                if what := await undoer.look(number):
-                    found[scope] = what
-            except OuroError as error:
-                log.warning("what could be taken back of %s: %s", scope, error)
-        return found
+        return {scope: found.what for scope, found in (await self._undoable(number, self._undoers)).items()}
 
     async def rewind(self, number: int, scopes: Collection[RewindScope] = ()) -> Rewound:
         """Go on before the person's message `number`; gives it, to be edited.
@@ -147,11 +145,11 @@ class Past:
         """
         self._refuse_where_it_cannot_be()
         entry = self._entry(number)
-        others = [scope for scope in self._undoers if scope in scopes]
-        await self._go(await self._before(entry), ("conversation", *others))
+        undoable = await self._undoable(number, scopes)
+        await self._go(await self._before(entry), ("conversation", *undoable))
         told: list[str] = []
-        for scope in others:
-            told.extend(await self._take_back(scope, number))
+        for scope, found in undoable.items():
+            told.extend(await _taken_back(scope, found))
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(told))
 
     async def visit(self, number: int) -> None:
@@ -223,18 +221,29 @@ class Past:
         await self._memory.record(RewindRecord(number, self._memory.now(), tuple(scopes)))
         self._changed()
 
-    async def _take_back(self, scope: RewindScope, number: int) -> Sequence[str]:
-        """The conversation has gone back by now: what cannot be taken back beside it is told."""
-        try:
-            return await self._undoers[scope].take_back(number)
-        except OuroError as error:
-            return (f"Not taken back in {scope}: {error}",)
+    async def _undoable(self, number: int, scopes: Collection[RewindScope]) -> dict[RewindScope, Undoable]:
+        found: dict[RewindScope, Undoable] = {}
+        for scope, undoer in self._undoers.items():
+            try:
+                if scope in scopes and (undoable := await undoer.find(number)) is not None:
+                    found[scope] = undoable
+            except OuroError as error:
+                log.warning("what could be taken back of %s: %s", scope, error)
+        return found
 
     def _refuse_where_it_cannot_be(self) -> None:
         if self._is_running():
             raise UsageError("The agent is at work: interrupt it, or wait until it is done, before you go back.")
         if self._memory.read_only:
             raise UsageError("This session is open read-only: it stays as it is.", "/fork goes on in a copy.")
+
+
+async def _taken_back(scope: RewindScope, found: Undoable) -> Sequence[str]:
+    """The conversation has gone back by now: what cannot be taken back beside it is told."""
+    try:
+        return await found.undo()
+    except OuroError as error:
+        return (f"Not taken back in {scope}: {error}",)
 
 
 def _is_said_by_person(entry: Entry) -> bool:

@@ -30,6 +30,7 @@ from ouro.session.knowing import Knowing
 from ouro.session.money import Money
 from ouro.session.parts import SessionParts, Status
 from ouro.session.past import SHELL_NOTE, Past
+from ouro.session.resumed import taken_up
 from ouro.session.titles import Titles
 from ouro.session.window import LOOK_UP, ContextWindow, carried
 from ouro.tools.shell_jobs import JobInfo
@@ -65,7 +66,7 @@ class Session:
         if self.knowledge is not None:
             self.knowledge.connect(Wires(self._background.tell, self._questions.inquire, self._background.start))
         self._knowing = Knowing(parts.knowledge, parts.memory)
-        self.past = Past(parts.memory, lambda: self.running, self._begin_anew, {})
+        self.past = Past(parts.memory, lambda: self.running, self._begin_anew, parts.undoers)
         self.money = Money(parts.memory, parts.shelf, parts.limits)
         parts.models.afford = self.money.refuse
         self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
@@ -84,6 +85,7 @@ class Session:
             )
         )
         self.window = ContextWindow(parts.memory, parts.models.current, requests, compactor, self._play)
+        self.resumed = taken_up(parts, self.window, self._play, self._carried, self._tell_again)
         self._agent = LoopAgent(
             AgentParts(
                 models=parts.models.current,
@@ -148,7 +150,7 @@ class Session:
 
     def history(self) -> Iterator[Event]:
         """The transcript so far, as the events that would have shown it."""
-        return replay(self._memory.messages(), self._runner.title)
+        return replay(self._memory.shown(), self._runner.title)
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
         """One turn; TurnFinished comes last, exactly once.

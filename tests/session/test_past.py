@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,7 @@ from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.memory.records import RewindRecord
 from ouro.messages import Context, Image, Usage
 from ouro.session import OpenRequest
-from ouro.session.past import Past
+from ouro.session.past import Past, Undoable
 
 
 def make(repository, *script, **options):
@@ -351,15 +352,15 @@ async def test_an_ephemeral_session_can_be_rewound_and_forked(repository, home):
 
 
 class Files:
-    """Takes files back, as far as there are any."""
+    """Finds and takes back files, as far as there are any."""
 
-    def __init__(self, what="2 files", failing=False):
+    def __init__(self, what="2 files", failing=""):
         self.what, self.failing, self.taken = what, failing, []
 
-    async def look(self, number):
-        if self.failing:
+    async def find(self, number):
+        if self.failing == "find":
             raise ToolError("git is gone")
-        return self.what
+        return Undoable(self.what, partial(self.take_back, number)) if self.what else None
 
     async def take_back(self, number):
         self.taken.append(number)
@@ -391,9 +392,10 @@ async def test_what_cannot_be_taken_back_is_told_and_the_conversation_goes_back_
     open_session, _ = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    past = Past(session._memory, lambda: False, lambda: None, {"files": Files(failing=True)})
-    assert await past.can_rewind(3) == {}
-    rewound = await past.rewind(3, ("files",))
-    assert rewound.told == ("Not taken back in files: git is gone",)
-    assert words(session) == ["a", "One."]
+    for failing, told in (("find", ()), ("undo", ("Not taken back in files: git is gone",))):
+        past = Past(session._memory, lambda: False, lambda: None, {"files": Files(failing=failing)})
+        assert await past.can_rewind(3) == ({} if failing == "find" else {"files": "2 files"})
+        assert (await past.rewind(3, ("files",))).told == told
+        assert words(session) == ["a", "One."]
+        await past.redo()
     await session.close()

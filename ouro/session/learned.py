@@ -1,0 +1,116 @@
+"""Learned: what a session has written into long-term memory, to be taken back with the turns that taught it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from ouro.errors import OuroError
+from ouro.memory.line import Entry
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.values import SESSION, TURN, Commit
+from ouro.memory.manager import MemoryManager
+from ouro.session.past import Undoable
+
+_LEARNED = ("agent", "capture", "outside")
+"""Who writes what a turn taught; `outside` with the session's trailer is a commit that the agent made in a shell.
+
+What the person said to remember, or took back, stays: they decided it, and not by the way.
+"""
+_MOST = 500
+"""Commits that are looked through."""
+
+
+class Learned:
+    """Finds the commits of the turns that go away, and takes them back one by one.
+
+    Args:
+        memory: the session's messages.
+        stores: the scopes of long-term memory.
+        undo: takes one commit back.
+    """
+
+    def __init__(
+        self, memory: MemoryManager, stores: Sequence[GitMemoryStore], undo: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._memory = memory
+        self._stores = stores
+        self._undo = undo
+
+    async def find(self, number: int) -> Undoable | None:
+        """What was learned from message `number` on, on the line that goes on now."""
+        made = await asyncio.to_thread(self._made)
+        commits = [each for each in _not_undone(made) if each.origin in _LEARNED and self._is_since(each, number)]
+        if not commits:
+            return None
+        what = f"{len(commits)} change{'s' if len(commits) > 1 else ''}"
+        return Undoable(what, lambda: self._take_back(commits))
+
+    async def _take_back(self, commits: Sequence[Commit]) -> Sequence[str]:
+        told: list[str] = []
+        for commit in commits:
+            try:
+                await self._undo(commit.id)
+            except OuroError as error:
+                told.append(f"Not taken back in memory: {commit.subject}. {error.message}")
+        return told
+
+    def _made(self) -> list[Commit]:
+        """The commits of this session, the last one first. Blocks."""
+        found = (commit for store in self._stores for commit in store.log(_MOST))
+        own = [each for each in found if each.trailers.get(SESSION) == self._memory.session_id]
+        return sorted(own, key=lambda each: _time(each.at), reverse=True)
+
+    def _is_since(self, commit: Commit, number: int) -> bool:
+        """Whether a commit was made in a turn of the line from message `number` on.
+
+        Git keeps no more than the second. Where a message was said in that very second, the turn that the commit names
+        tells on which side of it it stands.
+        """
+        transcript = self._memory.transcript
+        said = [*transcript.entries, *(entry for branch in transcript.branches for entry in branch.entries)]
+        made = _time(commit.at)
+        before = [each for each in said if each.at and _second(each) <= made]
+        if not before:
+            return False
+        last = max(before, key=lambda each: (_time(each.at), each.number))
+        gone = {each.number for each in transcript.entries if each.number >= number}
+        if last.number not in gone:
+            return False
+        first = next(each for each in transcript.entries if each.number == number)
+        turn = commit.trailers.get(TURN, "")
+        if _second(first) < made or not turn.isdigit() or self._memory.has_earlier:
+            return True
+        return int(turn) >= sum(each.number <= number and _is_turn(each) for each in transcript.entries)
+
+
+def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
+    """Without those that were taken back already, and what took them back."""
+    undone: Counter[str] = Counter()
+    left: list[Commit] = []
+    for each in commits:
+        if each.origin == "undo":
+            undone[each.subject.removeprefix("Undo: ")] += 1
+        elif undone[each.subject]:
+            undone[each.subject] -= 1
+        else:
+            left.append(each)
+    return left
+
+
+def _is_turn(entry: Entry) -> bool:
+    return entry.message.role == "user" and bool(entry.message.text)
+
+
+def _second(entry: Entry) -> datetime:
+    return _time(entry.at).replace(microsecond=0)
+
+
+def _time(at: str) -> datetime:
+    """A time as it is written; the beginning of all times where somebody has written something else."""
+    try:
+        return datetime.fromisoformat(at).astimezone(UTC)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC) + timedelta(days=1)

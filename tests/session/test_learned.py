@@ -1,0 +1,110 @@
+"""What was learned in the turns that go away is offered to be taken back with them, and no more than that."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from ouro.assemble import Options, opener
+from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.session import OpenRequest
+from ouro.utils.runtime import get_memory_dir
+
+
+@pytest.fixture
+def remembered(home):
+    """The user's memory, as it can be read on disk."""
+    return lambda name="preferences": (
+        (get_memory_dir() / f"{name}.md").read_text() if (get_memory_dir() / f"{name}.md").exists() else ""
+    )
+
+
+def make(repository, *script):
+    model = ScriptedModel(script)
+    return opener(Options(repository, ready_model=model, mode="auto"))
+
+
+def learns(text, name="preferences"):
+    """The agent writes into its memory, as a person would."""
+    return call("write", path=str(get_memory_dir() / f"{name}.md"), content=text)
+
+
+async def next_second():
+    """Until git tells what comes now from what was: it keeps no more than seconds."""
+    second = int(time.time())
+    while int(time.time()) == second:
+        await asyncio.sleep(0.01)
+
+
+async def say(session, *texts):
+    for text in texts:
+        async for _ in session.send(text):
+            pass
+
+
+async def test_a_change_of_the_turns_that_go_is_offered_and_taken_back(repository, remembered):
+    session = await make(repository, "Hello.", learns("Answer in German.\n"), "Noted.", "Ja.")(OpenRequest())
+    await say(session, "hi", "answer in German from now on", "yes?")
+    first, second, third = (each.number for each in session.past.points())
+    assert remembered() == "Answer in German.\n"
+    assert await session.past.can_rewind(third) == {}
+    assert await session.past.can_rewind(second) == {"memory": "1 change"}
+    assert await session.past.can_rewind(first) == {"memory": "1 change"}
+    rewound = await session.past.rewind(second, ("memory",))
+    assert (rewound.told, remembered()) == ((), "")
+    await session.past.redo()
+    assert await session.past.can_rewind(second) == {}
+    await session.close()
+
+
+async def test_without_the_tick_memory_stays(repository, remembered):
+    session = await make(repository, learns("Answer in German.\n"), "Noted.")(OpenRequest())
+    await say(session, "answer in German from now on")
+    await session.past.undo()
+    assert remembered() == "Answer in German.\n"
+    await session.close()
+
+
+async def test_what_a_branch_learned_is_not_taken_back_with_another_line(repository, remembered):
+    script = ["Hello.", learns("Answer in German.\n"), "Noted.", learns("Use tabs.\n", "decisions"), "Noted."]
+    session = await make(repository, *script)(OpenRequest())
+    await say(session, "hi", "answer in German")
+    await session.past.undo()
+    await next_second()
+    await say(session, "use tabs")
+    last = session.past.points()[-1].number
+    assert await session.past.can_rewind(last) == {"memory": "1 change"}
+    await session.past.rewind(last, ("memory",))
+    assert (remembered(), remembered("decisions")) == ("Answer in German.\n", "")
+    await session.close()
+
+
+async def test_what_the_person_wrote_meanwhile_and_what_other_sessions_learned_stays(repository, remembered):
+    open_session = make(
+        repository, learns("Answer in German.\n"), "Noted.", learns("Use tabs.\n", "decisions"), "Noted."
+    )
+    session = await open_session(OpenRequest())
+    await say(session, "answer in German")
+    other = await open_session(OpenRequest())
+    await say(other, "use tabs")
+    await other.close()
+    preferences = get_memory_dir() / "preferences.md"
+    preferences.write_text(preferences.read_text() + "Be short.\n")
+    await session.past.rewind(session.past.points()[0].number, ("memory",))
+    assert (remembered(), remembered("decisions")) == ("Be short.\n", "Use tabs.\n")
+    await session.close()
+
+
+async def test_it_is_known_after_a_resume_too(repository, remembered):
+    open_session = make(repository, "Hello.", learns("Answer in German.\n"), "Noted.")
+    session = await open_session(OpenRequest())
+    await say(session, "hi", "answer in German")
+    await session.close()
+    again = await open_session(OpenRequest("latest"))
+    last = again.past.points()[-1].number
+    assert await again.past.can_rewind(last) == {"memory": "1 change"}
+    await again.past.rewind(last, ("memory",))
+    assert remembered() == ""
+    await again.close()
