@@ -116,6 +116,8 @@ class LoadedSession(msgspec.Struct, frozen=True):
     """Where `records` begin, for `load_before`; 0: nothing stands before them."""
     is_complete: bool = True
     """All that is sent to a model is among it."""
+    is_gapped: bool = False
+    """Of long branches not all messages are among it: after a way back it has to be loaded again."""
 
 
 class Page(msgspec.Struct, frozen=True):

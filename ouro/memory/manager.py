@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ouro.errors import SessionError
 from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
@@ -23,13 +22,13 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.find import find_session
+from ouro.memory.rest import Rest
 from ouro.memory.saver import Saver
 from ouro.memory.short_term import sendable
 from ouro.memory.tokens import TokenCount
 from ouro.memory.transcript import Entry, Transcript
 from ouro.memory.whole_session import WholeSession, read_whole
 from ouro.messages import Message, Usage
-from ouro.utils.log import log
 from ouro.utils.terminal_text import clean
 
 _TITLE_WIDTH = 60
@@ -51,10 +50,10 @@ class MemoryManager:
         self.constant = 0
         """About how many tokens go with every request: the system prompt and the tools."""
         self._size = TokenCount()
-        self._place = 0
+        self._rest = Rest(store, header.id)
         self._saver = Saver(store, header, is_created=loaded is not None, read_only=self.read_only)
-        self._reading: asyncio.Task[None] | None = None
         if loaded is not None:
+            self._rest.begins(loaded)
             self._fold(loaded)
             self.notices += tuple(self.transcript.notices)
 
@@ -107,10 +106,10 @@ class MemoryManager:
 
         loaded, info = await asyncio.to_thread(load)
         manager = cls(store, loaded.header, loaded)
-        if not manager.transcript.is_whole:
+        if not manager.transcript.is_whole or loaded.is_gapped:
             manager._believe(info)
         if not loaded.is_complete:
-            manager._begin_reading()
+            manager._rest.read_what_is_sent(manager._fold_again, len(manager.transcript.entries))
         return manager
 
     @property
@@ -151,7 +150,7 @@ class MemoryManager:
     @property
     def has_earlier(self) -> bool:
         """Whether there are older messages on this line than those loaded."""
-        return self._place > 0 and not self.transcript.is_whole
+        return self._rest.has_earlier(self.transcript)
 
     def now(self) -> str:
         """The time of the next record: UTC, and never before the last one."""
@@ -160,6 +159,10 @@ class MemoryManager:
     def messages(self) -> tuple[Message, ...]:
         """The transcript, as far as loaded."""
         return tuple(entry.message for entry in self.transcript.entries)
+
+    def shown(self) -> tuple[Message, ...]:
+        """The end of the transcript that a screen begins with, and what was asked for with `earlier`."""
+        return tuple(entry.message for entry in self._rest.shown(self.transcript))
 
     def context(self) -> list[Message]:
         """What is sent to the model: always sendable, and under a compaction its summary in place of what it covers."""
@@ -173,7 +176,7 @@ class MemoryManager:
         Raises:
             SaveFailed: it is not on disk. It is kept, and saved with the next one.
         """
-        await self._all_read()
+        await self.read_all()
         self._take(MessageRecord(self.next_number, self.now(), message))
         if not self.title and message.role == "user" and (title := title_of(message.text)):
             self._take(TitleRecord(title, self.now()))
@@ -185,18 +188,18 @@ class MemoryManager:
         Raises:
             SaveFailed: as for `add`.
         """
-        await self._all_read()
+        await self.read_all()
         is_known = not isinstance(change, RewindRecord) or self.transcript.knows(change.to)
         self._take(change)
         await self._saver.save()
-        if not is_known or not self.transcript.is_complete:
-            self._begin_reading()
-            await self._all_read()
+        if isinstance(change, RewindRecord) and not (is_known and self._has_all_of_the_line()):
+            self._rest.read_what_is_sent(self._fold_again, None)
+            await self.read_all()
 
     def note(self, change: ChangeRecord) -> None:
         """Put what is no message behind the others; saved in the background, at the latest with the next message."""
         self._take(change)
-        if self._reading is None:
+        if not self._rest.is_being_read:
             self._saver.save_soon()
 
     def set_title(self, title: str) -> None:
@@ -208,19 +211,20 @@ class MemoryManager:
         if model != self.model:
             self.note(ModelRecord(model, self.now()))
 
+    async def read_all(self) -> None:
+        """Wait until all that is sent is loaded: a screen needs less, and a resume does not wait for the rest."""
+        if told := await self._rest.all_read():
+            self.notices += (told,)
+
     async def earlier(self, count: int) -> tuple[Entry, ...]:
-        """The `count` messages before the first one that is loaded, fewer at the start; they are loaded then.
+        """The `count` messages before those `shown`, fewer at the start; they are loaded and shown then.
 
         Raises:
             SessionNotFound: the session is gone.
             SessionDamaged: it cannot be read.
         """
-        await self._all_read()
-        if not self.has_earlier:
-            return ()
-        page = await asyncio.to_thread(self._store.load_before, self.session_id, self._place, count)
-        self._place = page.place
-        return self.transcript.prepend(page.records, is_whole=page.place == 0)
+        await self.read_all()
+        return await self._rest.earlier(self.transcript, count)
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, up to its message `number` where that is given; gives the copy's id.
@@ -249,8 +253,7 @@ class MemoryManager:
         Raises:
             SaveFailed: something could not be saved, and now is lost.
         """
-        if self._reading is not None:
-            await asyncio.gather(self._reading, return_exceptions=True)
+        await self.read_all()
         await self._saver.close()
 
     def _take(self, record: Record) -> None:
@@ -264,7 +267,7 @@ class MemoryManager:
     def _fold(self, loaded: LoadedSession) -> None:
         transcript = Transcript.of(loaded)
         transcript.last_at = max(transcript.last_at, loaded.header.created_at)
-        self.transcript, self._place = transcript, loaded.place
+        self.transcript = transcript
         self._count()
 
     def _count(self) -> None:
@@ -277,29 +280,19 @@ class MemoryManager:
         self.transcript.title = self.transcript.title or info.title
         self.transcript.model = self.transcript.model or info.model
 
-    def _begin_reading(self) -> None:
-        self._reading = asyncio.create_task(self._read_on())
+    def _has_all_of_the_line(self) -> bool:
+        return not self._rest.is_gapped and self.transcript.is_complete
 
-    async def _read_on(self) -> None:
-        """Read all that is sent, where a screen needed less; what was noted meanwhile comes behind it."""
+    def _fold_again(self, loaded: LoadedSession) -> Transcript:
+        """More of the session was read; what was noted meanwhile comes behind it."""
         known = self.transcript
-        try:
-            loaded = await asyncio.to_thread(self._store.load_session, self.session_id, read_only=True, reach="context")
-        except SessionError as error:
-            log.warning("read on: %s", error)
-            self.notices += (f"What was said earlier could not be read: {error.message}",)
-            return
         self._fold(loaded)
         for record in self._saver.unsaved:
             self.transcript.take(record)
-        if not self.transcript.is_whole:
+        if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = known.usage
             self.transcript.title, self.transcript.model = known.title, known.model
-
-    async def _all_read(self) -> None:
-        if self._reading is not None:
-            await asyncio.shield(self._reading)
-            self._reading = None
+        return self.transcript
 
 
 def title_of(text: str) -> str:

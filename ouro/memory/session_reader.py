@@ -147,7 +147,13 @@ class _Reading:
             [source] = [step.source for step in way.steps if step.change is way.compaction]
             kept = tuple(self._kept(wanted, dict(zip(way.compaction.kept, _places(source), strict=False)), way.place))
         session = LoadedSession(
-            self._header, (), notices, kept=kept, place=way.place, is_complete=way.is_complete or is_cut
+            self._header,
+            (),
+            notices,
+            kept=kept,
+            place=way.place,
+            is_complete=way.is_complete or is_cut,
+            is_gapped=way.is_gapped,
         )
         return self._found([step.source for step in way.steps], session)
 

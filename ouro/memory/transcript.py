@@ -69,7 +69,7 @@ class Transcript:
     def of(cls, loaded: LoadedSession) -> Transcript:
         """That of a session as it was loaded."""
         numbered = (each for each in loaded.records if isinstance(each, MessageRecord | CompactionRecord))
-        above = max((each.number for each in (*numbered, *loaded.kept)), default=0)
+        above = max((0, *(each.number for each in (*numbered, *loaded.kept))))
         transcript = cls(loaded.kept, is_whole=loaded.place == 0, above=above)
         for record in loaded.records:
             transcript.take(record)

@@ -14,6 +14,8 @@ import msgspec
 from ouro.memory.records import ChangeRecord, CompactionRecord, RewindRecord
 
 T = TypeVar("T")
+MOST_PASSED = 4 << 20
+"""Bytes of messages on branches that are taken along."""
 FEWEST_SHOWN = 40
 """Messages that a screen shows at once, where there are so many."""
 
@@ -47,6 +49,8 @@ class Way(msgspec.Struct, Generic[T]):
     """All that is sent is among them, but for what the compaction keeps."""
     is_lost: bool
     """A rewind leads to what there is not: only the whole file can tell what is on the line."""
+    is_gapped: bool
+    """Messages of long branches are not among them: who goes back to one has to come this way again."""
 
 
 class _Walk(Generic[T]):
@@ -57,17 +61,28 @@ class _Walk(Generic[T]):
         self._sought: int | None = None
         self._messages = 0
         self._bytes = 0
+        self._passed = 0
+        self._is_gapped = False
         self._reaches_covered = False
 
     def walk(self, steps: Iterable[Step[T]]) -> Way[T]:
         for step in steps:
             if self._sought is not None and (step.number != self._sought or not step.number):
-                self._steps.append(step)  # on a branch: to be listed, and gone back to
+                self._pass(step)
                 continue
             self._sought = self._follow(step)
             if step.number and self._is_enough():
                 return self._way(step.place)
         return self._way(0)
+
+    def _pass(self, step: Step[T]) -> None:
+        """It is on a branch: to be listed, and gone back to, where that does not cost more than the line itself."""
+        if step.is_message:
+            self._passed += step.size
+        if step.is_message and self._passed > MOST_PASSED:
+            self._is_gapped = True
+        else:
+            self._steps.append(step)
 
     def _follow(self, step: Step[T]) -> int | None:
         """It is on the line; gives the number before it, where that is not simply what comes next."""
@@ -99,6 +114,7 @@ class _Walk(Generic[T]):
             is_complete=is_whole or self._reaches_covered,
             # The start is what nothing bears the number of: all that stands before a way back to it is a branch.
             is_lost=bool(self._sought),
+            is_gapped=self._is_gapped,
         )
 
 

@@ -1,0 +1,85 @@
+"""Rest: what of a session is not loaded: read behind the screen where it is sent, else when someone scrolls to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ouro.errors import SessionError
+from ouro.memory.backend import LoadedSession, MemoryStore
+from ouro.memory.transcript import Entry, Transcript
+from ouro.utils.log import log
+
+
+class Rest:
+    """Knows where the loaded part of a session begins.
+
+    Args:
+        store: has the session.
+        session_id: which one.
+    """
+
+    def __init__(self, store: MemoryStore, session_id: str) -> None:
+        self.is_gapped = False
+        """Messages of long branches are not loaded: after a way back the session has to be read again."""
+        self._store = store
+        self._session_id = session_id
+        self._place = 0
+        self._held = 0
+        self._reading: asyncio.Task[str] | None = None
+
+    @property
+    def is_being_read(self) -> bool:
+        """Whether what is sent is not all there yet."""
+        return self._reading is not None
+
+    def begins(self, loaded: LoadedSession) -> None:
+        """It is what stands before this."""
+        self._place, self.is_gapped = loaded.place, loaded.is_gapped
+
+    def has_earlier(self, transcript: Transcript) -> bool:
+        """Whether there are messages on the line before those that are shown."""
+        return self._held > 0 or (self._place > 0 and not transcript.is_whole)
+
+    def shown(self, transcript: Transcript) -> tuple[Entry, ...]:
+        """The messages of the line but for those that nobody has scrolled to."""
+        return transcript.entries[self._held :]
+
+    async def earlier(self, transcript: Transcript, count: int) -> tuple[Entry, ...]:
+        """The `count` messages before those that are shown. Raises SessionNotFound and SessionDamaged."""
+        if self._held:
+            end, self._held = self._held, max(0, self._held - count)
+            return transcript.entries[self._held : end]
+        if not self.has_earlier(transcript):
+            return ()
+        page = await asyncio.to_thread(self._store.load_before, self._session_id, self._place, count)
+        self._place = page.place
+        return transcript.prepend(page.records, is_whole=page.place == 0)
+
+    def read_what_is_sent(self, take: Callable[[LoadedSession], Transcript], shown: int | None) -> None:
+        """Begin to read all that is sent; `take` is given it, and makes it the transcript.
+
+        `shown`: how many of its last messages are on the screen by then; None: all of them.
+        """
+        self._reading = asyncio.create_task(self._read(take, shown))
+
+    async def all_read(self) -> str:
+        """Wait until what is sent is there; gives what is to be told where it could not be read."""
+        if self._reading is None:
+            return ""
+        told = await asyncio.shield(self._reading)
+        self._reading = None
+        return told
+
+    async def _read(self, take: Callable[[LoadedSession], Transcript], shown: int | None) -> str:
+        try:
+            loaded = await asyncio.to_thread(
+                self._store.load_session, self._session_id, read_only=True, reach="context"
+            )
+        except SessionError as error:
+            log.warning("read what is sent: %s", error)
+            return f"What was said earlier could not be read: {error.message}"
+        self.begins(loaded)
+        transcript = take(loaded)
+        self._held = 0 if shown is None else max(0, len(transcript.entries) - shown)
+        return ""
