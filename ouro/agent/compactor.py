@@ -10,7 +10,7 @@ import msgspec
 from ouro.agent.requests import Requests
 from ouro.agent.summariser import Summariser, longest_summary
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
-from ouro.events import Compacted, Compacting, Event, Said, UsageUpdated
+from ouro.events import Compacted, Event, Said, UsageUpdated
 from ouro.llm.model import Model
 from ouro.memory.compaction import (
     CompactionRules,
@@ -154,7 +154,6 @@ class Compactor:
     async def _sum_up(self, plan: Plan, trigger: CompactionTrigger, focus: str) -> AsyncGenerator[Event, None]:
         """Raises ModelError where there is no summary. Until the record is kept nothing has changed."""
         sent, tokens = self._memory.context(), self._memory.tokens
-        yield Compacting()
         summariser = Summariser(self._parts.summarisers(), self._parts.requests, focus)
         done = False
         try:

@@ -87,6 +87,14 @@ def test_a_message_is_answered_in_markdown_and_ctrl_d_leaves(terminal):
     assert "sent=['hi there']" in screen.end()
 
 
+def test_a_compaction_runs_as_a_turn_and_tells_what_it_did(terminal):
+    screen = terminal("answers")
+    screen.type("/compact the tests\r")
+    screen.wait_for("Compacted: 80,000")
+    screen.type("/exit\r")
+    assert "The conversation is being summed up." in screen.end()
+
+
 def test_a_permission_is_answered_by_a_letter_and_a_wrong_line_is_asked_again(terminal):
     screen = terminal("permission")
     screen.type("go\r")

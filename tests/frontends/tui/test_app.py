@@ -15,6 +15,7 @@ from ouro.events import (
     Permit,
     QuestionAsked,
     Reply,
+    Said,
     TextDelta,
     TodosChanged,
     ToolStarted,
@@ -418,9 +419,9 @@ async def test_a_long_turn_rings_and_a_short_one_does_not():
 
 async def test_keys_can_be_changed():
     session = FakeSession([says("ok")])
-    async with screen_of(session, keys={"send": "ctrl+y", "newline": ["enter"]}).run_test() as pilot:
+    async with screen_of(session, keys={"send": "ctrl+n", "newline": ["enter"]}).run_test() as pilot:
         await opened(pilot)
-        await pilot.press("a", "enter", "b", "ctrl+y")
+        await pilot.press("a", "enter", "b", "ctrl+n")
         await until(pilot, lambda: session.sent == ["a\nb"])
 
 
@@ -459,3 +460,29 @@ async def test_x5_ctrl_c_interrupts_also_while_a_permission_is_asked():
         assert (session.interrupts, pilot.app._exit) == (1, False)
         await pilot.press("ctrl+c")
         await until(pilot, lambda: pilot.app._exit)
+
+
+async def test_a_compaction_runs_as_a_turn_and_not_beside_a_shell_line():
+    session, wait = FakeSession([]), Wait()
+
+    async def line(text, share):
+        session.shell_lines.append((text, share))
+        await wait.until.wait()
+        yield Said("done")
+
+    session.run_shell = line
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await type_text(pilot, "!make")
+        await pilot.press("enter")
+        await until(pilot, lambda: session.shell_lines)
+        await type_text(pilot, "/compact")
+        await pilot.press("enter")
+        await until(pilot, lambda: "has to wait" in shown(pilot.app))
+        assert session.window.keeps == []
+        wait.until.set()
+        await until(pilot, lambda: "done" in shown(pilot.app))
+        await type_text(pilot, "/compact the tests")
+        await pilot.press("enter")
+        await until(pilot, lambda: "80,000 → 9,000" in shown(pilot.app))
+    assert session.window.keeps == ["the tests"]

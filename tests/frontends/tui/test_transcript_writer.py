@@ -5,6 +5,8 @@ from fakes.transcript_app import TranscriptApp
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Question, Todo, Todos
 from ouro.events import (
+    Compacted,
+    Compacting,
     PermissionAsked,
     Prompted,
     QuestionAsked,
@@ -162,3 +164,33 @@ async def test_a_long_title_gives_way_so_that_the_summary_can_be_read():
     assert (await lines_of(ToolStarted(CALL, title), finished(summary="exit 1"), size=(40, 5)))[0].endswith(
         "… · exit 1 · 2.0s"
     )
+
+
+async def test_a_compaction_is_a_card_that_unfolds_to_its_receipt():
+    used = Usage(input=80_100, cached=79_000, output=400, cost=0.02)
+    app = TranscriptApp(Compacting(), Compacting(0, 1, 3), Compacting(0, 2, 3), Compacting(800, 2, 3))
+    async with app.run_test(size=(80, 20)):
+        assert app.lines() == ["  ⠋ compact the conversation", "    part 1 of 3", "    part 2 of 3"]
+        app.show(Compacted(80_000, 9_000, 40, 3, 2, "## Goal\nMend\x1b[2J it.", used))
+        assert app.lines() == ["  ✓ compact the conversation · 80,000 → 9,000 tokens · 40 messages summed up, 3…"]
+        app.transcript.toggle_outputs()
+        assert app.lines()[1:] == [
+            "    - 80,000 tokens before, 9,000 after: 89% less",
+            "    - 40 messages were summed up; 3 of them are still sent word for word",
+            "    - 2 old tool outputs are not sent any more",
+            "    - the summary took 80,100 tokens read (79,000 cached), 400 written, $0.0200",
+            "    - the session keeps every message",
+            "",
+            "    ## Goal",
+            "    Mend it.",
+        ]
+
+
+async def test_a_compaction_that_comes_to_nothing_is_stopped_and_one_without_a_model_tells_its_outputs():
+    assert await lines_of(Compacting(), Said("It failed.", "warning"), Compacted(9_000, 5_000, 0, 0, 7, "")) == [
+        "  ■ compact the conversation · stopped",
+        "",
+        "! Warning: It failed.",
+        "",
+        "  ✓ compact the conversation · 9,000 → 5,000 tokens · 7 old outputs left out",
+    ]
