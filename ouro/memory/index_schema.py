@@ -21,8 +21,7 @@ SHIFT = 20
 
 _WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
 _LASTING = (
-    """CREATE TABLE IF NOT EXISTS vectors (
-    hash INTEGER NOT NULL, model TEXT NOT NULL, vector BLOB NOT NULL, PRIMARY KEY (hash, model)) WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER PRIMARY KEY, model TEXT NOT NULL, vector BLOB NOT NULL)",
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 )
 _TABLES = (

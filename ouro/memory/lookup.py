@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.errors import ModelError, SearchUnavailable
-from ouro.memory.embeddings import Embedder
+from ouro.memory.embeddings import Embedder, vectors_for
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -96,9 +96,7 @@ class Lookup:
         index = Index(self._path)
         embedder = self._embedder()
         if embedder is not None:
-            from ouro.memory.vectors import Vectors
-
-            self._vectors = Vectors(index, embedder)
+            self._vectors = vectors_for(index, embedder)
         return Search(index, self._vectors)
 
     def _find(self, query: str, k: int, wanted: Filter | None) -> list[Hit]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.embeddings import Embedder
+from ouro.memory.embeddings import Embedder, vectors_for
 from ouro.memory.index import Index
 from ouro.memory.index_schema import SHIFT
 from ouro.memory.passages import content_hash, passages
@@ -79,13 +79,9 @@ def answers(
     index = Index(work / "index.db")
     try:
         names = _add(index, documents)
-        vectors = None
-        if embedder is not None:
-            from ouro.memory.vectors import Vectors
-
-            vectors = Vectors(index, embedder)
-            while vectors.fill():
-                pass
+        vectors = vectors_for(index, embedder) if embedder else None
+        while vectors and vectors.fill():
+            pass
         speakers = tuple(dict.fromkeys(each.speaker for each in documents))
         search = Search(index, vectors, weights, speakers)
         today = _last_day(documents)

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from ouro.memory.index_schema import SHIFT
 from ouro.memory.scoring import Passage, score_passages
 from ouro.memory.search import Filter, Hit, Looking
-from ouro.memory.word_scores import rows_of, word_scores
+from ouro.memory.word_scores import best_of, rows_of, word_scores
 
-MOST_CANDIDATES = 300
+MOST_CANDIDATES = 200
 """Passages that are looked at closely: by words, by vectors, by days, each."""
 _OUTPUT_WORTH = 0.7
 """What a tool said counts less than what people said of it."""
@@ -25,7 +25,7 @@ def find_messages(looking: Looking, k: int) -> list[Hit]:
     """What user and assistant said: the `k` best passages and those as good as copies of them."""
     allowed = _allowed(looking.database, looking.wanted)
     shares = _shares(looking, "messages", allowed, near=looking.weights.near_words)
-    chosen = set(_top(shares)) | set(_of(allowed, looking.nearest("messages", MOST_CANDIDATES)))
+    chosen = set(best_of(shares, MOST_CANDIDATES)) | set(_of(allowed, looking.nearest("messages", MOST_CANDIDATES)))
     chosen |= set(_of(allowed, _of_days(looking)))
     passages = [each for each in _passages(looking, "messages", chosen) if each.at >= looking.wanted.since]
     around = {place + step for place in chosen for step in (-1, 0, 1)} if looking.vectors else set()
@@ -38,7 +38,11 @@ def find_outputs(looking: Looking, k: int) -> list[Hit]:
     """What tools were asked and what they answered: by words alone."""
     allowed = _allowed(looking.database, looking.wanted)
     shares = {place: _OUTPUT_WORTH * share for place, share in _shares(looking, "outputs", allowed, near=False).items()}
-    passages = [each for each in _passages(looking, "outputs", _top(shares)) if each.at >= looking.wanted.since]
+    passages = [
+        each
+        for each in _passages(looking, "outputs", best_of(shares, MOST_CANDIDATES))
+        if each.at >= looking.wanted.since
+    ]
     scored = {each.id: {"words": shares[each.id]} for each in passages}
     return _hits(looking, "output", passages, scored, k)
 
@@ -63,10 +67,6 @@ def _shares(looking: Looking, table: str, allowed: Collection[int] | None, *, ne
     (count,) = looking.database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone()
     shares = word_scores(looking.database, table, looking.question.words, count, has_neighbours=near)
     return shares if allowed is None else {place: shares[place] for place in _of(allowed, shares)}
-
-
-def _top(shares: dict[int, float]) -> list[int]:
-    return heapq.nlargest(MOST_CANDIDATES, shares, key=lambda place: (shares[place], place))
 
 
 def _of_days(looking: Looking) -> list[int]:

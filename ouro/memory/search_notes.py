@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from ouro.memory.scoring import days_fit
 from ouro.memory.search import Filter, Hit, Looking, Weigh
-from ouro.memory.word_scores import rows_of, word_scores
+from ouro.memory.word_scores import best_of, rows_of, word_scores
 
-MOST_CANDIDATES = 200
+MOST_CANDIDATES = 150
 _COLUMNS = (
     "id, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn, supersedes,"
     " path, archived"
@@ -22,7 +21,7 @@ def find_notes(looking: Looking, weigh: Weigh | None = None) -> list[Hit]:
     """Notes and core lines that bear on the question, in no order; `weigh` gives a factor for each."""
     (count,) = looking.database.execute("SELECT count(*) FROM notes").fetchone()
     shares = word_scores(looking.database, "notes", looking.question.words, count, has_neighbours=False)
-    chosen = set(heapq.nlargest(MOST_CANDIDATES, shares, key=lambda place: (shares[place], place)))
+    chosen = set(best_of(shares, MOST_CANDIDATES))
     chosen |= set(looking.nearest("notes", MOST_CANDIDATES))
     cosines = looking.cosines("notes", sorted(chosen))
     usual = sum(cosines.values()) / len(cosines) if cosines else 0.0

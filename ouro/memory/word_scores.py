@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
 
-MOST_PLACES = 3_000
+MOST_PLACES = 2_000
 """Of a word that is said more often than that, the newest places are looked at: it tells little apart."""
-MOST_LOOKED_AT = 10_000
+MOST_LOOKED_AT = 6_000
 """Places of all words together; the rare words come first."""
 NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
 """A word counts for the passages around, too: one after it was said .7, one before .5 …; largest first."""
@@ -38,13 +39,20 @@ def word_scores(
     found = [_places(database, table, forms, count) for forms in _different(words)]
     whole = sum(each.weight for each in found)
     scores: dict[int, float] = {}
+    score = scores.get
     room = MOST_LOOKED_AT
     for left, each in zip(range(len(found), 0, -1), sorted(found, key=lambda places: len(places.ids)), strict=True):
         ids = each.ids[: room // left]
         room -= len(ids)
+        worth = each.weight / whole
         for place, nearness in (_near(ids) if has_neighbours else dict.fromkeys(ids, 1.0)).items():
-            scores[place] = scores.get(place, 0.0) + nearness * each.weight / whole
+            scores[place] = score(place, 0.0) + nearness * worth
     return scores
+
+
+def best_of(scores: Mapping[int, float], count: int) -> list[int]:
+    """The ids of the highest scores."""
+    return heapq.nlargest(count, scores, key=scores.__getitem__)
 
 
 def _near(ids: Sequence[int]) -> dict[int, float]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ouro.memory.embeddings import local_embedder, vectors_for
 from ouro.memory.index import Index, Sources
 from ouro.memory.index_notes import MemoryFolder
 from ouro.memory.long_term.folders import repo_folder
@@ -38,11 +39,5 @@ def sources(index: Index) -> Sources:
 def search_of(index: Index, *, words_only: bool = False) -> Search:
     """A search over the index as the files are now; with vectors where they are installed."""
     index.follow(sources(index))
-    from ouro.memory.embeddings import local_embedder
-
     embedder = None if words_only else local_embedder()
-    if embedder is None:
-        return Search(index)
-    from ouro.memory.vectors import Vectors
-
-    return Search(index, Vectors(index, embedder))
+    return Search(index, vectors_for(index, embedder) if embedder else None)

@@ -1,0 +1,155 @@
+"""How long recall and memory_search take: 10,000 notes, and as many passages of sessions as are asked for.
+
+    python -m benchmarks.recall --passages 1000000 --folder /tmp/recall
+
+Words are drawn as in real text (a few are everywhere, most are rare). Vectors are random: their search costs the same
+whatever they mean; `--embedder` computes real ones for the first-use figure. The folder is kept and used again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np  # with one thread: OPENBLAS_NUM_THREADS=1, as ouro has it
+
+from ouro.memory.embeddings import local_embedder
+from ouro.memory.index import Index
+from ouro.memory.index_schema import SHIFT
+from ouro.memory.passages import content_hash
+from ouro.memory.search import Filter, Search
+from ouro.memory.vectors import Vectors
+
+IN_A_SESSION = 50
+WORDS = 200_000
+DIMENSIONS = 384
+SAMPLE = 300
+
+
+class RandomEmbedder:
+    """Vectors of no meaning, at no cost."""
+
+    name = "random"
+
+    def __init__(self):
+        self._random = np.random.default_rng(7)
+
+    def embed(self, texts: Sequence[str]):
+        """A row of length one for each text."""
+        rows = self._random.standard_normal((len(texts), DIMENSIONS), dtype=np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+class Talk:
+    """Texts whose words are as common and as rare as those of people."""
+
+    def __init__(self):
+        self._random = random.Random(7)
+        self._words = [_spelled(number) for number in range(WORDS)]
+        self._weights = list(itertools.accumulate(1 / (rank + 3) for rank in range(WORDS)))
+
+    def text(self, length: int) -> str:
+        """So many words."""
+        return " ".join(self._random.choices(self._words, cum_weights=self._weights, k=length))
+
+
+def _spelled(number: int) -> str:
+    """A number as a word that no stemmer shortens."""
+    letters = ""
+    while number or not letters:
+        letters += "bcdfgkmptvxz"[number % 12] + "ao"[number % 2]
+        number //= 12
+    return letters + "x"
+
+
+def fill(index: Index, passages: int, notes: int) -> None:
+    """Put sessions and notes into an empty index, as the files of a long life would."""
+    talk = Talk()
+    for first in range(0, passages, IN_A_SESSION * 200):
+        with index.writing() as database:
+            for start in range(first, min(passages, first + IN_A_SESSION * 200), IN_A_SESSION):
+                _session(database, talk, start // IN_A_SESSION)
+    with index.writing() as database:
+        for number in range(notes):
+            values = (f"/m/{number}.md", "note", f"mem_{number:08x}", 0, "user", "", "patterns", talk.text(25),
+                      "2026-01-01T00:00:00Z", 0.9, "user", "", "", 0, "", 0, number)  # fmt: skip
+            database.execute(f"INSERT INTO notes VALUES (NULL, {', '.join('?' * len(values))}, NULL)", values)
+
+
+def _session(database, talk: Talk, number: int) -> None:
+    day = f"{2020 + number % 6}-{number % 12 + 1:02}-{number % 28 + 1:02}T12:00:00.000Z"
+    (seq,) = database.execute(
+        "INSERT INTO sessions (id, folder, project, title, created_at, updated_at, passages, size, mtime, read, hash)"
+        " VALUES (?, ?, ?, '', ?, ?, ?, 0, 0, 0, x'') RETURNING seq",
+        (f"s{number}", f"s{number}", f"/p{number % 20}", day, day, IN_A_SESSION),
+    ).fetchone()
+    rows = []
+    for step in range(1, IN_A_SESSION + 1):
+        text = talk.text(30)
+        rows.append((seq << SHIFT | step, seq, step, ("assistant", "user")[step % 2], day, text, content_hash(text)))
+    database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
+
+
+def measure(name: str, search: Search, wanted: Filter, length: int) -> None:
+    """Ask questions of so many words, and print how long they took."""
+    talk, spent = Talk(), []
+    for _ in range(SAMPLE):
+        query = talk.text(length)
+        started = time.perf_counter()
+        search.find(query, 5, wanted)
+        spent.append((time.perf_counter() - started) * 1000)
+    spent.sort()
+    print(f"{name:<52} p50 {spent[SAMPLE // 2]:6.1f} ms   p95 {spent[int(SAMPLE * 0.95)]:6.1f} ms")
+
+
+def first_vector() -> None:
+    """How long the first vector of a process takes."""
+    embedder = local_embedder()
+    if embedder is None:
+        print("no local vectors here: ouro[vectors] is not installed")
+        return
+    started = time.perf_counter()
+    embedder.embed(["hello"])
+    print(f"first vector after {(time.perf_counter() - started) * 1000:.0f} ms")
+    texts = [f"note number {number} says that the build needs a fresh cache" for number in range(256)]
+    started = time.perf_counter()
+    embedder.embed(texts)
+    print(f"{len(texts) / (time.perf_counter() - started):.0f} short notes a second")
+
+
+def main() -> None:
+    """Fill the folder where it is empty, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passages", type=int, default=100_000)
+    parser.add_argument("--notes", type=int, default=10_000)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--vectors", action="store_true", help="of the passages, too (those of notes always)")
+    args = parser.parse_args()
+    first_vector()
+    place = args.folder / f"index-{args.passages}.db"
+    is_new = not place.exists()
+    index = Index(place)
+    if is_new:
+        started = time.perf_counter()
+        fill(index, args.passages, args.notes)
+        print(f"filled in {time.perf_counter() - started:.0f} s")
+    print(f"{args.passages:,} passages, {args.notes:,} notes, {index.state().size >> 20} MB")
+    vectors = Vectors(index, RandomEmbedder())
+    vectors._choose_model()
+    while vectors._fill("notes", 1_000) or (args.vectors and vectors._fill("messages", 2_000)):
+        pass
+    vectors.warm()
+    for words in (6, 12, 40):
+        for name, search in (("words", Search(index)), ("words and vectors", Search(index, vectors))):
+            measure(f"recall, {words} words asked, by {name}", search, Filter(kinds=("note", "core")), words)
+            if args.vectors or name == "words":
+                measure(f"memory_search, {words} words asked, by {name}", search, Filter(), words)
+    index.close()
+
+
+if __name__ == "__main__":
+    main()
