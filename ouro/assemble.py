@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
 from ouro.session.finding import make_lookup, search_for
 from ouro.session.knowing import KnowledgeRules, begins_with, with_knowledge
+from ouro.session.resumed import memory_changes
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.files_seen import FilesSeen
@@ -139,13 +141,14 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     shelf = _shelf(store, options)
     resumed = await asyncio.to_thread(shelf.find, request.resume) if request.resume else None
-    scopes, complaints = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
+    stores = _memory_stores(ground, mask)
+    scopes, complaints = await asyncio.to_thread(open_scopes, stores)
     memory = await _memory(store, ground, request, resumed, begins_with(scopes))
     try:
         parts = _parts(ground, (shelf, resumed), memory, mask, scopes)
-        if scopes or complaints:
+        if stores:
             rules = KnowledgeRules(ground.settings.memory.write, ground.settings.memory.consolidation_threshold)
-            parts = await asyncio.to_thread(with_knowledge, parts, scopes, complaints, rules, mask.kind_of_secret)
+            parts = await asyncio.to_thread(with_knowledge, parts, stores, scopes, complaints, rules, mask.kind_of_secret)
         session = Session(parts)
     except BaseException:
         await memory.close()  # else it would count as open here
@@ -271,6 +274,7 @@ def _parts(
         limits=Limits(**asdict(settings.limits)),
         shelf=shelf[0],
         resumed=shelf[1],
+        remembered_since=partial(memory_changes, scopes),
         list_files=lambda: list_project_files(options.cwd),
         titles=options.titles and settings.sessions.titles and not options.ephemeral,
         notices=tuple(ground.notices),

@@ -101,6 +101,7 @@ class FakeSession:
         self.title = ""
         self.running = False
         self.is_kept = True
+        self.knowledge = None
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()
         self.shown_before: list[Event] = []
@@ -120,6 +121,7 @@ class FakeSession:
         self.files = ["api.py", "docs/guide.md", "src/main.py"]
         self.rules = ("shell(git status*)",)
         self.known: list = []
+        self.resumed = None
         self.running_jobs: tuple = ()
         self.window = FakeWindow()
         self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)

@@ -70,6 +70,8 @@ class KeyActions:
             panel.wave_away()
         elif self._turns.interrupt():
             self._take_all_back()
+        elif self._parts.resume.is_open:
+            self._parts.resume.close()
         else:
             return
         self._stopped_at = time.monotonic()
@@ -115,6 +117,15 @@ class KeyActions:
         """What runs in the background."""
         session = self._front_end.session
         self._app.push_screen(JobsSheet(session.jobs, session.kill_job))
+
+    def receipt(self) -> None:
+        """What memory put into the prompt, and what was recalled last."""
+        from ouro.frontends.tui.screens.receipt import ReceiptSheet  # rarely wanted
+
+        knowledge = self._front_end.session.knowledge
+        if knowledge is None:
+            raise UsageError("Memory is off here.")
+        self._app.push_screen(ReceiptSheet(knowledge.receipt(), self._front_end.recalled))
 
     def model(self) -> None:
         """Choose a model."""

@@ -29,6 +29,7 @@ from ouro.frontends.tui.view import ScreenView
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.prompt import Prompt
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.open_request import PICK, OpenRequest
 from ouro.utils.log import log
 
@@ -120,6 +121,14 @@ class OuroApp(App[int], inherit_bindings=False):
     @on(Prompt.Wanted)
     async def _do(self, message: Prompt.Wanted) -> None:
         await self.action_press(message.action)
+
+    @on(Prompt.Idle)
+    def _choose(self, message: Prompt.Idle) -> None:
+        self.parts.resume.press(message.action)
+
+    @on(ResumePanel.Chosen)
+    def _go_on(self, message: ResumePanel.Chosen) -> None:
+        self.run_worker(self._opening.go_on(message.part))
 
     @on(Prompt.Changed)
     @on(Prompt.SelectionChanged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,13 @@ from ouro.events import Said
 from ouro.frontends.tui.look import short_path
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
-from ouro.open_request import PICK, OpenRequest
+from ouro.open_request import PICK, OpenRequest, Part
+from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.front_end import ScreenFrontEnd
     from ouro.frontends.tui.screens.session_picker import GetShelf
-    from ouro.session import Session
+    from ouro.session import Resumed, Session
 
 OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
 
@@ -38,6 +40,7 @@ class Opening:
         open_shelf: GetShelf | None = None,
     ) -> None:
         """`open_shelf` gives the sessions that are kept before one is open."""
+        self._telling: asyncio.Task[None] | None = None
         self._open_session = open_session
         self._open_shelf = open_shelf
         self._front_end = front_end
@@ -162,3 +165,21 @@ class Opening:
         for notice in session.notices:
             self._view.show(Said(notice, "warning"))
         self._turns.attach(session)
+        if session.resumed is not None:
+            self._telling = asyncio.create_task(self._tell_of(session, session.resumed))
+
+    async def go_on(self, part: Part) -> None:
+        """Go on with this part of the session that was taken up again."""
+        resumed = self._front_end.session.resumed
+        if resumed is not None and part != "full":
+            await self._front_end.run(resumed.take(part))
+
+    async def _tell_of(self, session: Session, resumed: Resumed) -> None:
+        """What there is to know before the first call; nothing where that is already under way."""
+        try:
+            card = await resumed.card()
+        except (OuroError, OSError) as error:
+            log.warning("the resume card: %s", error)
+            return
+        if self._turns.session is session and not self._turns.running:
+            self._view.tell_resumed(card)

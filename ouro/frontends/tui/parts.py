@@ -17,6 +17,7 @@ from ouro.frontends.tui.widgets.header import Header
 from ouro.frontends.tui.widgets.prompt import Prompt
 from ouro.frontends.tui.widgets.prompt_box import PromptBox
 from ouro.frontends.tui.widgets.questions import Questions
+from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.frontends.tui.widgets.status import StatusLine
 from ouro.frontends.tui.widgets.todos import TodoPanel
 from ouro.frontends.tui.widgets.transcript import Transcript
@@ -32,6 +33,7 @@ class Parts:
     writer: TranscriptWriter
     todos: TodoPanel
     questions: Questions
+    resume: ResumePanel
     completion: Completion
     box: PromptBox
     prompt: Prompt
@@ -44,6 +46,7 @@ class Parts:
         yield self.transcript
         yield self.todos
         yield self.questions
+        yield self.resume
         yield self.completion
         yield self.box
         yield self.status
@@ -64,6 +67,7 @@ def make_parts(
         writer=TranscriptWriter(transcript),
         todos=TodoPanel(),
         questions=Questions(keymap),
+        resume=ResumePanel(),
         completion=completion,
         box=PromptBox(prompt),
         prompt=prompt,

@@ -7,19 +7,24 @@ from typing import TYPE_CHECKING
 
 from ouro.events import (
     Event,
+    NotesRecalled,
     PermissionAsked,
+    Prompted,
     QuestionAsked,
     QuestionClosed,
+    Said,
     Titled,
     TodosChanged,
     TurnFinished,
     UsageUpdated,
 )
+from ouro.frontends.resume_lines import card_line
+from ouro.frontends.session_lines import now
 from ouro.frontends.tui.notices import TerminalNotices
 from ouro.frontends.tui.parts import Parts
 
 if TYPE_CHECKING:
-    from ouro.session import Session
+    from ouro.session import ResumeCard, Session
 
 
 class ScreenView:
@@ -38,6 +43,8 @@ class ScreenView:
         self._bell_after = bell_after
         self._waiting: Callable[[], tuple[str, ...]] = tuple
         self.session: Session | None = None
+        self.recalled: NotesRecalled | None = None
+        """The notes that went with the last message."""
 
     def attach(self, session: Session, waiting: Callable[[], tuple[str, ...]]) -> None:
         """Show this session, from its beginning."""
@@ -50,6 +57,7 @@ class ScreenView:
             self._parts.transcript.clear()
             self._parts.writer.replay(self.session.history())
             self._parts.todos.todos = self.session.todos
+            self._parts.resume.close()
             self.refresh()
 
     def refresh(self) -> None:
@@ -72,12 +80,23 @@ class ScreenView:
                 self._notices.ring("ouro waits for your answer")
             case QuestionClosed(question_id=question_id):
                 self.close_question(question_id)
+            case NotesRecalled():
+                self.recalled = event
+            case Prompted():
+                self.recalled = None
             case TodosChanged(todos=todos):
                 parts.todos.todos = todos
             case UsageUpdated() | TurnFinished() | Titled():
                 self.refresh()
             case _:
                 pass
+
+    def tell_resumed(self, card: ResumeCard) -> None:
+        """A session was taken up again: a panel where there is something to choose, else a line."""
+        if card.is_long:
+            self._parts.resume.show(card)
+        else:
+            self.show(Said(card_line(card, now())))
 
     def close_question(self, question_id: str) -> None:
         """A question does not wait any more; the prompt has the keys again when it was the last."""
@@ -88,16 +107,17 @@ class ScreenView:
             parts.prompt.focus()
 
     def turn_began(self) -> None:
-        """The agent is at work."""
+        """The agent is at work: how to go on is decided."""
+        self._parts.resume.close()
         self._parts.box.work_begins()
 
     def turn_ended(self, seconds: float) -> None:
         """The agent is at rest."""
         self._parts.box.work_ends()
-        if self._parts.questions.panel is not None:  # in the turn nobody waits for an answer now
-            self._parts.questions.end_turn()
-            if self._parts.questions.panel is None:
-                self._parts.prompt.focus()
+        asked = self._parts.questions.panel
+        self._parts.questions.end_turn()  # in it nobody waits for an answer now
+        if asked is not None and self._parts.questions.panel is None:
+            self._parts.prompt.focus()
         self.refresh()
         if 0 <= self._bell_after < seconds:
             self._notices.ring("ouro is done")

@@ -271,7 +271,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     async def _rename(self, info: SessionInfo) -> None:
         sheet = LineSheet("The new title", secret=False, text=title(info))
-        said: str | None = await self.app.push_screen_wait(sheet)  # type: ignore[arg-type]
+        said: str | None = await self.app.push_screen_wait(sheet)
         name = " ".join(clean(said or "").split())
         if name and self._shelf is not None and name != info.title:
             if not self._rename_open(info.id, name):

@@ -45,6 +45,12 @@ class Prompt(TextArea, inherit_bindings=False):
 
         action: str
 
+    @dataclass
+    class Idle(Message):
+        """Enter (`send`) or Tab (`queue`) on empty input: there is nothing to say."""
+
+        action: str
+
     def __init__(
         self, keymap: Keymap, history: PromptHistory, completion: Completion, take_back: Callable[[], str | None]
     ) -> None:
@@ -171,6 +177,7 @@ class Prompt(TextArea, inherit_bindings=False):
     def _submit(self, later: bool) -> None:
         draft = self.chips.expand(self.text)
         if not draft.text:
+            self.post_message(self.Idle("queue" if later else "send"))
             return
         self._history.add(draft.text)
         self._walk = None

@@ -26,7 +26,7 @@ _FULL_FROM, _PROJECT_FROM = 64, 96
 """Widths from which the figures are shown beside the age, and the project beside the figures."""
 _LEAD = 8
 """Characters that are shown before the words that were looked for."""
-COPY = "⑂"
+COPY = "(copy)"
 """The mark of a session that began as a copy."""
 
 
@@ -116,9 +116,11 @@ class SessionList(LineScroll, can_focus=True):
 
     def heading(self) -> str:
         """The names of the columns, as wide as they are."""
-        return set_cell_size("  title", self._title_width()) + "".join(
-            f"{name:>{width}}" for name, width in self._columns()
-        ) + ("  project" if self._shows_project() else "")
+        return (
+            set_cell_size("  title", self._title_width())
+            + "".join(f"{name:>{width}}" for name, width in self._columns())
+            + ("  project" if self._shows_project() else "")
+        )
 
     def render_line(self, y: int) -> Strip:
         """Line `y` of what is in sight."""

@@ -54,7 +54,7 @@ class SessionPreview(VerticalScroll, can_focus=False):
         self.scroll_home(animate=False)
 
     def _head(self, info: SessionInfo) -> Text:
-        text = Text(title(info), self._style("title"), overflow="fold")
+        text = Text(overflow="fold").append(title(info), self._style("title"))
         facts = [short_path(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
         facts += [f"{info.messages:,} messages", size(info.size), info.id[:8]]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []

@@ -1,0 +1,129 @@
+"""ResumePanel: what is to be known before the first call after a resume, and how to go on. It holds no focus."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+
+from ouro.frontends.resume_lines import card_choices, card_lines
+from ouro.frontends.session_lines import now, title
+from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.open_request import Part
+
+if TYPE_CHECKING:
+    from ouro.session import ResumeCard
+
+_BETWEEN = "   "
+_NAME = 12
+
+
+class ResumePanel(Widget):
+    """Above the prompt, which can be used all the while: what is sent without a choice goes with all there is.
+
+    On empty input Tab marks the next way to go on and Enter takes it; Esc puts the panel away.
+    """
+
+    COMPONENT_CLASSES = {"resume--name", "resume--marked"}  # noqa: RUF012 (Textual's own form)
+
+    class Chosen(Message):
+        """The person wants to go on with this part."""
+
+        def __init__(self, part: Part) -> None:
+            super().__init__()
+            self.part = part
+
+    def __init__(self) -> None:
+        super().__init__(id="resume")
+        self.clock = now
+        self._card: ResumeCard | None = None
+        self._place = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is on the screen."""
+        return self._card is not None
+
+    def show(self, card: ResumeCard) -> None:
+        """Tell this."""
+        self._card, self._place = card, 0
+        self.border_title = f"resumed: {title(card.info)}"
+        keys = "Tab chooses · Enter takes it · Esc" if len(self._choices) > 1 else "Enter · Esc"
+        self.border_subtitle = f"{keys} · or just write"
+        self.display = True
+        self.refresh(layout=True)
+
+    def close(self) -> None:
+        """It is decided, or there is another session now."""
+        self._card = None
+        self.display = False
+
+    def press(self, action: str) -> None:
+        """Tab (`queue`) or Enter (`send`) on empty input."""
+        if self._card is None:
+            return
+        if action == "queue":
+            self._place = (self._place + 1) % len(self._choices)
+            self.refresh()
+        else:
+            self._choose(self._place)
+
+    @property
+    def _choices(self) -> list[tuple[Part, str]]:
+        return card_choices(self._card) if self._card is not None else []
+
+    def _choose(self, place: int) -> None:
+        self.post_message(self.Chosen(self._choices[place][0]))
+        self.close()
+
+    def render(self) -> Text:
+        """A row for each thing to know, then the ways to go on."""
+        return Text("\n").join(self._rows(self.size.width))
+
+    def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
+        """As many rows as there are."""
+        return len(self._rows(width))
+
+    def _rows(self, width: int) -> list[Text]:
+        if self._card is None:
+            return []
+        told = card_lines(self._card, self.clock())
+        if self.app.size.height < HEADER_FROM_HEIGHT:
+            told = [row for row in told if row[0] == "first call"]
+        rows = []
+        for name, words in told:
+            row = Text(f"{name:<{_NAME}}", self.get_component_rich_style("resume--name", partial=True), no_wrap=True)
+            rows.append(Text(no_wrap=True, end="").append_text(row).append(words))
+        return [_cut(row, width) for row in [*rows, *(line for line, _ in self._choice_rows(width))]]
+
+    def _choice_rows(self, width: int) -> list[tuple[Text, list[tuple[int, int]]]]:
+        """The ways to go on, as many to a row as fit; with each row the column and the place of each."""
+        marked = self.get_component_rich_style("resume--marked", partial=True)
+        lines: list[tuple[Text, list[tuple[int, int]]]] = [(Text(no_wrap=True, end=""), [])]
+        for place, (_part, words) in enumerate(self._choices):
+            line, columns = lines[-1]
+            if columns and line.cell_len + len(_BETWEEN) + 2 + len(words) > width:
+                lines.append((Text(no_wrap=True, end=""), []))
+                line, columns = lines[-1]
+            line.append(_BETWEEN if columns else "")
+            columns.append((line.cell_len, place))
+            line.append(f"{'❯' if place == self._place else ' '} {words}", marked if place == self._place else "")
+        return lines
+
+    def on_click(self, event: events.Click) -> None:
+        """Take the way that was clicked."""
+        at = event.get_content_offset(self)
+        choices = self._choice_rows(self.size.width)
+        row = at.y - (self.size.height - len(choices)) if at is not None else -1
+        if at is not None and 0 <= row < len(choices):
+            places = [place for column, place in choices[row][1] if column <= at.x]
+            self._choose(places[-1])
+
+
+def _cut(row: Text, width: int) -> Text:
+    row.truncate(max(1, width), overflow="ellipsis")
+    return row
