@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.agent.requests import Requests
-from ouro.agent.summariser import Summariser, longest_summary
+from ouro.agent.summariser import Summariser, Summary, longest_summary
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
 from ouro.events import Compacted, Event, Said, UsageUpdated
 from ouro.llm.model import Model
@@ -153,28 +154,38 @@ class Compactor:
 
     async def _sum_up(self, plan: Plan, trigger: CompactionTrigger, focus: str) -> AsyncGenerator[Event, None]:
         """Raises ModelError where there is no summary. Until the record is kept nothing has changed."""
-        sent, tokens = self._memory.context(), self._memory.tokens
         summariser = Summariser(self._parts.summarisers(), self._parts.requests, focus)
-        done = False
+        room = self._room_of_summariser(trigger)
+        record = None
         try:
-            room = self._room_of_summariser(trigger)
-            async with aclosing(summariser.run(sent, self._size(trigger), room)) as signs:
+            async with aclosing(summariser.run(self._memory.context(), self._size(trigger), room)) as signs:
                 async for sign in signs:
                     yield sign
-            summary = summariser.summary
-            body = await self._body(plan, summary.text)
-            dropped = self._still_dropped(plan)
-            after = smaller(tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self._constant())
-            done = after < tokens * (1 if trigger == "manual" else WORTH)
+            record = await self._summed_up(plan, trigger, focus, summariser.summary)
         finally:
-            if not done and summariser.summary.usage is not None:
+            if record is None and summariser.summary.usage is not None:
                 self._note_cost(summariser.summary.model, summariser.summary.usage)
-        if not done:
+        if record is None:
             yield Said("The summary would not have made it smaller: nothing was compacted.")
             return
-        record = self._record(trigger, (tokens, after), dropped)
-        record = msgspec.structs.replace(
-            record,
+        async with aclosing(self._keep(record, len(plan.covered))) as events:
+            async for event in events:
+                yield event
+        if lost := plan.lost(self._memory.context()):
+            numbers = ", ".join(map(str, lost))
+            yield Said(f"Message {numbers} should still be sent word for word, and is not.", "error")
+
+    async def _summed_up(
+        self, plan: Plan, trigger: CompactionTrigger, focus: str, summary: Summary
+    ) -> CompactionRecord | None:
+        """The record with this summary; None where what is sent would not become smaller."""
+        body = await self._body(plan, summary.text)
+        sent, tokens, dropped = self._memory.context(), self._memory.tokens, self._still_dropped(plan)
+        after = smaller(tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self._constant())
+        if after >= tokens * (1 if trigger == "manual" else WORTH):
+            return None
+        return replace(
+            self._record(trigger, (tokens, after), dropped),
             covers=plan.covers,
             kept=plan.kept,
             summary=body,
@@ -183,14 +194,6 @@ class Compactor:
             usage=summary.usage,
             spent=self._memory.usage + (summary.usage or Usage()),
         )
-        covered = len(plan.covered)
-        receipt = Compacted(tokens, after, covered, len(plan.kept), len(dropped), body, summary.usage)
-        async with aclosing(self._keep(record, receipt)) as events:
-            async for event in events:
-                yield event
-        if lost := plan.lost(self._memory.context()):
-            numbers = ", ".join(map(str, lost))
-            yield Said(f"Message {numbers} should still be sent word for word, and is not.", "error")
 
     async def _drop(self, trigger: CompactionTrigger) -> AsyncGenerator[Event, None]:
         """Without a model: leave the oldest tool outputs out of what is sent."""
@@ -203,17 +206,19 @@ class Compactor:
             return
         after = smaller(tokens, sent, without_outputs(sent, frozenset(dropped)), constant)
         record = self._record(trigger, (tokens, after), tuple(dropped))
-        async with aclosing(self._keep(record, Compacted(tokens, after, 0, 0, len(dropped), ""))) as events:
+        async with aclosing(self._keep(record, 0)) as events:
             async for event in events:
                 yield event
 
-    async def _keep(self, record: CompactionRecord, receipt: Compacted) -> AsyncGenerator[Event, None]:
+    async def _keep(self, record: CompactionRecord, covered: int) -> AsyncGenerator[Event, None]:
         try:
             await self._memory.record(record)
         except SaveFailed as error:
             yield Said(str(error), "error")
-        self._parts.on_compacted()
-        yield receipt
+        finally:
+            self._parts.on_compacted()
+        (before, after), kept, dropped = record.tokens, len(record.kept), len(record.dropped)
+        yield Compacted(before, after, covered, kept, dropped, record.summary, record.usage)
         yield UsageUpdated(self._memory.usage, self._memory.tokens, self.window)
 
     def _record(
