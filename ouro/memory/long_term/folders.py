@@ -7,16 +7,18 @@ file without asking the history, which knows its folder: a `.git` that was plant
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import stat
-from contextlib import suppress
 from pathlib import Path
 
+from ouro.utils.log import log
 from ouro.utils.private_files import write_private
 
 MEMORY = Path(".ouro") / "memory"
 _MOST_BYTES = 4096
+_LONGEST_EXCLUDE = 1 << 20
 _RECORD = "ouro/folder"
 _EXCLUDED = ".ouro/"
 _EXCLUDED_ALREADY = {".ouro", ".ouro/", "/.ouro", "/.ouro/", ".ouro/*", "/.ouro/*", ".ouro/**", "**/.ouro/"}
@@ -59,25 +61,28 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     return (own, shared) if is_known else (None, None)
 
 
-def find_git_dir(folder: Path, histories: Path) -> Path:
+def find_git_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> Path:
     """The git directory that belongs to a repository's memory folder, or the one that it will get.
 
-    A folder that was moved is known by what its `.git` file names; a copy gets a history of its own.
+    A folder that was moved is known by what its `.git` file names. A copy, and another folder that is made where one
+    has been, get a history of their own; the old one is not touched.
+
+    Args:
+        is_shared: there is no `.git` file, and the host's git may make the folder anew: its path is enough.
     """
     histories = Path(os.path.realpath(histories))
-    own = histories / f"{_slug(folder)}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}.git"
-    if _recorded(own)[0] == str(folder):
-        return own
+    stem = f"{_slug(folder)}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
     named = named_git_dir(folder)
     if named is not None and named.parent == histories:
         path, identity = _recorded(named)
-        if path and (identity == _identity(folder) or not Path(path).exists()):
+        if path and (path == str(folder) or identity == _identity(folder) or not Path(path).exists()):
             return named
-    while _recorded(own)[0]:  # another folder has been at this path, and took its history along
-        own = own.with_name(own.name.removesuffix(".git") + "-2.git")
-        if _recorded(own)[0] == str(folder):
-            break
-    return own
+    for number in itertools.count(1):
+        candidate = histories / f"{stem}{f'-{number}' * (number > 1)}.git"
+        path, identity = _recorded(candidate)
+        if not path or (path == str(folder) and (is_shared or identity == _identity(folder))):
+            return candidate
+    raise AssertionError("unreachable")
 
 
 def claim(folder: Path, git_dir: Path, *, is_shared: bool) -> str:
@@ -121,20 +126,24 @@ def _exclude(folder: Path) -> None:
     _, common = git_dirs(folder.parent.parent) if folder.parent.name == ".ouro" else (None, None)
     if common is None:
         return
-    path = common / "info" / "exclude"
-    with suppress(FileExistsError):
-        path.parent.mkdir()
+    try:
+        _add_line(common / "info" / "exclude")
+    except OSError as error:
+        log.warning("memory: %s cannot be excluded from git: %s", _EXCLUDED, error)
+
+
+def _add_line(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o644)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return
-    with os.fdopen(descriptor, "a+b") as file:
-        file.seek(0)
-        text = file.read()
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return
+        text = os.pread(descriptor, _LONGEST_EXCLUDE, 0)
         if _EXCLUDED_ALREADY.isdisjoint(line.strip() for line in text.decode(errors="replace").splitlines()):
-            glue = b"" if text.endswith(b"\n") or not text else b"\n"
-            file.write(glue + f"{_EXCLUDED}\n".encode())
+            os.write(descriptor, b"\n" * (text != b"" and not text.endswith(b"\n")) + f"{_EXCLUDED}\n".encode())
+    finally:
+        os.close(descriptor)
 
 
 def _recorded(git_dir: Path) -> tuple[str, str]:
@@ -144,7 +153,11 @@ def _recorded(git_dir: Path) -> tuple[str, str]:
 
 
 def _identity(folder: Path) -> str:
-    found = folder.stat()
+    """Tells a folder from another that is made at the same path later; empty where there is none."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return ""
     return f"{found.st_dev}:{found.st_ino}"
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable
 
+# What a commit leaves is on disk when it returns; the pack that fast-import makes on the way there need not be.
+_ON_DISK = ("-c", "core.fsync=none,loose-object,reference")
+PACKS_ON_DISK = ("-c", "core.fsync=committed,loose-object,reference")
+"""Goes before a subcommand that makes packs which stay."""
 _FLAGS = (
     "--no-pager", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
     "-c", "core.attributesFile=/dev/null", "-c", "core.excludesFile=/dev/null", "-c", "core.autocrlf=false",
-    "-c", "core.fsync=committed,loose-object,reference", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
+    *_ON_DISK, "-c", "gc.auto=0", "-c", "maintenance.auto=false",
     "-c", "log.showSignature=false", "-c", "log.mailmap=false", "-c", "mailmap.file=/dev/null", "-c", "diff.external=",
     "-c", "i18n.logOutputEncoding=UTF-8", "-c", "core.splitIndex=false", "-c", "core.untrackedCache=false",
 )  # fmt: skip
@@ -58,3 +63,19 @@ def run_git(
         ) from error
     except (OSError, subprocess.SubprocessError) as error:
         raise MemoryUnusable(f"git could not be run: {error}") from error
+
+
+def import_stream(ref: str, parent: str, changes: Mapping[str, bytes | None], message: str, at: float) -> bytes:
+    """What `git fast-import` is told: one commit on a branch, on top of `parent` (empty: the first)."""
+    who = b"ouro <ouro@localhost> %d %s" % (int(at), time.strftime("%z", time.localtime(at)).encode())
+    parts = [b"commit ", ref.encode(), b"\nmark :1\ncommitter ", who, b"\n", _data(message.encode())]
+    if parent:
+        parts += [b"from ", parent.encode(), b"\n"]
+    for name, content in sorted(changes.items(), key=lambda each: each[0]):
+        quoted = b'"%s"' % os.fsencode(name).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+        parts += [b"D ", quoted, b"\n"] if content is None else [b"M 100644 inline ", quoted, b"\n", _data(content)]
+    return b"".join([*parts, b"\nget-mark :1\ndone\n"])
+
+
+def _data(content: bytes) -> bytes:
+    return b"data %d\n%s\n" % (len(content), content)

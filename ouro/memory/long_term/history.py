@@ -18,11 +18,12 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.git_process import run_git
+from ouro.memory.long_term.git_process import PACKS_ON_DISK, import_stream, run_git
 from ouro.memory.long_term.memory_files import blob_id, is_memory_name
 from ouro.safety.guarded_memory import GIT_CONFIG
 from ouro.utils.log import log
 from ouro.utils.private_files import write_private
+from ouro.utils.runtime import ensure_private_dir
 
 OWN = "ouro"
 """What ouro itself keeps in the git directory, beside git's own files."""
@@ -76,9 +77,9 @@ class History:
         """
         if self.exists:
             return
-        for folder in ("objects", "refs/heads", OWN):
-            (self.git_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.git_dir.chmod(0o700)
+        ensure_private_dir(self.git_dir)
+        for folder in ("objects", "refs", "refs/heads", OWN):
+            (self.git_dir / folder).mkdir(mode=0o700, exist_ok=True)
         write_private(self.git_dir / "config", GIT_CONFIG)
         write_private(self.git_dir / "HEAD", f"ref: refs/heads/{BRANCH}\n")
 
@@ -175,9 +176,8 @@ class History:
         """
         done = run_git(self.git_dir, arguments, given, index)
         if done.returncode:
-            raise self._damaged(
-                f"git {arguments[0]}: {_last_line(done.stderr)}", f"git --git-dir {self.git_dir} fsck tells more"
-            )
+            said = _last_line(done.stderr)
+            raise self._damaged(f"git says `{said}`", f"git --git-dir {self.git_dir} fsck tells more")
         return done.stdout
 
     @contextmanager
@@ -219,7 +219,7 @@ class History:
         if loose < most_loose:
             return False
         with self.alone():
-            self.git("repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
+            self.git(*PACKS_ON_DISK, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
     def _note_tip(self, commit: str) -> None:
@@ -258,7 +258,7 @@ class History:
         done = run_git(
             self.git_dir,
             ("fast-import", "--quiet", "--done", "--date-format=raw"),
-            _stream(head, changes, message, at),
+            import_stream(head.ref, head.commit, changes, message, at),
             None,
         )
         if done.returncode == 0:
@@ -323,22 +323,6 @@ class History:
 
 def _differs(data: bytes | None, blob: str | None) -> bool:
     return blob is not None if data is None else blob_id(data) != blob
-
-
-def _stream(head: Head, changes: Mapping[str, bytes | None], message: str, at: float) -> bytes:
-    """What `git fast-import` is told: one commit on top of `head`."""
-    who = b"ouro <ouro@localhost> %d %s" % (int(at), time.strftime("%z", time.localtime(at)).encode())
-    parts = [b"commit ", head.ref.encode(), b"\nmark :1\ncommitter ", who, b"\n", _data(message.encode())]
-    if head.commit:
-        parts += [b"from ", head.commit.encode(), b"\n"]
-    for name, content in sorted(changes.items(), key=lambda each: each[0]):
-        quoted = b'"%s"' % os.fsencode(name).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-        parts += [b"D ", quoted, b"\n"] if content is None else [b"M 100644 inline ", quoted, b"\n", _data(content)]
-    return b"".join([*parts, b"\nget-mark :1\ndone\n"])
-
-
-def _data(content: bytes) -> bytes:
-    return b"data %d\n%s\n" % (len(content), content)
 
 
 def _read(path: Path) -> str:

@@ -7,6 +7,7 @@ runs in a shell, a line here cannot by a program that only writes into the memor
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -35,7 +36,10 @@ class Ledger:
 
     def accept(self, commit: str) -> None:
         """The person, or ouro, vouches for all that is in a commit."""
-        write_private(self._accepted, f"{commit}\n")
+        made = self._accepted.with_name(f"accepted.{os.getpid()}.{threading.get_ident()}")
+        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write(f"{commit}\n")
+        made.replace(self._accepted)
 
     def settle(self, commit: str) -> None:
         """As `accept`, where all that is in the folder is in that commit: what was vouched for before counts no more,
@@ -45,7 +49,10 @@ class Ledger:
             os.truncate(self._vouched, 0)
 
     def vouch(self, contents: Mapping[str, str]) -> None:
-        """Vouch for files by name and blob (GONE: for the removal). On disk when this returns."""
+        """Vouch for files by name and blob (GONE: for the removal). Kept also when ouro is killed right after.
+
+        Not waited for the disk: what a power cut takes from here is shown to the person as an edit from outside.
+        """
         if not contents:
             return
         if self._size() > _MOST_BYTES:
@@ -56,8 +63,6 @@ class Ledger:
         descriptor = os.open(self._vouched, flags, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write("".join(f"{blob} {name}\n" for name, blob in contents.items()))
-            file.flush()
-            os.fsync(descriptor)
 
     def vouched(self) -> frozenset[tuple[str, str]]:
         """All that was vouched for, as (name, blob)."""

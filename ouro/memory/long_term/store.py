@@ -22,6 +22,7 @@ from ouro.memory.long_term.values import (
     Skipped,
     Undone,
 )
+from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.terminal_text import clean
 
 NOTE = "mem_"
@@ -71,6 +72,8 @@ class GitMemoryStore:
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._files.look()
+        if not self.is_shared:
+            ensure_private_dir(self.folder)
         self.history.create()
         self.plain_git = claim(self.folder, self.history.git_dir, is_shared=self.is_shared)
 

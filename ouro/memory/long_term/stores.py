@@ -24,5 +24,5 @@ def repo_store(
         is_shared: the host repository keeps the folder: it gets no `.git`, and is not excluded from the host's git.
     """
     folder = repo_folder(project)
-    git_dir = find_git_dir(folder, histories)
+    git_dir = find_git_dir(folder, histories, is_shared=is_shared)
     return GitMemoryStore(folder, "repo", git_dir, finds_secret=finds_secret, is_shared=is_shared)

@@ -1,0 +1,389 @@
+"""The git store of one scope: what is loaded, written, committed and noticed."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ouro.memory.long_term import git_process
+from ouro.memory.long_term.folders import find_git_dir, repo_folder
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.stores import repo_store, user_store
+from ouro.memory.long_term.values import FileEdit, Loaded, Skipped
+
+
+@pytest.fixture
+def histories(home) -> Path:
+    return home / ".ouro" / "history.git"
+
+
+@pytest.fixture
+def store(home, histories) -> GitMemoryStore:
+    return user_store(home / ".ouro" / "memory", histories, lambda _text: "")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    git(folder, "init", "-q")
+    git(folder, "commit", "-q", "--allow-empty", "-m", "Begin")
+    return folder
+
+
+def repo(project: Path, histories: Path, *, is_shared: bool = False) -> GitMemoryStore:
+    return repo_store(project, histories, lambda _text: "", is_shared=is_shared)
+
+
+# -- reading
+
+
+def test_where_nothing_was_remembered_nothing_is_loaded_and_nothing_made(store, home):
+    assert store.load_all() == Loaded("user", str(home / ".ouro" / "memory"), "", {})
+    assert (store.get_current_head(), store.accepted, store.outside_edits(), store.log()) == ("", "", (), ())
+    assert not (home / ".ouro").exists()
+
+
+def test_core_and_notes_are_loaded_and_what_is_neither_is_said(store):
+    commit = store.save_and_commit(
+        {"facts.md": "- one\n", "decisions.md": " \n", "mem_1.md": "x", "archive/mem_0.md": "x", "ideas.md": "x"},
+        "Learn",
+    )
+    (store.folder / "sub").mkdir()
+    (store.folder / "data.json").write_text("{}")
+
+    loaded = store.load_all()
+
+    assert (loaded.head, loaded.core, loaded.notes) == (commit, {"facts": "- one\n"}, ("archive/mem_0.md", "mem_1.md"))
+    assert loaded.skipped == (
+        Skipped("data.json", "not a name of a memory file"),
+        Skipped("ideas.md", "neither core nor a note"),
+        Skipped("sub", "not a name of a memory file"),
+    )
+
+
+def test_loading_and_noticing_start_no_process_and_write_nothing(store, home, monkeypatch):
+    store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
+    before = {each: each.stat().st_mtime_ns for each in (home / ".ouro").rglob("*")}
+
+    def no_process(*_arguments: object, **_more: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(git_process.subprocess, "run", no_process)
+    again = user_store(store.folder, store.history.git_dir.parent, lambda _text: "")
+    loaded = again.load_all()
+
+    assert loaded.core == {"facts": "- one\n"}
+    assert not again.has_changed_since_load(loaded)
+    assert again.accepted == loaded.head
+    assert {each: each.stat().st_mtime_ns for each in (home / ".ouro").rglob("*")} == before
+
+
+def test_a_change_of_files_or_of_the_history_is_noticed(store):
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    loaded = store.load_all()
+    assert not store.has_changed_since_load(loaded)
+
+    git(store.folder, "commit", "-q", "--allow-empty", "-m", "x")
+    assert store.has_changed_since_load(loaded)
+
+    loaded = store.load_all()
+    (store.folder / "mem_1.md").write_text("x")
+    assert store.has_changed_since_load(loaded)
+
+
+def test_edits_are_told_against_any_commit(store):
+    first = store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
+    store.save_and_commit({"facts.md": "- two\n"}, "Learn")
+    (store.folder / "mem_1.md").unlink()
+
+    assert store.edits_since(first) == (FileEdit("facts.md", "- one\n", "- two\n"), FileEdit("mem_1.md", "x", None))
+    assert store.edits_since("") == (FileEdit("facts.md", None, "- two\n"),)
+
+
+# -- writing
+
+
+def test_files_are_the_users_alone(store, home):
+    store.save_and_commit({"facts.md": "- one\n", "archive/mem_1.md": "x"}, "Learn")
+
+    folders = [
+        home / ".ouro",
+        store.folder,
+        store.folder / "archive",
+        store.history.git_dir.parent,
+        store.history.git_dir,
+    ]
+    assert [oct(each.stat().st_mode & 0o777) for each in folders] == ["0o700"] * 5
+    files = [store.folder / "facts.md", store.folder / "archive" / "mem_1.md", store.folder / ".git"]
+    assert [oct(each.stat().st_mode & 0o777) for each in files] == ["0o600"] * 3
+
+
+def test_a_save_commits_its_own_files_and_no_others(store):
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    (store.folder / "preferences.md").write_text("- by hand\n")
+
+    store.save_and_commit({"facts.md": "- two\n"}, "Learn")
+
+    assert store.log(1)[0].paths == ("facts.md",)
+    assert git(store.folder, "status", "--porcelain") == "?? preferences.md"
+
+
+def test_what_others_keep_in_the_history_stays(store):
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    (store.folder / "sub").mkdir()
+    (store.folder / "sub" / "data.json").write_text("{}")
+    (store.folder / "run.sh").write_text("true\n")
+    (store.folder / "run.sh").chmod(0o755)
+    git(store.folder, "add", "-A")
+    git(store.folder, "commit", "-q", "-m", "Mine")
+
+    store.save_and_commit({"facts.md": "- two\n"}, "Learn")
+
+    assert git(store.folder, "ls-tree", "-r", "--name-only", "HEAD").split() == ["facts.md", "run.sh", "sub/data.json"]
+    assert git(store.folder, "status", "--porcelain") == ""
+
+
+def test_the_work_tree_is_committed_as_it_stands_or_in_part(store):
+    store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
+    (store.folder / "facts.md").write_text("- two\n")
+    (store.folder / "mem_1.md").unlink()
+    (store.folder / "mem_2.md").write_text("y")
+
+    store.commit_changes("In part", names=["mem_2.md"])
+    store.commit_changes("The rest", {"Ouro-Turn": "3"})
+
+    rest, part = store.log(2)
+    assert (part.paths, rest.paths, rest.trailers) == (("mem_2.md",), ("facts.md", "mem_1.md"), {"Ouro-Turn": "3"})
+    assert git(store.folder, "status", "--porcelain") == ""
+
+
+def test_what_is_staged_by_hand_stays_staged(store):
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    (store.folder / "preferences.md").write_text("- by hand\n")
+    git(store.folder, "add", "preferences.md")
+
+    store.save_and_commit({"facts.md": "- two\n"}, "Learn")
+
+    assert git(store.folder, "status", "--porcelain") == "A  preferences.md"
+    git(store.folder, "commit", "-q", "-m", "By hand")
+    assert store.text_at(store.get_current_head(), "facts.md") == "- two\n"
+
+
+def test_an_index_that_could_not_be_told_is_made_anew_next_time(store):
+    store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
+    lock = store.history.git_dir / "index.lock"
+    lock.touch()
+    store.save_and_commit({"facts.md": "- two\n", "mem_1.md": None}, "Learn while a person's git is at work")
+    assert git(store.folder, "status", "--porcelain") != ""
+
+    lock.unlink()
+    store.save_and_commit({"preferences.md": "- tabs\n"}, "Learn")
+
+    assert git(store.folder, "status", "--porcelain") == ""
+
+
+def test_names_with_signs_of_their_own_are_kept(store):
+    names = {'say "hi".md': "a", "back\\slash.md": "b", "d\xe9j\xe0 vu.md": "c", "-rf.md": "d", ":(top).md": "e"}
+
+    commit = store.save_and_commit(names, "Learn")
+
+    assert {name: store.text_at(commit, name) for name in names} == names
+    assert git(store.folder, "status", "--porcelain") == ""
+
+
+def test_a_long_history_is_packed_and_loses_nothing(store):
+    for number in range(8):
+        store.save_and_commit({"facts.md": f"- {number}\n"}, f"Learn {number}")
+    objects = git(store.folder, "cat-file", "--batch-all-objects", "--batch-check")
+    assert not store.history.maintain()
+
+    assert store.history.maintain(0)
+
+    assert git(store.folder, "cat-file", "--batch-all-objects", "--batch-check") == objects
+    assert git(store.folder, "count-objects") == "0 objects, 0 kilobytes"
+    store.save_and_commit({"facts.md": "- more\n"}, "Learn more")
+    assert (len(store.log()), git(store.folder, "fsck", "--strict")) == (9, "")
+
+
+def test_plain_git_by_a_person_works_in_the_folder(store, home):
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    (home / ".gitconfig").unlink()
+    (store.folder / "facts.md").write_text("- two\n")
+
+    git(store.folder, "commit", "-q", "-a", "-m", "By hand")
+    git(store.folder, "revert", "--no-edit", "HEAD")
+
+    assert [each.subject for each in store.log()] == ['Revert "By hand"', "By hand", "Learn"]
+    assert store.load_all().core == {"facts": "- one\n"}
+
+
+# -- where it is
+
+
+def test_worktrees_of_a_repository_share_one_memory(tmp_path, histories):
+    main = repository(tmp_path / "app")
+    git(main, "worktree", "add", "-q", str(tmp_path / "feature"))
+
+    repo(tmp_path / "feature", histories).save_and_commit({"facts.md": "- one\n"}, "Learn")
+
+    assert repo(main, histories).load_all().core == {"facts": "- one\n"}
+    assert repo_folder(tmp_path / "feature") == main / ".ouro" / "memory"
+    assert git(main, "status", "--porcelain") == ""
+    assert git(tmp_path / "feature", "status", "--porcelain") == ""
+
+
+def test_worktrees_of_a_bare_repository_share_one_memory_too(tmp_path, histories):
+    bare = tmp_path / "app.git"
+    git(repository(tmp_path / "app"), "clone", "-q", "--bare", ".", str(bare))
+    for name in ("one", "two"):
+        git(bare, "worktree", "add", "-q", str(tmp_path / name), "-b", name)
+
+    repo(tmp_path / "one", histories).save_and_commit({"facts.md": "- one\n"}, "Learn")
+
+    assert repo(tmp_path / "two", histories).load_all().core == {"facts": "- one\n"}
+
+
+def test_a_submodule_has_a_memory_of_its_own(tmp_path, histories):
+    inner, outer = repository(tmp_path / "inner"), repository(tmp_path / "outer")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "lib")
+
+    repo(outer / "lib", histories).save_and_commit({"facts.md": "- one\n"}, "Learn")
+
+    assert repo_folder(outer / "lib") == outer / "lib" / ".ouro" / "memory"
+    assert repo(outer, histories).load_all().core == {}
+    assert git(outer / "lib", "status", "--porcelain") == ""
+
+
+def test_a_folder_without_git_has_a_memory_all_the_same(tmp_path, histories):
+    store = repo(tmp_path, histories)
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+
+    assert store.folder == tmp_path / ".ouro" / "memory"
+    assert git(store.folder, "log", "--format=%s") == "Learn"
+
+
+def test_the_folder_is_excluded_once_and_in_no_tracked_file(tmp_path, histories):
+    project = repository(tmp_path / "app")
+    exclude = project / ".git" / "info" / "exclude"
+    exclude.write_text("*.log")
+
+    for number in range(3):
+        repo(project, histories).save_and_commit({"facts.md": f"- {number}\n"}, "Learn")
+
+    assert exclude.read_text() == "*.log\n.ouro/\n"
+    assert git(project, "status", "--porcelain", "--ignored") == "!! .ouro/"
+
+
+def test_an_exclude_that_leads_elsewhere_is_not_written_to(tmp_path, histories):
+    project = repository(tmp_path / "app")
+    exclude, other = project / ".git" / "info" / "exclude", tmp_path / "other"
+    other.write_text("mine\n")
+    exclude.unlink()
+    exclude.symlink_to(other)
+
+    store = repo(project, histories)
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+
+    assert (other.read_text(), store.load_all().core) == ("mine\n", {"facts": "- one\n"})
+
+
+def test_a_project_that_was_moved_finds_its_history(tmp_path, histories):
+    project = repository(tmp_path / "app")
+    repo(project, histories).save_and_commit({"facts.md": "- one\n"}, "Learn one")
+
+    project.rename(tmp_path / "moved")
+    store = repo(tmp_path / "moved", histories)
+    store.save_and_commit({"facts.md": "- two\n"}, "Learn two")
+
+    assert [each.subject for each in store.log()] == ["Learn two", "Learn one"]
+    assert git(store.folder, "log", "--format=%s").split("\n") == ["Learn two", "Learn one"]
+
+
+def test_another_project_at_the_old_place_begins_anew(tmp_path, histories):
+    repo(repository(tmp_path / "app"), histories).save_and_commit({"facts.md": "- one\n"}, "Learn one")
+    (tmp_path / "app").rename(tmp_path / "moved")
+
+    new = repo(repository(tmp_path / "app"), histories)
+    new.save_and_commit({"facts.md": "- other\n"}, "Other")
+    moved = repo(tmp_path / "moved", histories)
+
+    assert [each.subject for each in moved.log()] == ["Learn one"]
+    assert [each.subject for each in new.log()] == ["Other"]
+    assert find_git_dir(new.folder, histories) == new.history.git_dir != moved.history.git_dir
+
+
+def test_a_copy_of_a_project_has_a_history_of_its_own(tmp_path, histories):
+    project = repository(tmp_path / "app")
+    original = repo(project, histories)
+    original.save_and_commit({"facts.md": "- one\n"}, "Learn one")
+    subprocess.run(["cp", "-a", project, tmp_path / "copy"], check=True)
+
+    copy = repo(tmp_path / "copy", histories)
+    assert [each.name for each in copy.outside_edits()] == ["facts.md"]
+    copy.save_and_commit({"facts.md": "- two\n"}, "Learn two")
+
+    assert [each.subject for each in copy.log()] == ["Learn two"]
+    assert [each.subject for each in original.log()] == ["Learn one"]
+    assert git(copy.folder, "log", "--format=%s") == "Learn two"
+    assert git(original.folder, "log", "--format=%s") == "Learn one"
+
+
+def test_a_home_that_was_moved_takes_histories_along(tmp_path, home, store):
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn one")
+    project = repository(tmp_path / "app")
+    repo(project, store.history.git_dir.parent).save_and_commit({"facts.md": "- of app\n"}, "Learn of app")
+
+    (home / ".ouro").rename(home / "elsewhere")
+    user = user_store(home / "elsewhere" / "memory", home / "elsewhere" / "history.git", lambda _text: "")
+    app = repo(project, home / "elsewhere" / "history.git")
+
+    assert git(user.folder, "log", "--format=%s") == "Learn one"  # before ouro has written anything
+    app.save_and_commit({"facts.md": "- more of app\n"}, "More")
+    assert git(app.folder, "log", "--format=%s").split("\n") == ["More", "Learn of app"]
+
+
+def test_a_folder_that_was_thrown_away_begins_anew_and_its_history_stays(tmp_path, histories):
+    store = repo(tmp_path, histories)
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn one")
+    shutil.rmtree(store.folder)
+    (tmp_path / "in between").mkdir()  # or the folder might be the same one to the disk
+
+    new = repo(tmp_path, histories)
+    new.save_and_commit({"facts.md": "- two\n"}, "Learn two")
+
+    assert [each.subject for each in repo(tmp_path, histories).log()] == ["Learn two"]
+    assert [each.subject for each in store.log()] == ["Learn one"]
+
+
+def test_a_shared_memory_is_an_ordinary_folder_of_the_host_repository(tmp_path, histories):
+    project = repository(tmp_path / "app")
+    store = repo(project, histories, is_shared=True)
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+
+    assert [each.name for each in store.folder.iterdir()] == ["facts.md"]
+    assert git(project, "status", "--porcelain", "-uall") == "?? .ouro/memory/facts.md"
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "Share")
+    store.save_and_commit({"facts.md": "- two\n"}, "Learn two")
+    assert git(project, "log", "--format=%s").split("\n") == ["Share", "Begin"]
+    assert [each.subject for each in store.log()] == ["Learn two", "Learn"]
+    shutil.rmtree(store.folder)
+    git(project, "checkout", "-q", "--", ".ouro")
+    assert [each.subject for each in repo(project, histories, is_shared=True).log()] == ["Learn two", "Learn"]
+
+
+def test_the_lock_of_a_process_that_died_holds_nobody_up(store):
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    code = (
+        "import sys, os; from pathlib import Path; from ouro.memory.long_term.history import History\n"
+        "with History(Path(sys.argv[1])).alone(): os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, store.history.git_dir], check=False)
+
+    assert store.save_and_commit({"facts.md": "- two\n"}, "Learn")
