@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -75,13 +75,7 @@ class Money:
         budgets = self._budgets(found)
         self._over = next((each for each in budgets if not each.left), None)
         self.refuse()
-        near = [each for each in budgets if each.spent >= WARN_AT * each.limit and each.setting not in self._told]
-        self._told.update(each.setting for each in near)
-        return " ".join(
-            f"{_WORDS[each.period].capitalize()} has cost ${each.spent:.2f} of ${each.limit:.2f} "
-            f"({each.setting}): ${each.left:.2f} are left."
-            for each in near
-        )
+        return " ".join(self._news(budgets, found))
 
     def refuse(self) -> None:
         """Refuse a call beside the conversation, too, once a limit was found to be reached.
@@ -95,6 +89,24 @@ class Money:
                 f"Stopped: {_WORDS[budget.period]} has cost ${budget.spent:.2f} of ${budget.limit:.2f}.",
                 f"{_LATER.get(budget.period, '')}Raise {budget.setting} to go on now; `/usage` shows what was spent.",
             )
+
+    def _news(self, budgets: Sequence[Budget], periods: Sequence[Period]) -> Iterator[str]:
+        """What was not told yet: which limits are near, and what counts for none."""
+        for each in budgets:
+            if each.spent >= WARN_AT * each.limit and self._is_new(each.setting):
+                yield (
+                    f"{_WORDS[each.period].capitalize()} has cost ${each.spent:.2f} of ${each.limit:.2f} "
+                    f"({each.setting}): ${each.left:.2f} are left."
+                )
+        models = next((each.models for each in periods if each.name == "today"), ())
+        names = [use.model for use in models if use.usage.cost is None]
+        if names and self._is_new("prices"):
+            yield f"The price of {', '.join(names)} is not known: it counts for no limit (`prices` in models.yaml)."
+
+    def _is_new(self, what: str) -> bool:
+        is_new = what not in self._told
+        self._told.add(what)
+        return is_new
 
     def _periods(self) -> tuple[Period, ...]:
         # Those in the trash, too: what they cost was paid.

@@ -47,6 +47,8 @@ def import_sessions(args: argparse.Namespace) -> int:
         show_json({"found": [_source_data(each) for each in sources]})
         return 0
     chosen = sources if args.paths or args.all else _chosen(sources)
+    if not chosen:
+        return 0
     done: list[Imported] = []
     try:
         for each in _take_all(chosen, quiet=args.json):

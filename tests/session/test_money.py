@@ -99,7 +99,9 @@ async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, 
 async def test_yesterday_and_unknown_prices_count_for_nothing(store):
     spend(store, 1, 5.0, at=OLD)
     spend(store, 2, None)
-    assert await money(store, max_cost_day=1.0, max_cost_month=1.0).check() == ""
+    purse = money(store, max_cost_day=1.0, max_cost_month=1.0)
+    assert await purse.check() == "The price of a/one is not known: it counts for no limit (`prices` in models.yaml)."
+    assert await purse.check() == ""
 
 
 def _spend_elsewhere(root: Path, numbers) -> None:
