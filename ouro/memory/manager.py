@@ -287,6 +287,7 @@ class MemoryManager:
         """More of the session was read; what was noted meanwhile comes behind it."""
         known = self.transcript
         self._fold(loaded)
+        self.notices += tuple(each for each in loaded.notices if each not in self.notices)
         for record in self._saver.unsaved:
             self.transcript.take(record)
         if not self.transcript.is_whole or loaded.is_gapped:

@@ -13,19 +13,19 @@ from ouro.memory.record_writer import KeepImage, KeepText, Mask, RecordWriter
 from ouro.memory.records import CHANGES, ChangeRecord, CompactionRecord, MessageRecord, Record, SessionHeader
 
 __all__ = [
-    "PLACES",
+    "BYTES_BACK",
     "BadRecordError",
     "Mask",
     "UnknownRecordError",
+    "bytes_back_in",
     "header_data",
     "header_from",
-    "places_in",
     "record_data",
     "record_from",
 ]
 
-PLACES = "places"
-"""Of a compaction in a file: the bytes where the messages that it keeps begin. A hint; only the store knows it."""
+BYTES_BACK = "bytes_back"
+"""Of a compaction in a file: how far before it the messages that it keeps begin. A hint; only the store knows it."""
 _GREATEST = 1 << 53
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -92,10 +92,10 @@ def record_from(data: Any, fetch: Fetch) -> tuple[Record, tuple[str, ...]]:
     raise UnknownRecordError(next(iter(data)))
 
 
-def places_in(data: Any) -> tuple[int, ...]:
-    """The hints of a compaction where the messages that it keeps begin."""
-    places = data.get(PLACES, ()) if isinstance(data, dict) else ()
-    return tuple(each for each in places if isinstance(each, int)) if isinstance(places, list) else ()
+def bytes_back_in(data: Any) -> tuple[int, ...]:
+    """How far before a compaction the messages that it keeps begin, as far as it says so."""
+    found = data.get(BYTES_BACK, ()) if isinstance(data, dict) else ()
+    return tuple(each for each in found if isinstance(each, int)) if isinstance(found, list) else ()
 
 
 def _masked(value: Any, mask: Mask) -> Any:
@@ -128,4 +128,4 @@ def _converted(data: Any, kind: type[S]) -> S:
 
 
 def _unknown_fields(data: dict[str, Any], kind: type[msgspec.Struct]) -> tuple[str, ...]:
-    return tuple(sorted(data.keys() - {*kind.__struct_encode_fields__, PLACES}))
+    return tuple(sorted(data.keys() - {*kind.__struct_encode_fields__, BYTES_BACK}))

@@ -14,7 +14,7 @@ from ouro.errors import SessionDamaged
 from ouro.memory.backend import FORMAT, LoadedSession, Page, Reach
 from ouro.memory.outputs import fetch_output
 from ouro.memory.records import CHANGES, ChangeRecord, MessageRecord, Record, SessionHeader
-from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, places_in, record_from
+from ouro.memory.serialization import BadRecordError, UnknownRecordError, bytes_back_in, header_from, record_from
 from ouro.memory.session_file import (
     FILE_NAME,
     Block,
@@ -48,6 +48,8 @@ class Found(msgspec.Struct, frozen=True):
     session: LoadedSession
     blocks: tuple[tuple[Block, int], ...]
     """Of the messages and the numbers in their records; 0: none."""
+    kept: tuple[tuple[Block, int], ...]
+    """Likewise, of those that a compaction keeps from before them."""
 
 
 class _Findings(msgspec.Struct):
@@ -140,24 +142,26 @@ class _Reading:
             if is_cut
             else ()
         )
-        kept: tuple[MessageRecord, ...] = ()
+        kept: list[tuple[Block, int]] = []
+        records: list[Record] = []
         if way.compaction is not None:
             here = {step.number for step in way.steps}
             wanted = [number for number in way.compaction.kept if number not in here]
             [source] = [step.source for step in way.steps if step.change is way.compaction]
-            kept = tuple(self._kept(wanted, dict(zip(way.compaction.kept, _places(source), strict=False)), way.place))
+            places = dict(zip(way.compaction.kept, _places(source), strict=False))
+            records = list(self._records(self._kept(wanted, places, way.place), kept))
         session = LoadedSession(
             self._header,
             (),
             notices,
-            kept=kept,
+            kept=tuple(each for each in records if isinstance(each, MessageRecord)),
             place=way.place,
             is_complete=way.is_complete or is_cut,
             is_gapped=way.is_gapped,
         )
-        return self._found([step.source for step in way.steps], session)
+        return self._found([step.source for step in way.steps], session, kept)
 
-    def _found(self, blocks: list[Block], session: LoadedSession) -> Found:
+    def _found(self, blocks: list[Block], session: LoadedSession, kept: Iterable[tuple[Block, int]] = ()) -> Found:
         known: list[tuple[Block, int]] = []
         records = tuple(self._records(blocks, known))
         notices = [*session.notices, *self._findings.notices(self._path)]
@@ -172,7 +176,7 @@ class _Reading:
             )
         read_only = self._header.format > FORMAT
         session = msgspec.structs.replace(session, records=records, notices=tuple(notices), read_only=read_only)
-        return Found(session, tuple(known))
+        return Found(session, tuple(known), tuple(kept))
 
     def _steps(self, end: int) -> Iterator[Step[Block]]:
         for block in blocks_back(self._descriptor, self._begin, end):
@@ -182,7 +186,7 @@ class _Reading:
             number = number_of(block) if is_said or change is not None else 0
             yield Step(block.offset, block.size, block, is_said, number, change)
 
-    def _kept(self, wanted: list[int], places: dict[int, int], end: int) -> Iterator[MessageRecord]:
+    def _kept(self, wanted: list[int], places: dict[int, int], end: int) -> list[Block]:
         """The messages of these numbers from before `end`: where they are said to be, else wherever they are."""
         found: dict[int, Block] = {}
         for number in wanted:
@@ -191,8 +195,7 @@ class _Reading:
                 found[number] = block
         if len(found) < len(wanted):
             found |= self._scanned(set(wanted) - found.keys(), end)
-        records = self._records(found[number] for number in wanted if number in found)
-        return (each for each in records if isinstance(each, MessageRecord))
+        return [found[number] for number in wanted if number in found]
 
     def _scanned(self, wanted: set[int], end: int) -> dict[int, Block]:
         found: dict[int, Block] = {}
@@ -249,7 +252,7 @@ def _change(block: Block) -> ChangeRecord | None:
 
 
 def _places(block: Block) -> tuple[int, ...]:
-    return places_in(load(block.data))
+    return tuple(block.offset - back for back in bytes_back_in(load(block.data)))
 
 
 def _data(block: Block) -> object:

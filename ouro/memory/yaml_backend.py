@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from ouro.memory.backend import (
 from ouro.memory.outputs import FOLDER as OUTPUTS
 from ouro.memory.outputs import keep_image, keep_text
 from ouro.memory.repair import repair
-from ouro.memory.serialization import PLACES, Mask, header_data, record_data
+from ouro.memory.serialization import BYTES_BACK, Mask, header_data, record_data
 from ouro.memory.session_file import (
     FILE_NAME,
     append,
@@ -138,7 +138,7 @@ class YamlFileMemoryStore:
         if found.session.read_only:
             lock.release()
         else:
-            places = {number: block.offset for block, number in found.blocks}
+            places = {number: block.offset for block, number in (*found.kept, *found.blocks)}
             self._open[session_id] = _Open(folder, lock, places)
         return found.session
 
@@ -218,8 +218,8 @@ class YamlFileMemoryStore:
             raise SaveFailed(f"Session {session_id[:8]} is not open.")
         with _saving(held.folder):
             data = self._data(record, held.folder)
-            if isinstance(record, CompactionRecord) and all(number in held.places for number in record.kept):
-                data[PLACES] = [held.places[number] for number in record.kept]
+            if isinstance(record, CompactionRecord):
+                data |= _bytes_back(record, held.places, (held.folder / FILE_NAME).stat().st_size)
             place = append(held.folder, dump(data).encode())
         if isinstance(record, MessageRecord):
             held.places[record.number] = place
@@ -239,11 +239,23 @@ class YamlFileMemoryStore:
 
     def _write_whole(self, folder: Path, header: SessionHeader, copied: bytes, records: Iterable[Record]) -> None:
         with opened(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            places: dict[int, int] = {}
             with os.fdopen(os.dup(descriptor), "wb", buffering=1 << 20) as file:
                 file.write(as_record(dump(header_data(header))) + copied)
                 for record in records:
-                    file.write(as_record(dump(self._data(record, folder))))
+                    data = self._data(record, folder)
+                    if isinstance(record, MessageRecord):
+                        places[record.number] = file.tell()
+                    elif isinstance(record, CompactionRecord):
+                        data |= _bytes_back(record, places, file.tell())
+                    file.write(as_record(dump(data)))
             os.fsync(descriptor)
+
+
+def _bytes_back(record: CompactionRecord, places: Mapping[int, int], place: int) -> dict[str, list[int]]:
+    """How far before it the messages begin that a compaction keeps, for who reads it; none where one is not known."""
+    known = [places[number] for number in record.kept if number in places]
+    return {BYTES_BACK: [place - each for each in known]} if known and len(known) == len(record.kept) else {}
 
 
 def _read_to_write(folder: Path, reach: Reach) -> Found:

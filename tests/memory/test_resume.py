@@ -1,0 +1,285 @@
+"""A session taken up again: by what is sent of it, page by page, edited by hand, copied, only looked at."""
+
+import asyncio
+import os
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ouro.errors import SessionDamaged, SessionInUse, SessionNotFound
+from ouro.memory import session_reader
+from ouro.memory.backend import SessionHeader
+from ouro.memory.manager import MemoryManager
+from ouro.memory.records import CompactionRecord, MessageRecord, PinRecord, Record, RewindRecord, TitleRecord
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message, Text, Usage, user
+
+AT = "2026-11-21T20:14:03.120Z"
+HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "a/b", AT)
+CHECK = CompactionRecord(301, AT, (1, 290), (7, 210), "What was said.", tokens=(900, 90))
+
+
+def said(number: int, text: str = "") -> MessageRecord:
+    return MessageRecord(number, AT, user(text or f"m{number}"))
+
+
+def long_session() -> list[Record]:
+    """300 messages, a compaction that keeps two of them, two more messages."""
+    return [*map(said, range(1, 301)), TitleRecord("long", AT), CHECK, said(302), said(303)]
+
+
+@pytest.fixture
+def root(home) -> Path:
+    return home / ".ouro" / "sessions"
+
+
+@pytest.fixture
+def store(root) -> YamlFileMemoryStore:
+    store = YamlFileMemoryStore(root)
+    store.import_session(HEADER, long_session())
+    return store
+
+
+@pytest.fixture
+def path(store, root) -> Path:
+    return next(root.glob("2*/session.yaml"))
+
+
+async def resumed(store, query: str = HEADER.id, **how) -> MemoryManager:
+    return await MemoryManager.resume(store, query, project="/p", **how)
+
+
+def texts(messages) -> list[str]:
+    return [each.text for each in messages]
+
+
+async def test_what_is_sent_after_a_resume_is_what_was_sent_before(root):
+    store = YamlFileMemoryStore(root)
+    memory = MemoryManager.start(store, project="/p", model="a/b")
+    for number in range(1, 120):
+        await memory.add(user(f"m{number}"))
+    await memory.record(
+        CompactionRecord(memory.next_number, memory.now(), (1, 110), (3, 50), "Said before.", tokens=(9, 5))
+    )
+    await memory.add(Message("assistant", (Text("so"),), Usage(50, 0, 0, 5), "a/b"))
+    sent, usage, tokens = memory.context(), memory.usage, memory.tokens
+    await memory.close()
+
+    again = await resumed(YamlFileMemoryStore(root), memory.session_id)
+
+    assert again.context() == sent
+    assert texts(sent[:2]) == ["m3", "m50"]
+    assert (again.title, again.usage, again.tokens, again.next_number) == ("m1", usage, tokens, memory.next_number)
+    await again.close()
+
+
+async def test_the_messages_that_a_compaction_keeps_are_read_where_they_are_said_to_be(store, path, monkeypatch):
+    memory = await resumed(store)
+    await memory.record(CompactionRecord(304, AT, (1, 303), (7, 210, 302), "Again."))
+    sent = memory.context()
+    await memory.close()
+    scanned = []
+    scan = session_reader._Reading._scanned
+    monkeypatch.setattr(session_reader._Reading, "_scanned", lambda *given: scanned.append(given) or scan(*given))
+
+    again = await resumed(store)
+    assert (again.context(), scanned) == (sent, [])
+    await again.close()
+    for edited_message, scans in (("m3", 0), ("m220", 1)):
+        by_hand = path.read_text().replace(f"text: {edited_message}\n", "text: another one, of another length\n")
+        path.write_text(by_hand)
+        edited = await resumed(store)
+        assert (edited.context(), len(scanned)) == (sent, scans)
+        await edited.close()
+
+
+async def test_older_messages_come_page_by_page_until_the_first(store):
+    memory = await resumed(store)
+    shown = len(memory.shown())
+    pages = []
+    while memory.has_earlier:
+        pages.append(texts(entry.message for entry in await memory.earlier(100)))
+
+    assert (shown, [len(page) for page in pages]) == (40, [100, 100, 62])
+    assert [*pages[2], *pages[1], *pages[0]] == [f"m{number}" for number in range(1, 263)]
+    assert texts(memory.shown()) == [each.message.text for each in long_session() if isinstance(each, MessageRecord)]
+    assert await memory.earlier(10) == ()
+    await memory.close()
+
+
+async def test_a_way_back_to_before_the_compaction_is_right_and_stays_right(store):
+    memory = await resumed(store)
+    await memory.record(RewindRecord(5, memory.now()))
+    await memory.add(user("else"))
+    expected = [user(f"m{number}") for number in range(1, 6)] + [user("else")]
+    assert memory.context() == expected
+    await memory.close()
+
+    again = await resumed(store)
+    assert (again.context(), again.has_earlier) == (expected, False)
+    assert [(each.since, each.entries[-1].number) for each in again.transcript.branches] == [(5, 303)]
+    await again.record(RewindRecord(303, again.now()))
+    assert again.transcript.compaction == CHECK
+    await again.close()
+
+
+async def test_of_long_branches_only_the_end_is_read_until_someone_goes_back_there(root, monkeypatch):
+    monkeypatch.setattr("ouro.memory.walk_back.MOST_PASSED", 5000)
+    store = YamlFileMemoryStore(root)
+    records = [*map(said, range(1, 301)), RewindRecord(10, AT), said(301)]
+    store.import_session(HEADER, records)
+
+    memory = await resumed(store)
+    assert len(memory.transcript.branches[0].entries) < 100
+    await memory.record(RewindRecord(300, memory.now()))
+
+    assert texts(memory.context()) == [f"m{number}" for number in range(1, 301)]
+    await memory.close()
+
+
+async def test_without_a_compaction_the_end_is_there_at_once_and_the_rest_follows(root, monkeypatch):
+    monkeypatch.setattr(session_reader, "MOST_SHOWN", 4000)
+    store = YamlFileMemoryStore(root)
+    answers = [MessageRecord(n, AT, Message("assistant", (Text(f"m{n}"),), Usage(1, cost=1.0))) for n in range(1, 301)]
+    store.import_session(HEADER, [TitleRecord("named", AT), *answers])
+
+    memory = await resumed(store)
+    shown = texts(memory.shown())
+    memory.set_title("renamed meanwhile")
+    first = (len(shown) < 100, memory.title, memory.usage)
+    await memory.add(user("more"))
+
+    assert first == (True, "renamed meanwhile", Usage(300, cost=300.0))
+    assert texts(memory.messages()) == [*(f"m{number}" for number in range(1, 301)), "more"]
+    assert texts(memory.shown()) == [*shown, "more"]
+    assert len(await memory.earlier(1000)) == 300 - len(shown)
+    assert (memory.title, memory.usage, memory.has_earlier) == ("renamed meanwhile", Usage(300, cost=300.0), False)
+    await memory.close()
+    assert store.get_session_stats(HEADER.id).title == "renamed meanwhile"
+
+
+async def test_more_than_any_model_can_read_is_not_read_at_once_and_said(root, monkeypatch):
+    monkeypatch.setattr(session_reader, "MOST_SHOWN", 1000)
+    monkeypatch.setattr(session_reader, "MOST_SENT", 9000)
+    store = YamlFileMemoryStore(root)
+    store.import_session(HEADER, [*map(said, range(1, 301))])
+
+    memory = await resumed(store)
+    await memory.add(user("more"))
+
+    assert 100 < len(memory.messages()) < 200
+    assert any("More was said in this session than any model can read" in notice for notice in memory.notices)
+    assert memory.has_earlier
+    await memory.close()
+
+
+async def test_a_message_added_by_hand_is_named_once_and_for_all(store, path):
+    by_hand = "---\nrole: user\ntext: added\n...\n---\nmessage: 299\nrole: user\ntext: copied\n...\n"
+    before = path.read_text().replace("---\nmessage: 300\n", by_hand + "---\nmessage: 300\n")
+    path.write_text(before)
+
+    memory = await resumed(store)
+    await memory.record(PinRecord(304, memory.now()))
+    names = [(each.number, each.message.text) for each in memory.transcript.entries[-7:]]
+    await memory.close()
+
+    assert names == [(298, "m298"), (299, "m299"), (304, "added"), (305, "copied"), (300, "m300"), (302, "m302"),
+                     (303, "m303")]  # fmt: skip
+    after = path.read_text()
+    assert after.startswith(
+        before.replace("---\nrole: user\ntext: added", "---\nmessage: 304\nrole: user\ntext: added").replace(
+            "message: 299\nrole: user\ntext: copied", "message: 305\nrole: user\ntext: copied"
+        )
+    )
+    again = await resumed(store)
+    assert [(each.number, each.message.text) for each in again.transcript.entries[-7:]] == names
+    assert (again.transcript.pins, again.notices) == ({304}, ())
+    await again.close()
+
+
+async def test_a_message_deleted_by_hand_is_gone_wherever_it_was_meant(store, path):
+    text = path.read_text()
+    for number in (7, 290, 303):
+        text = re.sub(rf"---\nmessage: {number}\n.*?\n\.\.\.\n", "", text, flags=re.DOTALL)
+    path.write_text(text)
+
+    memory = await resumed(store)
+
+    assert [entry.number for entry in memory.transcript.sent_entries()] == [210, *range(291, 301), 302]
+    assert (memory.next_number, memory.notices) == (303, ())
+    await memory.close()
+
+
+async def test_what_is_only_looked_at_may_be_open_elsewhere_and_stays_as_it_is(store, path):
+    holder = await resumed(YamlFileMemoryStore(path.parents[1]))
+    before = path.read_bytes()
+
+    with pytest.raises(SessionInUse):
+        await resumed(store)
+    looker = await resumed(store, read_only=True)
+    await looker.add(user("not kept"))
+    await looker.close()
+
+    assert (looker.read_only, looker.messages()[-1].text) == (True, "not kept")
+    assert path.read_bytes() == before
+    await holder.close()
+
+
+async def test_a_copy_is_gone_on_with_while_the_session_is_open_elsewhere(store, path):
+    holder = await resumed(YamlFileMemoryStore(path.parents[1]))
+
+    copy = await resumed(store, fork=True)
+    await copy.add(user("here"))
+    await holder.add(user("there"))
+
+    assert (texts(copy.context())[:-1], texts(holder.context())[-1]) == (texts(holder.context())[:-1], "there")
+    assert copy.transcript.fork is not None
+    assert (copy.transcript.fork.session, copy.usage) == (HEADER.id, Usage())
+    await asyncio.gather(copy.close(), holder.close())
+
+
+async def test_a_fork_at_a_message_ends_with_it(store):
+    memory = await resumed(store)
+    number = memory.transcript.entries[-4].number
+    session_id = await memory.fork(number, "other")
+    with pytest.raises(SessionNotFound):
+        await memory.fork(4000)
+    await memory.close()
+
+    copy = await resumed(store, session_id)
+    assert (copy.transcript.last_number, copy.title, copy.project) == (number, "other", "/p")
+    await copy.close()
+
+
+async def test_a_file_that_another_program_changed_gives_no_page_from_the_wrong_place(store, path):
+    memory = await resumed(store)
+    path.write_text(path.read_text().replace("text: m3\n", "text: m3, and longer than it was\n"))
+
+    with pytest.raises(SessionDamaged, match="changed by another program"):
+        await memory.earlier(10)
+    await memory.close()
+
+
+async def test_a_resume_reads_no_more_of_a_long_session_than_it_needs(store, path, monkeypatch):
+    filler = "x" * 2000
+    records = [replace(said(number), message=user(f"m{number} {filler}")) for number in range(1, 3001)]
+    check = CompactionRecord(3001, AT, (1, 2995), (7, 210), "What was said.", pins=(7,), spent=Usage(5))
+    header = replace(HEADER, id="1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
+    store.import_session(header, records)
+    store.load_session(header.id)
+    store.save_memory(header.id, check)
+    store.close_session(header.id)
+    store.list_sessions()
+    read = []
+    pread = os.pread
+    monkeypatch.setattr(
+        os, "pread", lambda descriptor, size, place: read.append(len(data := pread(descriptor, size, place))) or data
+    )
+
+    memory = await resumed(store, header.id)
+
+    assert texts(memory.context()[:2]) == [f"m7 {filler}", f"m210 {filler}"]
+    assert sum(read) < 2_500_000 < store.get_session_stats(header.id).size
+    await memory.close()
