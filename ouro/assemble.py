@@ -46,7 +46,7 @@ from ouro.session.knowing import KnowledgeRules, begins_with, with_knowledge
 from ouro.session.resumed import memory_changes
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
-from ouro.tools.files_seen import FilesSeen
+from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import Plan
@@ -148,7 +148,8 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
         parts = _parts(ground, (shelf, resumed), memory, mask, scopes)
         if stores:
             rules = KnowledgeRules(ground.settings.memory.write, ground.settings.memory.consolidation_threshold)
-            parts = await asyncio.to_thread(with_knowledge, parts, stores, scopes, complaints, rules, mask.kind_of_secret)
+            finds = mask.kind_of_secret
+            parts = await asyncio.to_thread(with_knowledge, parts, stores, scopes, complaints, rules, finds)
         session = Session(parts)
     except BaseException:
         await memory.close()  # else it would count as open here
@@ -252,7 +253,8 @@ def _parts(
         on_remember=rules.add,
         finds_secret=mask.kind_of_secret,
     )
-    jobs, plan, seen = ShellJobs(outputs, mask.mask), Plan(), FilesSeen()
+    jobs, plan = ShellJobs(outputs, mask.mask), Plan()
+    seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
     shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
     lookup = _lookup(ground, scopes)
     search = search_for(lookup) if lookup else None

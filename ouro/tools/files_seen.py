@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -43,9 +43,14 @@ class Found:
 
 
 class FilesSeen:
-    """What the model has seen of which file."""
+    """What the model has seen of which file.
 
-    def __init__(self) -> None:
+    Args:
+        refuses: says why a content may not be written to a path; empty where it may.
+    """
+
+    def __init__(self, refuses: Callable[[Path, bytes], str] = lambda _path, _data: "") -> None:
+        self.refuses = refuses
         self._seen: dict[Path, _Seen] = {}
         self._locks: dict[Path, Lock] = {}
         self._guard = Lock()
@@ -99,6 +104,22 @@ class FilesSeen:
             yield
 
 
+def no_secrets_in_memory(workspace: Workspace, finds_secret: Callable[[str], str]) -> Callable[[Path, bytes], str]:
+    """What `FilesSeen.refuses` is for a session: a file of long-term memory holds no secret, nor does its name.
+
+    Args:
+        finds_secret: says which kind of secret is in a text; empty where there is none.
+    """
+
+    def refuses(path: Path, data: bytes) -> str:
+        if workspace.memory_at(path) is None:
+            return ""
+        kind = finds_secret(f"{path.name}\n{data.decode(errors='replace')}")
+        return f"it holds a secret ({kind}), and memory keeps none. Say it without the secret." if kind else ""
+
+    return refuses
+
+
 def nothing_at(workspace: Workspace, text: str) -> Found:
     """A file that is not there, and perhaps not even its folder: only to be shown, never to be written."""
     path = workspace.resolve(text)
@@ -131,9 +152,11 @@ def store(found: Found, after: TextFile, seen: FilesSeen) -> None:
     """Write what becomes of a file that was found, and remember it as seen.
 
     Raises:
-        ToolError: it cannot be written, or was changed by somebody else meanwhile.
+        ToolError: it cannot be or may not be written, or was changed by somebody else meanwhile.
     """
     data = encode(found.shown, after)
+    if reason := seen.refuses(found.place.path, data):
+        raise ToolError(f"{found.shown} was not written: {reason}")
     try:
         save(found.place.folder, found.place.name, data, expected=found.stat)
     except ChangedMeanwhileError:

@@ -1,13 +1,20 @@
 """M8: secrets are refused at the door of memory: in texts, names, subjects and trailers."""
 
+import asyncio
 import subprocess
 
 import pytest
+from fakes.tool_context import call
 
-from ouro.errors import SecretInMemory
+from ouro.errors import SecretInMemory, ToolError
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.values import Skipped
+from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.secrets import SecretMask
+from ouro.safety.workspace import Workspace
+from ouro.tools.apply_patch import ApplyPatch
+from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
+from ouro.tools.write import Write
 
 OWN = "correct-horse-battery-staple"
 SHAPED = "AKIAQYLPMN5HFIQR7BBB"
@@ -72,3 +79,22 @@ def test_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
     assert commit
     objects = ["git", "-C", store.folder, "cat-file", "--batch-all-objects", "--batch"]
     assert SHAPED.encode() not in subprocess.run(objects, capture_output=True, check=True).stdout
+
+
+def test_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, tmp_path):
+    folder = GuardedMemory(store.folder, store.history.git_dir)
+    workspace = Workspace(tmp_path, memory=[folder])
+    seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
+    patch = f"*** Begin Patch\n*** Add File: {store.folder}/mem_1.md\n+{SHAPED}\n*** End Patch"
+
+    for tool, arguments in (
+        (Write(workspace, seen), {"path": str(store.folder / "preferences.md"), "content": f"- {OWN}\n"}),
+        (Write(workspace, seen), {"path": str(store.folder / f"{SHAPED}.md"), "content": "x"}),
+        (ApplyPatch(workspace, seen), {"input": patch}),
+    ):
+        with pytest.raises(ToolError, match="holds a secret"):
+            asyncio.run(call(tool, **arguments))
+    asyncio.run(call(Write(workspace, seen), path="app.env", content=OWN))
+
+    assert (tmp_path / "app.env").read_text() == OWN
+    assert sorted(each.name for each in store.folder.glob("*.md")) == ["facts.md"]
