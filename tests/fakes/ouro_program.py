@@ -102,6 +102,8 @@ class OuroProgram:
     folder: Path
     more: Mapping[str, str] = field(default_factory=dict)
     """Further environment."""
+    titles: bool = False
+    """A model finds titles: that is one more request, at a time that no script can foresee."""
     terminals: list[OuroTerminal] = field(default_factory=list)
     processes: list[subprocess.Popen] = field(default_factory=list)
 
@@ -125,7 +127,10 @@ class OuroProgram:
     @property
     def environment(self) -> dict[str, str]:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        return {**os.environ, "PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8", **self.more}
+        own = {"PATH": path, "TERM": "xterm-256color", "LANG": "C.UTF-8"}
+        if not self.titles:
+            own["OURO_SESSIONS_TITLES"] = "false"
+        return {**os.environ, **own, **self.more}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "ouro", *arguments]
