@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands import conversation, info, models, past, usage, window, work
+from ouro.commands import conversation, info, memory, models, past, usage, window, work
 from ouro.commands.command import Command, FrontEnd
 
 
@@ -26,6 +26,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("rename", conversation.rename, "[title]"),
     Command("copy", conversation.copy),
     Command("export", conversation.export, "[file]"),
+    Command("memory", memory.memory, "[list|show|receipt|edit|accept|reject|undo|consolidate|on|off]", ("mem",)),
     Command("todos", conversation.todos, "", ("todo",)),
     Command("tasks", conversation.tasks, "[kill id]", ("ps", "jobs")),
     Command("init", work.init, "[what matters]", between_turns=True),

@@ -94,6 +94,14 @@ class FrontEnd(Protocol):
         """Close this session and open another in its place; keep this one when that fails, and say why."""
         ...
 
+    async def edit(self, text: str) -> str:
+        """Text after the person has edited it, in their editor.
+
+        Raises:
+            UsageError: no editor can be lent the terminal.
+        """
+        ...
+
     async def send(self, text: str) -> None:
         """Send a message to the agent, as if it had been typed."""
         ...

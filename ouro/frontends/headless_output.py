@@ -21,6 +21,7 @@ from ouro.events import (
 )
 from ouro.frontends.event_json import event_to_json, json_line, usage_to_json
 from ouro.frontends.memory_lines import memory_line
+from ouro.frontends.memory_receipt import receipt_to_json
 from ouro.messages import Usage
 from ouro.session import Session
 from ouro.utils.terminal_text import clean
@@ -141,6 +142,8 @@ class Output:
             status = session.status()
             line = {"type": "session", "session_id": session.id, "model": status.model, "mode": status.mode}
             self.pipe.write(json_line({**line, "cwd": str(session.cwd)}))
+            if session.knowledge is not None:
+                self.pipe.write(json_line(receipt_to_json(session.knowledge.receipt())))
 
     def event(self, event: Event) -> None:
         """Pass an event on, where the format tells events."""

@@ -64,6 +64,7 @@ class ReplFrontEnd:
         *,
         redraw: Callable[[], None],
         fill: Callable[[str], bool],
+        opened: Callable[[Session], None],
         leave: Callable[[], None],
     ) -> None:
         self._open_session = open_session
@@ -73,6 +74,7 @@ class ReplFrontEnd:
         self._turns = turns
         self.redraw = redraw
         self._fill = fill
+        self._opened = opened
         self.leave = leave
 
     @property
@@ -155,6 +157,14 @@ class ReplFrontEnd:
             raise UsageError("This terminal has no clipboard that ouro could reach. /export writes a file.")
         self._printer.order(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
 
+    async def edit(self, _text: str) -> str:
+        """The plain prompt keeps reading lines: it cannot lend the terminal.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError("There is no editor here.", "Edit the file itself: ouro notices, with your next message.")
+
     async def ask(self, title: str, *, secret: bool = False) -> str:
         """A line of text, empty when they gave none."""
         self._printer.say(title)
@@ -215,6 +225,7 @@ class ReplFrontEnd:
 
     def _use(self, session: Session) -> None:
         self._turns.use(session)
+        self._opened(session)
         for notice in session.notices:
             self.say(notice, "warning")
         self._show_again(list(session.history()))

@@ -57,7 +57,7 @@ def test_stream_json_tells_every_event_in_order(ouro):
     kinds = [line["type"] for line in done.lines]
     told = [kind for kind, after in zip(kinds, [*kinds[1:], ""], strict=True) if kind != after]
     assert told == [
-        "session", "prompted", "replied", "usage_updated", "tool_started", "tool_finished",
+        "session", "memory_loaded", "prompted", "replied", "usage_updated", "tool_started", "tool_finished",
         "text_delta", "replied", "usage_updated", "turn_finished", "result",
     ]  # fmt: skip
     assert done.lines[-1]["result"] == "It greets."

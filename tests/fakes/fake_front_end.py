@@ -52,6 +52,10 @@ class FakeFrontEnd:
     async def open(self, request):
         self.opened.append(request)
 
+    async def edit(self, text):
+        self.asked.append(text)
+        return self.picks.pop(0)
+
     async def send(self, text):
         self.sent.append(text)
 

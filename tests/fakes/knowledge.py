@@ -1,4 +1,4 @@
-"""Long-term memory under test: the real manager on real folders and git, and a conversation that tells it what happened."""
+"""Long-term memory under test: the real manager on real folders and git, told what happens in a conversation."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class Conversation:
         self.manager = LongTermMemoryManager(
             KnowledgeParts(
                 scopes=scopes,
+                stores=tuple(stores),
                 cwd=project or home,
                 session_id=session,
                 complaints=complaints,

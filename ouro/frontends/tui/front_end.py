@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from textual.app import App
 
 from ouro.errors import UsageError
-from ouro.events import Event, Level
+from ouro.events import Event, Level, NotesRecalled
+from ouro.frontends.tui import outside
 from ouro.frontends.tui.blocks.messages import Answer, Notice
 from ouro.frontends.tui.drafts import Draft
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
@@ -60,6 +61,11 @@ class ScreenFrontEnd:
         return self._turns.session
 
     @property
+    def recalled(self) -> NotesRecalled | None:
+        """The notes that went with the last message."""
+        return self._view.recalled
+
+    @property
     def keys(self) -> Sequence[tuple[str, str]]:
         """The keys that work here."""
         rows = []
@@ -100,6 +106,10 @@ class ScreenFrontEnd:
     async def choose_with_care(self, title: str, choices: Sequence[Choice]) -> str | None:
         """The same, for what must not be answered by a key that was meant for something else."""
         return await self.result_of(Picker(title, choices, grace=QuestionPanel.GRACE))
+
+    async def edit(self, text: str) -> str:
+        """Text after the person has edited it."""
+        return await outside.edit(self._app, text)
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
         """A line of text, empty when they gave none."""

@@ -53,6 +53,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("outputs", ("ctrl+o",), "unfold tool outputs; twice: the whole transcript", "app"),
     Action("todos", ("ctrl+t",), "the agent's plan", "app"),
     Action("jobs", ("ctrl+b",), "background jobs", "app"),
+    Action("receipt", ("ctrl+y",), "what memory put into the prompt", "app"),
     Action("model", ("alt+p",), "choose a model", "app"),
     Action("redraw", ("ctrl+l",), "draw the screen again", "app"),
     Action("suspend", ("ctrl+z",), "suspend", "app", "suspend_process"),

@@ -119,5 +119,5 @@ def _changes(scope: Scope, before: Texts, now: Texts) -> list[str]:
 
 
 def _diff(name: str, before: str, after: str) -> list[str]:
-    lines = unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=1)
+    lines = unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
     return [f"{name}:", *(line for number, line in enumerate(lines) if number > 1 and not line.startswith("@@"))]

@@ -15,7 +15,7 @@ from ouro.messages import Message, system, user
 
 AT_LEAST = 0.4
 """The share that is to go."""
-SHORTEST = 0.05
+SHORTEST = 0.02
 """An answer that keeps less of a category than this is no compression, but a loss."""
 _ORDER = """\
 You tidy the long-term memory of a coding agent. You are given its files, quoted between marks, each line after a bar.

@@ -20,13 +20,16 @@ from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory, subject_of
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.turn_marks import TurnMarks
-from ouro.memory.long_term.values import Scope
+from ouro.memory.long_term.values import CORE, Scope
 from ouro.memory.long_term.vouching import Vouching, below
 from ouro.memory.tokens import estimate
 from ouro.messages import Message
 from ouro.utils.log import log
 
 Act = Callable[[], list[CoreChanged]]
+CORE_FILES = tuple(f"{name}.md" for name in CORE)
+OFF = "off"
+"""Under this name it is kept beside a history that its memory is switched off."""
 
 
 class KnowledgeParts(msgspec.Struct, frozen=True):
@@ -34,6 +37,8 @@ class KnowledgeParts(msgspec.Struct, frozen=True):
 
     scopes: tuple[ScopeMemory, ...]
     """User before repo."""
+    stores: tuple[GitMemoryStore, ...]
+    """Those of all scopes that the settings allow, also where memory was switched off."""
     cwd: Path
     session_id: str
     complaints: tuple[str, ...]
@@ -95,6 +100,27 @@ class LongTermMemoryManager:
             wires.tell(Said(text, "warning"))
         self._tell([event for scope in self._scopes for event in scope.unknown()])
         self._consolidate_if_grown()
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """Those in use, user before repo."""
+        return tuple(scope.scope for scope in self._scopes)
+
+    def folder(self, scope: Scope) -> Path:
+        """Where the files of a scope are."""
+        return self._scope(scope).store.folder
+
+    def switch(self, on: bool) -> None:
+        """Read and write memory of this repository from the next session on, or do not. Blocks.
+
+        Raises:
+            UsageError: the settings allow it no memory, or it is not trusted.
+        """
+        found = next((store for store in self._parts.stores if store.scope == "repo"), None)
+        if found is None:
+            raise UsageError("This repository has no memory of its own here.", "See `memory.repo.enabled`.")
+        found.history.create()
+        found.history.keep(OFF, "" if on else "off")
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -328,10 +354,12 @@ class LongTermMemoryManager:
 
 
 def open_scopes(stores: Sequence[GitMemoryStore]) -> tuple[tuple[ScopeMemory, ...], tuple[str, ...]]:
-    """Those that can be read, and what is to be told of the others. Blocks; never fails."""
+    """Those that can be read and are not switched off, and what is to be told of others. Blocks; never fails."""
     opened: list[ScopeMemory] = []
     complaints: list[str] = []
     for store in stores:
+        if store.history.own(OFF):
+            continue
         scope = ScopeMemory(store)
         try:
             scope.open()

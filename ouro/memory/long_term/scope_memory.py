@@ -257,7 +257,7 @@ class ScopeMemory:
         return [each for each in edits if (each.name, each.after) not in self._standing]
 
     def _without_secrets(self, edits: Sequence[FileEdit], moment: Moment) -> list[FileEdit]:
-        """A file with a secret is put back as it was (M8); the others are committed, so that nothing of them is lost."""
+        """A file with a secret is put back as it was (M8); the others are committed: nothing is lost."""
         found = {each.name: self.store.secret_in(f"{each.name}\n{each.after or ''}") for each in edits}
         self.refused = tuple(Skipped(name, f"holds a secret ({kind})") for name, kind in found.items() if kind)
         if back := {each.name: each.before for each in edits if found[each.name]}:

@@ -280,7 +280,8 @@ class TestChanges:
             "+- Answer in French.",
         ]
         assert [event.origin for event in second.changed] == ["outside"]
-        assert plain_git(second.folder, "log", "-1", "--format=%(trailers:key=Ouro-Origin,valueonly)").strip() == "outside"
+        origin = plain_git(second.folder, "log", "-1", "--format=%(trailers:key=Ouro-Origin,valueonly)")
+        assert origin.strip() == "outside"
         await second.end()
         assert await second.begin("again") == ""
 

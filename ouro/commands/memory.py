@@ -1,0 +1,179 @@
+"""/memory: what is remembered, what waits, and the receipt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from ouro.commands.command import FrontEnd
+from ouro.commands.markdown import block, code, escape
+from ouro.errors import UsageError
+from ouro.session import CORE_FILES, LongTermMemoryManager, MemoryReceipt, Proposal, ReceiptLine, Scope
+from ouro.utils.runtime import tilde
+
+
+async def memory(front_end: FrontEnd, argument: str) -> None:
+    """Show what is remembered; accept, reject, take back, edit; on or off for this repository."""
+    word, _, rest = argument.strip().partition(" ")
+    known = front_end.session.knowledge
+    if known is None:
+        raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
+    run = _COMMANDS.get(word or "list")
+    if run is None:
+        raise UsageError(f"/memory knows no `{word}`.", f"It knows: {', '.join(_COMMANDS)}.")
+    await run(front_end, known, rest.strip())
+
+
+async def _list(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
+    front_end.show(await asyncio.to_thread(_overview, known))
+
+
+async def _show(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    paths = await asyncio.to_thread(_files, known)
+    wanted = [path for name, path in paths.items() if not rest or rest in name]
+    if not wanted:
+        raise UsageError(f"No file of memory is called {rest}." if rest else "Nothing is remembered yet.")
+    texts = await asyncio.to_thread(lambda: [(path, path.read_text(errors="replace")) for path in wanted])
+    front_end.show("\n\n".join(f"**{escape(tilde(path))}**\n\n{block(text, 'markdown')}" for path, text in texts))
+
+
+async def _receipt(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
+    front_end.show(receipt_markdown(known.receipt()))
+
+
+async def _edit(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    scope, name = _place(known, rest)
+    path = known.folder(scope) / name
+    before = await asyncio.to_thread(lambda: path.read_text() if path.exists() else "")
+    after = await front_end.edit(before)
+    if after.strip() == before.strip():
+        front_end.say("Nothing was changed.")
+        return
+    await known.write(scope, {name: f"{after.rstrip()}\n" if after.strip() else None}, f"Edit {name}")
+
+
+async def _accept(_front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    await known.accept(await _chosen(known, rest))
+
+
+async def _reject(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    await known.reject(await _chosen(known, rest))
+    front_end.say("It is not remembered. The history of git has it still.")
+
+
+async def _undo(_front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    await known.undo(rest)
+
+
+async def _consolidate(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    scope, _ = _place(known, f"{rest}/facts.md" if rest else "")
+    front_end.say(f"Memory ({scope}): {await known.consolidate(scope)}.")
+
+
+async def _on(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
+    await _switch(front_end, known, on=True)
+
+
+async def _off(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
+    await _switch(front_end, known, on=False)
+
+
+async def _switch(front_end: FrontEnd, known: LongTermMemoryManager, *, on: bool) -> None:
+    await asyncio.to_thread(known.switch, on)
+    front_end.say(
+        f"From the next session on, memory of this repository is {'on' if on else 'off: nothing of it is read'}."
+    )
+
+
+_Run = Callable[[FrontEnd, LongTermMemoryManager, str], Awaitable[None]]
+_COMMANDS: Mapping[str, _Run] = {
+    "list": _list,
+    "show": _show,
+    "receipt": _receipt,
+    "edit": _edit,
+    "accept": _accept,
+    "reject": _reject,
+    "undo": _undo,
+    "consolidate": _consolidate,
+    "on": _on,
+    "off": _off,
+}
+
+
+def receipt_markdown(receipt: MemoryReceipt) -> str:
+    """The receipt as Markdown: each entry with what became of it."""
+    lines = [f"**What memory put into the prompt**: {receipt.tokens:,} tokens a request{_price(receipt)}"]
+    for file in dict.fromkeys((line.scope, line.file) for line in receipt.lines):
+        lines.append(f"\n{code(f'{file[0]}/{file[1]}')}\n")
+        lines += [_entry(line) for line in receipt.lines if (line.scope, line.file) == file]
+    if not receipt.lines:
+        lines.append("\nNothing is remembered yet.")
+    if receipt.changes:
+        lines.append("\n**Changed since**\n")
+        lines += [f"- {escape(each)}" for each in receipt.changes]
+    if receipt.waiting:
+        lines.append(f"\nWaiting for you: {', '.join(map(code, receipt.waiting))} (`/memory accept ID`)")
+    return "\n".join(lines)
+
+
+def _price(receipt: MemoryReceipt) -> str:
+    return "" if receipt.price is None else f", ${receipt.price:.5f} from the cache"
+
+
+def _entry(line: ReceiptLine) -> str:
+    text = escape(" ".join(line.text.lstrip("-*#+ ").split())) or "the file"
+    reason = f" ({escape(line.reason)})" if line.reason else ""
+    return f"- {line.state} · {line.tokens} tokens · {text}{reason}"
+
+
+def _overview(known: LongTermMemoryManager) -> str:
+    lines = []
+    for folder in known.folders:
+        lines.append(f"**{escape(tilde(folder))}**\n")
+        found = [path for path in _files(known).values() if path.parent == folder]
+        lines += [f"- {code(path.name)}: {_count(path)}" for path in found] or ["- nothing yet"]
+        lines.append("")
+    waiting = known.proposals()
+    if waiting:
+        lines.append("**Waits for you** (`/memory accept ID`, `/memory reject ID`)\n")
+        lines += [_waiting(each) for each in waiting]
+    return "\n".join(lines).strip() or "No memory is in use here."
+
+
+def _waiting(proposal: Proposal) -> str:
+    files = ", ".join(edit.name for edit in proposal.edits)
+    whence = f"; read before: {', '.join(proposal.sources)}" if proposal.sources else ""
+    return f"- {code(proposal.id)} {escape(f'{proposal.scope}/{files}: {proposal.reason}{whence}')}"
+
+
+def _count(path: Path) -> str:
+    entries = sum(bool(line.strip()) for line in path.read_text(errors="replace").splitlines())
+    return f"{entries} line{'s' if entries != 1 else ''}"
+
+
+def _files(known: LongTermMemoryManager) -> dict[str, Path]:
+    """The core files that are there, by `scope/name`."""
+    places = [(f"{scope}/{name}", known.folder(scope) / name) for scope in known.scopes for name in CORE_FILES]
+    return {name: path for name, path in places if path.is_file() and not path.is_symlink()}
+
+
+def _place(known: LongTermMemoryManager, text: str) -> tuple[Scope, str]:
+    named, _, name = text.rpartition("/")
+    scope = next((each for each in known.scopes if each == named or not named), None)
+    name = name if name.endswith(".md") else f"{name or 'preferences'}.md"
+    if scope is None or name not in CORE_FILES:
+        raise UsageError(f"There is no {text or 'memory'} here.", "Say it as `user/preferences.md` or `repo/facts.md`.")
+    return scope, name
+
+
+async def _chosen(known: LongTermMemoryManager, rest: str) -> str:
+    """The id that was given, or the only one that waits."""
+    waiting = await asyncio.to_thread(known.proposals)
+    if rest:
+        return rest
+    if not waiting:
+        raise UsageError("No change of memory waits.")
+    if len(waiting) > 1:
+        raise UsageError("Several changes wait: say which.", "/memory list shows them.")
+    return waiting[0].id

@@ -1,0 +1,59 @@
+"""ReceiptSheet: what long-term memory put into the prompt, entry by entry, and what came since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
+from textual.widgets import Static
+
+from ouro.frontends.memory_lines import memory_line
+from ouro.frontends.memory_receipt import rows, summary
+from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.utils.terminal_text import escaped
+
+if TYPE_CHECKING:
+    from ouro.events import NotesRecalled
+    from ouro.session import MemoryReceipt
+
+
+class ReceiptSheet(Sheet[None]):
+    """The core as it was at start, then the notes that came with the last message."""
+
+    BINDINGS = [Binding("q,enter,ctrl+y", "close", show=False)]  # noqa: RUF012 (Textual's own form)
+
+    def __init__(self, receipt: MemoryReceipt, recalled: NotesRecalled | None) -> None:
+        super().__init__()
+        self._receipt = receipt
+        self._recalled = recalled
+
+    def compose(self) -> ComposeResult:
+        """Both in one scroll."""
+        with Vertical(classes="sheet"):
+            yield Static(f"Memory · {summary(self._receipt)}", classes="sheet--title", markup=False)
+            with VerticalScroll(classes="sheet--scroll"):
+                found = list(rows(self._receipt))
+                yield Static(_table(found) if found else Text("Nothing is remembered yet."))
+                if self._recalled is not None:
+                    yield Static(memory_line(self._recalled), classes="sheet--title", markup=False)
+                    yield Static(_table([(item.state, item.text, item.reason) for item in self._recalled.items]))
+            yield Static("↑↓ PageUp PageDown · Esc closes", classes="sheet--keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Scroll with the keys at once."""
+        self.query_one(VerticalScroll).focus()
+
+
+def _table(found: Sequence[tuple[str, str, str]]) -> Table:
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", ratio=3)
+    table.add_column(overflow="fold", ratio=1, style="dim")
+    for sign, text, about in found:
+        table.add_row(sign, Text(escaped(text), style="" if sign else "bold"), escaped(about))
+    return table

@@ -1,0 +1,104 @@
+"""/memory on a real long-term memory."""
+
+import pytest
+from fakes.fake_front_end import FakeFrontEnd
+from fakes.knowledge import Conversation
+
+from ouro.commands.memory import memory
+from ouro.errors import UsageError
+
+
+@pytest.fixture
+def home(home):
+    return home / ".ouro"
+
+
+async def front_end_of(home, project=None, picks=(), **options):
+    conversation = Conversation(home, project, **options).connect()
+    front_end = FakeFrontEnd(picks=picks)
+    front_end.session.knowledge = conversation.manager
+    return front_end, conversation
+
+
+async def with_a_proposal(home):
+    front_end, conversation = await front_end_of(home)
+    await conversation.begin("Look at the README.")
+    await conversation.read("README.md", "tests run with tox")
+    await conversation.write("facts.md", "- Tests run with tox.\n")
+    await conversation.end()
+    return front_end, conversation
+
+
+async def test_where_memory_is_off_it_says_why():
+    with pytest.raises(UsageError, match="Memory is off here"):
+        await memory(FakeFrontEnd(), "")
+
+
+async def test_list_names_files_and_what_waits(home):
+    front_end, conversation = await with_a_proposal(home)
+    await conversation.manager.write("user", {"preferences.md": "- One.\n- Two.\n"}, "x")
+    await memory(front_end, "")
+    [waiting] = conversation.manager.proposals()
+    assert front_end.shown[0].splitlines() == [
+        r"**\~/.ouro/memory**",
+        "",
+        "- `preferences.md`: 2 lines",
+        "",
+        "**Waits for you** (`/memory accept ID`, `/memory reject ID`)",
+        "",
+        f"- `{waiting.id}` user/facts.md: \\`- Tests run with tox.\\` is not in the person's own words; read before: "
+        "read README.md",
+    ]
+
+
+async def test_the_only_proposal_is_accepted_without_its_id(home):
+    front_end, conversation = await with_a_proposal(home)
+    await memory(front_end, "accept")
+    assert (conversation.folder / "facts.md").read_text() == "- Tests run with tox.\n"
+    with pytest.raises(UsageError, match="No change of memory waits"):
+        await memory(front_end, "accept")
+
+
+async def test_reject_drops_it(home):
+    front_end, conversation = await with_a_proposal(home)
+    await memory(front_end, f"reject {conversation.manager.proposals()[0].id}")
+    assert conversation.manager.proposals() == ()
+    assert not (conversation.folder / "facts.md").exists()
+
+
+async def test_edit_writes_what_the_editor_gave_and_undo_takes_it_back(home):
+    front_end, conversation = await front_end_of(home, picks=["- Answer in German."])
+    await memory(front_end, "edit preferences")
+    assert (conversation.folder / "preferences.md").read_text() == "- Answer in German.\n"
+    [event] = conversation.changed
+    assert (event.origin, event.summary) == ("person", "preferences.md: + Answer in German.")
+    await memory(front_end, f"undo {event.undo[:7]}")
+    assert not (conversation.folder / "preferences.md").exists()
+
+
+async def test_show_and_receipt(home):
+    front_end, conversation = await front_end_of(home)
+    await conversation.manager.write("user", {"preferences.md": "- Answer in *German*.\n"}, "x")
+    await memory(front_end, "show pref")
+    assert "- Answer in *German*." in front_end.shown[0]
+    front_end, _ = await front_end_of(home, session="s-2")
+    await memory(front_end, "receipt")
+    assert "- loaded · 6 tokens · Answer in \\*German\\*." in front_end.shown[0]
+
+
+async def test_off_is_for_this_repository_from_the_next_session_on_until_on(home, repository):
+    front_end, _ = await front_end_of(home, repository)
+    await memory(front_end, "off")
+    front_end, conversation = await front_end_of(home, repository, session="s-2")
+    assert conversation.manager.scopes == ("user",)
+    await memory(front_end, "on")
+    _, conversation = await front_end_of(home, repository, session="s-3")
+    assert conversation.manager.scopes == ("user", "repo")
+
+
+async def test_an_unknown_word_names_those_it_knows(home):
+    front_end, _ = await front_end_of(home)
+    with pytest.raises(UsageError, match="It knows: list, show, receipt"):
+        await memory(front_end, "frobnicate")
+    with pytest.raises(UsageError, match=r"There is no team/facts here"):
+        await memory(front_end, "edit team/facts")
