@@ -404,3 +404,17 @@ async def test_thinking_and_calls_of_the_part_that_stays_are_as_they_were(world)
     await world.memory.add(tool(ToolReply("t", "look", "fresh")))
     await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL))
     assert world.memory.context()[-2:] == [thought, tool(ToolReply("t", "look", "fresh"))]
+
+
+async def test_where_it_fails_and_nothing_can_be_dropped_it_is_tried_again_only_when_it_has_grown(world):
+    for number in range(7):
+        await world.memory.add(user(f"{number} " + "w" * 3_600))
+        await world.memory.add(assistant("I see."))
+    writer = ScriptedModel([RequestRefused("No.")] * 9, spec=ModelSpec("writer", window=64_000))
+    model = ScriptedModel(
+        [says("", call("look", size=9)), says("", call("look", size=4_000)), says("Done.")], spec=SMALL
+    )
+    seen = await world.turn("go on", model, summarisers=[writer])
+    assert seen[-1] == TurnFinished("answered")
+    assert len(writer.requests) == 2, "at first, and when it had grown by a tenth"
+    assert len(of(Said, seen)) == 2
