@@ -154,6 +154,12 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     except BaseException:
         await memory.close()  # else it would count as open here
         raise
+    if session.resumed is not None and request.part != "full":
+        try:
+            await session.resumed.apply(request.part)
+        except BaseException:
+            await session.close()
+            raise
     session.warm()
     mask.prepare()
     return session

@@ -37,6 +37,8 @@ from ouro.frontends.headless_input import (
 )
 from ouro.frontends.headless_output import Output, OutputFormat, Pipe, Progress, Refusal, Result
 from ouro.frontends.news import NewsReader
+from ouro.frontends.resume_lines import card_line
+from ouro.frontends.session_lines import now
 from ouro.messages import Image, Usage
 from ouro.session import OpenRequest, Session
 
@@ -111,6 +113,7 @@ class HeadlessRun:
         self._schema = schema
         self._output = Output(Pipe(streams.stdout), options.output)
         self._progress = Progress(Pipe(streams.stderr), quiet=options.output == "stream-json")
+        self._tells_events = options.output == "stream-json"
         self._someone_answers = options.input == "stream-json"
         self._decide = options.decide
         self._open: dict[str, PermissionAsked | QuestionAsked] = {}
@@ -143,12 +146,12 @@ class HeadlessRun:
 
     async def one(self, prompt: str) -> None:
         """Send one prompt."""
-        self._begin()
+        await self._begin()
         await self._ask(prompt)
 
     async def conversation(self, prompt: str, stdin: int | None) -> None:
         """Send the prompt, if there is one, then what arrives on stdin, until its end."""
-        self._begin()
+        await self._begin()
         if prompt:
             self._inbox.put_nowait(UserInput(prompt))
         reader = asyncio.create_task(self._read(stdin))
@@ -159,8 +162,10 @@ class HeadlessRun:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
 
-    def _begin(self) -> None:
+    async def _begin(self) -> None:
         self._output.started(self._session)
+        if self._session.resumed is not None and self._tells_events:
+            self._output.event(Said(card_line(await self._session.resumed.card(), now())))
         for notice in self._session.notices:
             self._show(Said(notice))
         self.news.follow(self._session)

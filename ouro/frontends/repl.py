@@ -16,6 +16,7 @@ from ouro.frontends.repl_lines import LineReader
 from ouro.frontends.repl_paper import Paper
 from ouro.frontends.repl_printer import Printer
 from ouro.frontends.repl_questions import Questions
+from ouro.frontends.repl_resumed import ResumeOffer
 from ouro.frontends.repl_turns import Turns
 from ouro.session import OpenRequest
 
@@ -53,6 +54,7 @@ class Repl:
         self._questions = Questions(self._changed)
         ring = (lambda: None) if plain else (lambda: self._write("\a"))
         self._turns = Turns(self._printer, self._questions, ring, self._changed)
+        self._offer = ResumeOffer(self._printer, self._questions, self._turns, self._at_rest, self._take)
         self._front_end = ReplFrontEnd(
             open_session,
             open_shelf,
@@ -61,6 +63,7 @@ class Repl:
             self._turns,
             redraw=self._changed,
             fill=self._fill,
+            opened=self._offer.begin,
             leave=self._leave,
         )
         host = ReplHost(self._front_end, self._printer, self._questions, self._turns, self._cancel_work)
@@ -165,10 +168,14 @@ class Repl:
         while self._questions.open is None and (self._work or self._turns.is_busy):
             await self._questions.or_asked(self._turns.finish(), *self._work)
 
+    async def _at_rest(self) -> bool:
+        await asyncio.gather(*self._work, return_exceptions=True)
+        return not self._turns.is_busy and self._questions.open is None
+
     def _cancel_work(self) -> bool:
         for task in tuple(self._work):
             task.cancel()
-        return bool(self._work)
+        return self._offer.cancel() or bool(self._work)
 
     def _changed(self) -> None:
         if self._work and self._questions.open is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,7 @@ import msgspec
 
 from ouro.agent.project import git_branch, told_branch
 from ouro.display import Todo
-from ouro.errors import SaveFailed
+from ouro.errors import SaveFailed, SessionError
 from ouro.events import Event, Said, TurnFinished, UsageUpdated
 from ouro.llm.model import ModelSpec
 from ouro.memory.backend import SessionInfo
@@ -105,6 +106,7 @@ class Resumed:
         self._play = play
         self._carried = carried
         self._tell_again = tell_again
+        self._is_decided = False
 
     async def card(self) -> ResumeCard:
         """What there is to know before the first call; waits until all that is sent is loaded."""
@@ -131,7 +133,7 @@ class Resumed:
             todos=tuple(todo for todo in parts.plan.items if todo.state != "done"),
             in_the_middle=_is_in_the_middle(messages),
             tail=self._tail(entries),
-            is_long=size >= (SMALL if "warm" in cache else TINY),
+            is_long=not self._is_decided and size >= (SMALL if "warm" in cache else TINY),
         )
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
@@ -143,6 +145,18 @@ class Resumed:
         if part == "summary":
             return self._window.compact("")
         return self._play(self._keep_tail if part == "tail" else _nothing)
+
+    async def apply(self, part: Part) -> None:
+        """The same, before anyone looks on.
+
+        Raises:
+            SessionError: it could not be done.
+        """
+        self._is_decided = True
+        async with aclosing(self.take(part)) as events:
+            async for event in events:
+                if isinstance(event, Said) and event.level == "error":
+                    raise SessionError(event.text, "Without `--part` it goes on with all that was said.")
 
     async def _keep_tail(self) -> AsyncGenerator[Event, None]:
         """Cover all but the last turns, without a summary: they stay in the session and can be searched."""
