@@ -30,7 +30,7 @@ def store(tmp_path) -> GitMemoryStore:
         ),
     ],
 )
-def test_what_is_no_text_or_too_long_is_skipped_with_its_reason(store, data, reason):
+def test_m10_what_is_no_text_or_too_long_is_skipped_with_its_reason(store, data, reason):
     (store.folder / "facts.md").write_bytes(data)
 
     loaded = store.load_all()
@@ -40,7 +40,7 @@ def test_what_is_no_text_or_too_long_is_skipped_with_its_reason(store, data, rea
     assert store.commit_changes("Take in what is there") == ""
 
 
-def test_a_file_of_a_hundred_megabytes_is_not_read(store):
+def test_m10_a_file_of_a_hundred_megabytes_is_not_read(store):
     with (store.folder / "facts.md").open("wb") as file:
         file.truncate(100_000_000)
 
@@ -49,7 +49,7 @@ def test_a_file_of_a_hundred_megabytes_is_not_read(store):
     ]
 
 
-def test_a_file_that_grows_while_it_is_read_is_cut_off(store, monkeypatch):
+def test_m10_a_file_that_grows_while_it_is_read_is_cut_off(store, monkeypatch):
     path, grown = store.folder / "facts.md", os.read
 
     def read(descriptor: int, size: int) -> bytes:
@@ -64,7 +64,7 @@ def test_a_file_that_grows_while_it_is_read_is_cut_off(store, monkeypatch):
         store.read("facts.md")
 
 
-def test_the_core_has_a_size_in_sum(store):
+def test_m10_the_core_has_a_size_in_sum(store):
     for name in ("decisions", "preferences", "facts"):
         (store.folder / f"{name}.md").write_text("x" * 200_000)
 
@@ -74,7 +74,7 @@ def test_the_core_has_a_size_in_sum(store):
     assert loaded.skipped == (Skipped("facts.md", "200,000 characters: more than there is room for"),)
 
 
-def test_ten_thousand_notes_are_named_and_none_is_read(store):
+def test_m10_ten_thousand_notes_are_named_and_none_is_read(store):
     for number in range(10_000):
         (store.folder / f"mem_{number:05}.md").write_text("note\n")
 
@@ -91,7 +91,7 @@ def test_ten_thousand_notes_are_named_and_none_is_read(store):
         "a" * 251 + ".md", os.fsdecode(b"mem_\xff.md"),
     ],
 )  # fmt: skip
-def test_odd_names_are_skipped_and_said(store, name):
+def test_m10_odd_names_are_skipped_and_said(store, name):
     (store.folder / name).write_text("x\n")
 
     loaded = store.load_all()
@@ -106,7 +106,7 @@ def test_odd_names_are_skipped_and_said(store, name):
     ("first", "second"),
     [("mem_A.md", "mem_a.md"), ("Facts.md", "facts.md"), ("mem_\uff41.md", "mem_a.md"), ("mem_\u00df.md", "mem_ss.md")],
 )
-def test_names_that_are_one_on_some_disks_are_told_apart(store, first, second):
+def test_m10_names_that_are_one_on_some_disks_are_told_apart(store, first, second):
     if not _both(store.folder, first, second):
         pytest.skip("this disk takes the two for one")
     one, other = sorted((first, second))
@@ -124,7 +124,7 @@ def _both(folder, first: str, second: str) -> bool:
     return (folder / first).read_text() == "first\n"
 
 
-def test_a_text_keeps_its_bytes_through_history(store):
+def test_m10_a_text_keeps_its_bytes_through_history(store):
     data = "\ufeff- caf\u00e9 \u65e5\u672c\r\n- e\u0301 \U0001f469\u200d\U0001f680\n\n  tail without end".encode()
     (store.folder / "facts.md").write_bytes(data)
 

@@ -49,7 +49,7 @@ def store(tmp_path) -> GitMemoryStore:
     return GitMemoryStore(tmp_path / "memory", "repo", tmp_path / "history.git" / "app.git")
 
 
-def test_four_processes_with_a_hundred_lines_of_one_file_each_lose_none(store):
+def test_m5_four_processes_with_a_hundred_lines_of_one_file_each_lose_none(store):
     write_at_once(store, "lines")
 
     assert set(store.read("facts.md").splitlines(keepends=True)) == all_facts()
@@ -59,7 +59,7 @@ def test_four_processes_with_a_hundred_lines_of_one_file_each_lose_none(store):
     assert git(store, "status", "--porcelain") == ""
 
 
-def test_four_processes_with_notes_of_their_own_lose_none(store):
+def test_m5_four_processes_with_notes_of_their_own_lose_none(store):
     write_at_once(store, "notes", each=25)
 
     committed = {git(store, "show", f"HEAD:{name}") for name in store.load_all().notes}
@@ -69,7 +69,7 @@ def test_four_processes_with_notes_of_their_own_lose_none(store):
     assert git(store, "status", "--porcelain") == ""
 
 
-def test_plain_git_commits_in_between_are_kept(store):
+def test_m5_plain_git_commits_in_between_are_kept(store):
     store.save_and_commit({"decisions.md": "- first\n"}, "Begin")
     folders = [str(store.folder), str(store.history.git_dir)]
     running = subprocess.Popen([sys.executable, "-c", WRITER, "0", "40", "notes", *folders])
@@ -93,7 +93,7 @@ def test_plain_git_commits_in_between_are_kept(store):
     assert git(store, "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_what_another_has_committed_already_is_no_error(store):
+def test_m5_what_another_has_committed_already_is_no_error(store):
     commit = store.save_and_commit({"facts.md": "- one\n"}, "Learn")
 
     assert store.save_and_commit({"facts.md": "- one\n"}, "Learn it again") == commit

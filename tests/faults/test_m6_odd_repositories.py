@@ -107,7 +107,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("spoil", GOOD.values(), ids=GOOD)
-def test_in_these_states_the_commit_is_made_on_top_of_the_last_one(store, spoil):
+def test_m6_in_these_states_the_commit_is_made_on_top_of_the_last_one(store, spoil):
     parent = store.get_current_head()
     spoil(store)
 
@@ -122,7 +122,7 @@ def test_in_these_states_the_commit_is_made_on_top_of_the_last_one(store, spoil)
 @pytest.mark.parametrize(
     "spoil", [GOOD[name] for name in GOOD if "lock" not in name], ids=[n for n in GOOD if "lock" not in n]
 )
-def test_in_these_states_plain_git_commits_too(store, spoil):
+def test_m6_in_these_states_plain_git_commits_too(store, spoil):
     spoil(store)
     store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
     (store.folder / "preferences.md").write_text("- tabs\r\n")
@@ -135,7 +135,7 @@ def test_in_these_states_plain_git_commits_too(store, spoil):
     assert plain(store, "status", "--porcelain") == ""
 
 
-def test_variables_of_another_git_change_nothing(store, tmp_path, monkeypatch):
+def test_m6_variables_of_another_git_change_nothing(store, tmp_path, monkeypatch):
     other = tmp_path / "other"
     subprocess.run(["git", "init", "-q", other], check=True)
     for name, value in {
@@ -229,7 +229,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("spoil", LOUD.values(), ids=LOUD)
-def test_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is_said(store, spoil):
+def test_m6_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is_said(store, spoil):
     spoil(store)
     before = everything(store.history.git_dir)
 
@@ -245,7 +245,7 @@ def test_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is_sa
 
 
 @pytest.mark.parametrize("spoil", [detached, merging, rebasing, held_lock, empty_head])
-def test_when_the_state_is_mended_what_was_kept_is_committed(store, spoil):
+def test_m6_when_the_state_is_mended_what_was_kept_is_committed(store, spoil):
     git_dir = store.history.git_dir
     saved = {name: (git_dir / name).read_bytes() for name in ("HEAD", "refs/heads/main")}
     spoil(store)
@@ -261,7 +261,7 @@ def test_when_the_state_is_mended_what_was_kept_is_committed(store, spoil):
     assert (store.obstacle, len(store.log()), store.accepted) == ("", 3, commit)
 
 
-def test_an_empty_object_of_the_new_content_is_written_anew(store):
+def test_m6_an_empty_object_of_the_new_content_is_written_anew(store):
     """A power cut has left the object without content; git would take it for the real one."""
     text = "- three\n"
     name = subprocess.run(
@@ -277,7 +277,7 @@ def test_an_empty_object_of_the_new_content_is_written_anew(store):
     assert plain(store, "fsck", "--strict") == ""
 
 
-def test_without_git_the_text_is_kept_and_said_and_committed_when_git_is_there(store, monkeypatch, tmp_path):
+def test_m6_without_git_the_text_is_kept_and_said_and_committed_when_git_is_there(store, monkeypatch, tmp_path):
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
         assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three") == ""
@@ -289,7 +289,7 @@ def test_without_git_the_text_is_kept_and_said_and_committed_when_git_is_there(s
     assert (store.obstacle, len(store.log())) == ("", 3)
 
 
-def test_a_first_write_without_git_is_kept_too(home, monkeypatch, tmp_path):
+def test_m6_a_first_write_without_git_is_kept_too(home, monkeypatch, tmp_path):
     new = GitMemoryStore(home / "m", "user", home / "h" / "user.git")
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
@@ -301,7 +301,7 @@ def test_a_first_write_without_git_is_kept_too(home, monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_history_of_another_owner_is_read_and_written_where_that_is_possible(store):
+def test_m6_a_history_of_another_owner_is_read_and_written_where_that_is_possible(store):
     for path in [store.history.git_dir, *store.history.git_dir.rglob("*")]:
         os.chown(path, 12345, 12345)
 
@@ -309,7 +309,7 @@ def test_a_history_of_another_owner_is_read_and_written_where_that_is_possible(s
     assert len(store.log()) == 3
 
 
-def test_a_folder_that_was_no_repository_gets_its_history_and_is_not_believed_before_it_is_accepted(home):
+def test_m6_a_folder_that_was_no_repository_gets_its_history_and_is_not_believed_before_it_is_accepted(home):
     folder = home / "memory"
     folder.mkdir()
     (folder / "facts.md").write_text("- found here\n")

@@ -195,7 +195,7 @@ def do_everything(store: GitMemoryStore) -> None:
 
 
 @pytest.mark.parametrize("trap", TRAPS, ids=[each.name for each in TRAPS])
-def test_no_program_runs_while_ouro_works(ground, trap):
+def test_m7_no_program_runs_while_ouro_works(ground, trap):
     trap.set(ground)
     (ground.store.folder / "facts.md").write_text("- changed by hand\n")
     ground.plain_git(*trap.springs)
@@ -208,7 +208,7 @@ def test_no_program_runs_while_ouro_works(ground, trap):
     assert (ground.store.folder / "mem_1.md").exists()
 
 
-def test_settings_of_the_user_run_nothing_either(ground, home, tmp_path):
+def test_m7_settings_of_the_user_run_nothing_either(ground, home, tmp_path):
     ground.hook(tmp_path / "h")
     (home / ".gitconfig").write_text(
         f"[core]\n\tfsmonitor = {ground.program}\n\thooksPath = {tmp_path / 'h'}\n\tpager = {ground.program}\n"
@@ -222,7 +222,7 @@ def test_settings_of_the_user_run_nothing_either(ground, home, tmp_path):
 
 
 @pytest.mark.parametrize("planted", ["a directory", "a file that names another", "a link"])
-def test_a_git_that_was_planted_in_the_folder_is_never_obeyed(ground, tmp_path, planted):
+def test_m7_a_git_that_was_planted_in_the_folder_is_never_obeyed(ground, tmp_path, planted):
     evil, gitfile = tmp_path / "evil", ground.store.folder / ".git"
     subprocess.run(["git", "init", "-q", evil], check=True)
     ground.hook(evil / ".git" / "hooks")
@@ -245,7 +245,7 @@ def test_a_git_that_was_planted_in_the_folder_is_never_obeyed(ground, tmp_path, 
     assert os.path.lexists(gitfile)
 
 
-def test_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_path):
+def test_m7_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_path):
     """A project that was sent with `.ouro/memory/.git` in it says that the user's history is its own."""
     from ouro.memory.long_term.stores import repo_store
 
@@ -262,7 +262,7 @@ def test_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_pat
 
 
 @pytest.mark.parametrize("how", ["worktree", "submodule"])
-def test_a_folder_does_not_become_a_worktree_of_another_repository_by_saying_so(home, tmp_path, how):
+def test_m7_a_folder_does_not_become_a_worktree_of_another_repository_by_saying_so(home, tmp_path, how):
     from ouro.memory.long_term.folders import repo_folder
 
     trusted, sent = tmp_path / "trusted", tmp_path / "sent"

@@ -43,7 +43,7 @@ def every_byte(store: GitMemoryStore) -> bytes:
 
 @pytest.mark.parametrize("secret", [OWN, SHAPED])
 @pytest.mark.parametrize("place", ["text", "name", "subject", "trailer", "note"])
-def test_what_holds_a_secret_is_not_written(store, secret, place):
+def test_m8_what_holds_a_secret_is_not_written(store, secret, place):
     before = store.get_current_head()
     changes = {
         "text": {"facts.md": f"- one\n- the id is {secret}\n", "preferences.md": "- tabs\n"},
@@ -61,14 +61,14 @@ def test_what_holds_a_secret_is_not_written(store, secret, place):
     assert secret.encode() not in every_byte(store)
 
 
-def test_a_change_that_brings_a_secret_is_not_made(store):
+def test_m8_a_change_that_brings_a_secret_is_not_made(store):
     with pytest.raises(SecretInMemory):
         store.rewrite("facts.md", lambda text: text + f"- {OWN}\n", "Learn")
 
     assert OWN.encode() not in every_byte(store)
 
 
-def test_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
+def test_m8_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
     (store.folder / "preferences.md").write_text(f"- log in with {SHAPED}\n")
     (store.folder / "mem_1.md").write_text("fine\n")
 
@@ -81,7 +81,7 @@ def test_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
     assert SHAPED.encode() not in subprocess.run(objects, capture_output=True, check=True).stdout
 
 
-def test_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, tmp_path):
+def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, tmp_path):
     folder = GuardedMemory(store.folder, store.history.git_dir)
     workspace = Workspace(tmp_path, memory=[folder])
     seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))

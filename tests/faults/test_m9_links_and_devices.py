@@ -87,7 +87,7 @@ ODD = {
 
 @pytest.mark.parametrize("name", ["facts.md", "mem_1.md", "archive/mem_1.md"])
 @pytest.mark.parametrize("make", ODD, ids=[each.__name__ for each in ODD])
-def test_what_is_no_plain_file_is_skipped_with_its_reason_and_stays_in_the_history(store, make, name):
+def test_m9_what_is_no_plain_file_is_skipped_with_its_reason_and_stays_in_the_history(store, make, name):
     head, path = store.get_current_head(), store.folder / name
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -105,7 +105,7 @@ def test_what_is_no_plain_file_is_skipped_with_its_reason_and_stays_in_the_histo
 
 
 @pytest.mark.parametrize("make", ODD, ids=[each.__name__ for each in ODD])
-def test_nothing_is_written_through_it(store, make, tmp_path):
+def test_m9_nothing_is_written_through_it(store, make, tmp_path):
     path = store.folder / "facts.md"
     path.unlink()
     make(path)
@@ -117,7 +117,7 @@ def test_nothing_is_written_through_it(store, make, tmp_path):
     assert (store.folder / "preferences.md").read_text() == "- tabs\n"
 
 
-def test_a_memory_folder_that_is_a_link_is_not_used(store, tmp_path):
+def test_m9_a_memory_folder_that_is_a_link_is_not_used(store, tmp_path):
     store.folder.rename(tmp_path / "elsewhere")
     store.folder.symlink_to(tmp_path / "elsewhere")
 
@@ -127,7 +127,7 @@ def test_a_memory_folder_that_is_a_link_is_not_used(store, tmp_path):
     assert (tmp_path / "elsewhere" / "facts.md").read_text() == "- one\n"
 
 
-def test_an_archive_that_is_a_link_is_not_followed(store, tmp_path):
+def test_m9_an_archive_that_is_a_link_is_not_followed(store, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "mem_1.md").write_text(SECRET)
     (store.folder / "archive").symlink_to(tmp_path / "elsewhere")
@@ -139,7 +139,7 @@ def test_an_archive_that_is_a_link_is_not_followed(store, tmp_path):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_another_user_is_not_read(store):
+def test_m9_a_folder_of_another_user_is_not_read(store):
     os.chown(store.folder, 12345, 12345)
 
     with pytest.raises(MemoryUnusable, match="another user"):
@@ -149,7 +149,7 @@ def test_a_folder_of_another_user_is_not_read(store):
 @pytest.mark.parametrize(
     "name", ["../outside.md", "/etc/hosts.md", "archive/../../outside.md", "sub/x.md", ".hidden.md", "x.txt", "a\nb.md"]
 )
-def test_no_name_leads_out_of_the_folder(store, tmp_path, name):
+def test_m9_no_name_leads_out_of_the_folder(store, tmp_path, name):
     with pytest.raises(FileRefused):
         store.read(name)
     with pytest.raises(FileRefused):
@@ -157,7 +157,7 @@ def test_no_name_leads_out_of_the_folder(store, tmp_path, name):
     assert (tmp_path / "outside.md").read_text() == SECRET
 
 
-def test_a_file_that_is_swapped_for_a_link_while_it_is_read_is_never_followed(tmp_path):
+def test_m9_a_file_that_is_swapped_for_a_link_while_it_is_read_is_never_followed(tmp_path):
     """Between the look and the opening: a thread that swaps as fast as it can."""
     files, target = MemoryFiles(tmp_path / "memory"), tmp_path / "outside.md"
     files.write("facts.md", b"- one\n")
