@@ -4,14 +4,18 @@ import os
 import resource
 import shutil
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
+from memory.store_contract import EVERY_CHANGE
 
 from ouro.errors import SaveFailed
-from ouro.memory.backend import MessageRecord, SessionHeader
+from ouro.memory.backend import MessageRecord, Record, SessionHeader, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import ToolCall, assistant, user
+from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
 EARLIER = [user("one"), assistant("two\nlines", ToolCall("c", "read", {"path": "a"}))]
@@ -21,6 +25,12 @@ AFTER = user("five")
 
 def record(number, message):
     return MessageRecord(number, "2026-11-21T20:15:00.000Z", message)
+
+
+EVERY_KIND = {
+    "message": record(3, LATER),
+    **{f"{type(each).__name__} {place}": each for place, each in enumerate(EVERY_CHANGE)},
+}
 
 
 @pytest.fixture
@@ -39,28 +49,37 @@ def session_file(root: Path) -> Path:
     return next(root.glob("2*/session.yaml"))
 
 
-def size_of_save(template: Path, scratch: Path) -> tuple[int, int]:
+def save(store: YamlFileMemoryStore, saved: Record) -> None:
+    if isinstance(saved, MessageRecord):
+        store.save_message(HEADER.id, saved)
+    else:
+        store.save_memory(HEADER.id, saved)
+
+
+def size_of_save(template: Path, scratch: Path, saved: Record) -> tuple[int, int]:
     shutil.copytree(template, scratch)
     before = session_file(scratch).stat().st_size
-    store = YamlFileMemoryStore(scratch)
-    store.load_session(HEADER.id)
-    store.save_message(HEADER.id, record(3, LATER))
-    store.close_session(HEADER.id)
+    save_again(scratch, saved)
     return before, session_file(scratch).stat().st_size
 
 
-def save_in_a_child(root: Path, limit: int, on_limit: signal.Handlers) -> int:
-    """Save in a process that may not let a file grow past `limit`; gives how it ended."""
+def save_again(root: Path, saved: Record) -> None:
+    store = YamlFileMemoryStore(root)
+    store.load_session(HEADER.id)
+    save(store, saved)
+    store.close_session(HEADER.id)
+
+
+def in_a_child(limit: int, on_limit: signal.Handlers, do: Callable[[], None]) -> int:
+    """Do it in a process that may not let a file grow past `limit`; gives how it ended (7: SaveFailed)."""
     child = os.fork()
     if child == 0:
         code = 9
         try:
-            store = YamlFileMemoryStore(root)
-            store.load_session(HEADER.id)
             signal.signal(signal.SIGXFSZ, on_limit)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             try:
-                store.save_message(HEADER.id, record(3, LATER))
+                do()
                 code = 0
             except SaveFailed:
                 code = 7
@@ -69,49 +88,112 @@ def save_in_a_child(root: Path, limit: int, on_limit: signal.Handlers) -> int:
     return os.waitpid(child, 0)[1]
 
 
+@contextmanager
+def disk_full_at(limit: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def loaded(root: Path):
     store = YamlFileMemoryStore(root)
     found = store.load_session(HEADER.id)
     store.close_session(HEADER.id)
-    return [each.message for each in found.records], found.notices
+    return list(found.records), found.notices
 
 
-def test_s1_s3_killed_at_any_byte_of_a_save(template, tmp_path):
-    before, after = size_of_save(template, tmp_path / "whole")
-    for limit in range(before, after):
-        root = tmp_path / str(limit)
-        shutil.copytree(template, root)
+KEPT = [record(number, message) for number, message in enumerate(EARLIER, 1)]
 
-        assert os.WTERMSIG(save_in_a_child(root, limit, signal.SIG_DFL)) == signal.SIGXFSZ
 
-        found, notices = loaded(root)
-        torn = list(root.glob("2*/*.torn"))
+@pytest.mark.parametrize("saved", EVERY_KIND.values(), ids=EVERY_KIND)
+def test_s1_s3_killed_at_any_byte_of_a_save(template, tmp_path, saved):
+    before, after = size_of_save(template, tmp_path / "whole", saved)
+    path, original = session_file(template), session_file(template).read_bytes()
+    # A process for each byte: of what is no message some of them, `benchmarks/crashes.py` takes them all.
+    step = 1 if isinstance(saved, MessageRecord) else 9
+    for limit in sorted({*range(before, after, step), after - 1}):
+        store = YamlFileMemoryStore(template)
+        store.load_session(HEADER.id)
+        assert os.WTERMSIG(in_a_child(limit, signal.SIG_DFL, partial(save, store, saved))) == signal.SIGXFSZ
+        store.close_session(HEADER.id)
+
+        found, notices = loaded(template)
+        torn = list(template.glob("2*/*.torn"))
         complete = limit == after - 1  # only the last newline is missing: the end mark itself is there
-        assert found == ([*EARLIER, LATER] if complete else EARLIER), limit
-        assert [path.stat().st_size for path in torn] == (
+        assert found == ([*KEPT, saved] if complete else KEPT), limit
+        assert [each.stat().st_size for each in torn] == (
             [limit - before] if before < limit and not complete else []
         ), limit
         assert bool(notices) == bool(torn)
-        store = YamlFileMemoryStore(root)
-        store.load_session(HEADER.id)
-        store.save_message(HEADER.id, record(4, AFTER))
-        store.close_session(HEADER.id)
-        assert loaded(root) == ([*found, AFTER], ()), limit
-        shutil.rmtree(root)
+        save_again(template, record(4, AFTER))
+        assert loaded(template) == ([*found, record(4, AFTER)], ()), limit
+        path.write_bytes(original)
+        for each in torn:
+            each.unlink()
 
 
-def test_s2_a_full_disk_at_any_byte_of_a_save(template, tmp_path):
-    before, after = size_of_save(template, tmp_path / "whole")
+@pytest.mark.parametrize("saved", EVERY_KIND.values(), ids=EVERY_KIND)
+def test_s2_a_full_disk_at_any_byte_of_a_save(template, tmp_path, saved):
+    before, after = size_of_save(template, tmp_path / "whole", saved)
     original = session_file(template).read_bytes()
-    for limit in range(before, after, 3):
-        root = tmp_path / str(limit)
-        shutil.copytree(template, root)
+    store = YamlFileMemoryStore(template)
+    store.load_session(HEADER.id)
+    for limit in range(before, after):
+        with disk_full_at(limit), pytest.raises(SaveFailed):
+            save(store, saved)
 
-        assert os.WEXITSTATUS(save_in_a_child(root, limit, signal.SIG_IGN)) == 7
+        assert session_file(template).read_bytes() == original, limit
+    save(store, saved)
+    store.close_session(HEADER.id)
+    assert loaded(template) == ([*KEPT, saved], ())
 
-        assert session_file(root).read_bytes() == original, limit
-        assert loaded(root) == (EARLIER, ())
-        shutil.rmtree(root)
+
+@pytest.mark.parametrize("on_limit", [signal.SIG_DFL, signal.SIG_IGN], ids=["killed", "disk full"])
+def test_s1_s2_a_save_with_a_long_output_beside_the_file_is_cut_anywhere(template, on_limit):
+    long = record(3, tool(ToolReply("c", "read", "a line of output\n" * 2000)))
+    path, original = session_file(template), session_file(template).read_bytes()
+    for limit in (0, 1, 100, 4096, 16385, 33000, 33999):
+        store = YamlFileMemoryStore(template)
+        store.load_session(HEADER.id)
+        assert in_a_child(limit, on_limit, partial(save, store, long)) != 0
+        store.close_session(HEADER.id)
+
+        assert path.read_bytes() == original
+        save_again(template, long)
+        assert loaded(template) == ([*KEPT, long], ())
+        path.write_bytes(original)
+        shutil.rmtree(path.parent / "outputs")
+
+
+COPY = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-22T20:14:03.120Z")
+
+
+@pytest.mark.parametrize("on_limit", [signal.SIG_DFL, signal.SIG_IGN], ids=["killed", "disk full"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda store: store.fork_session(HEADER.id, None, COPY, "copy"),
+        lambda store: store.import_session(COPY, [*KEPT, TitleRecord("copy", KEPT[0].at)]),
+    ],
+    ids=["fork", "import"],
+)
+def test_s1_s2_a_session_that_is_made_whole_is_there_or_is_not(template, tmp_path, make, on_limit):
+    whole = tmp_path / "whole"
+    shutil.copytree(template, whole)
+    make(YamlFileMemoryStore(whole))
+    size = YamlFileMemoryStore(whole).get_session_stats(COPY.id).size
+    for limit in range(0, size, 5):
+        assert in_a_child(limit, on_limit, lambda: make(YamlFileMemoryStore(template))) != 0
+
+        assert [each.id for each in YamlFileMemoryStore(template).list_sessions()] == [HEADER.id], limit
+    store = YamlFileMemoryStore(template)
+    make(store)
+    store.rebuild_index()
+    assert [each.id for each in store.list_sessions()] == [COPY.id, HEADER.id]
+    assert [path.name for path in template.glob(".unfinished*")] == []
 
 
 def test_s2_the_error_says_what_to_do(template, monkeypatch):
@@ -137,5 +219,5 @@ def test_s3_a_tail_left_by_another_writer_is_set_aside_by_the_next_save(template
     store.save_message(HEADER.id, record(4, AFTER))
     store.close_session(HEADER.id)
 
-    assert loaded(template) == ([*EARLIER, AFTER], ())
+    assert loaded(template) == ([*KEPT, record(4, AFTER)], ())
     assert [path.read_bytes()[-10:] for path in template.glob("2*/session-1.torn")] == [b"half a sen"]
