@@ -49,14 +49,14 @@ def measure(folder: Path, commits: int, runs: int) -> None:
     tell(commits, "the last 50 commits", timed(user.log, runs))
     size = sum(each.stat().st_blocks * 512 for each in user.history.git_dir.rglob("*") if each.is_file())
     began = time.perf_counter()
-    user.history.maintain(0)
+    user.history.pack()
     packed = sum(each.stat().st_blocks * 512 for each in user.history.git_dir.rglob("*") if each.is_file())
     took = 1000 * (time.perf_counter() - began)
     print(f"{commits:>15,} packing what lies loose: {took:.0f} ms, {size / 1e6:.1f} MB -> {packed / 1e6:.1f} MB\n")
 
 
 def with_history(folder: Path, commits: int) -> GitMemoryStore:
-    """A store whose history has so many commits, packed as `maintain` leaves them."""
+    """A store whose history has so many commits, packed as `pack` leaves them."""
     store = GitMemoryStore(folder / "memory", "user", folder / "history.git")
     each = "- It was decided to keep this line as it is, for the measure.\n"
     text = each * int(TOKENS * 3.5 / 3 / len(each))

@@ -186,7 +186,7 @@ def do_everything(store: GitMemoryStore) -> None:
         lambda: [store.text_at(each.id, "facts.md") for each in store.log()],
         lambda: store.revert(store.log()[0].id),
         lambda: store.outside_edits(),
-        lambda: store.history.maintain(0),
+        lambda: store.history.pack(),
     ):
         try:
             ask()

@@ -165,6 +165,7 @@ class History:
             made = {name: blob_id(data) for name, data in new.items() if data is not None}
             kept = {name: blob for name, blob in tree.items() if name not in new}
             self._remember(commit, {**kept, **made})
+            self._pack_when_crowded()
             return commit
         raise self._damaged("the branch is held by another git", "end that git; what changed is committed next time")
 
@@ -200,13 +201,10 @@ class History:
         """Note something beside the history."""
         write_private(self.git_dir / OWN / name, f"{text}\n")
 
-    def maintain(self, most_loose: int = MOST_LOOSE) -> bool:
-        """Pack what lies loose once it is much, which takes a second or so; gives whether it did.
+    def pack(self, most_loose: int = 0) -> bool:
+        """Pack what lies loose, where it is more than `most_loose` objects; gives whether it did.
 
         Nothing is dropped, not even what nothing leads to any more.
-
-        Args:
-            most_loose: so many objects may lie in files of their own.
 
         Raises:
             MemoryUnusable: git is not there, or the history cannot be read.
@@ -218,9 +216,15 @@ class History:
             loose = 0
         if loose < most_loose:
             return False
-        with self.alone():
-            self.git(*PACKS_ON_DISK, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
+        self.git(*PACKS_ON_DISK, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
+
+    def _pack_when_crowded(self) -> None:
+        """Once in some hundred commits, within one of them: nobody has to think of it."""
+        try:
+            self.pack(MOST_LOOSE)
+        except MemoryUnusable as error:
+            log.warning("memory: the history cannot be packed: %s", error)
 
     def _note_tip(self, commit: str) -> None:
         """Only to notice that the branch is gone: not worth waiting for the disk."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.memory.long_term import git_process
+from ouro.memory.long_term import git_process, history
 from ouro.memory.long_term.folders import find_git_dir, repo_folder
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.stores import repo_store, user_store
@@ -201,14 +201,27 @@ def test_a_long_history_is_packed_and_loses_nothing(store):
     for number in range(8):
         store.save_and_commit({"facts.md": f"- {number}\n"}, f"Learn {number}")
     objects = git(store.folder, "cat-file", "--batch-all-objects", "--batch-check")
-    assert not store.history.maintain()
+    assert not store.history.pack(most_loose=2_000)
 
-    assert store.history.maintain(0)
+    assert store.history.pack()
 
     assert git(store.folder, "cat-file", "--batch-all-objects", "--batch-check") == objects
     assert git(store.folder, "count-objects") == "0 objects, 0 kilobytes"
     store.save_and_commit({"facts.md": "- more\n"}, "Learn more")
     assert (len(store.log()), git(store.folder, "fsck", "--strict")) == (9, "")
+
+
+def test_the_commit_that_makes_it_crowded_packs_it(store, monkeypatch):
+    monkeypatch.setattr(history, "MOST_LOOSE", 1)
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    crowded = store.history.git_dir / "objects" / "17"
+    crowded.mkdir(exist_ok=True)
+    (crowded / ("0" * 38)).touch()
+
+    commit = store.save_and_commit({"facts.md": "- two\n"}, "Learn")
+
+    assert commit == store.get_current_head()
+    assert list((store.history.git_dir / "objects" / "pack").glob("*.pack")) != []
 
 
 def test_plain_git_by_a_person_works_in_the_folder(store, home):
