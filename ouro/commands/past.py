@@ -61,9 +61,7 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
             front_end.say("This is the branch that was left. /redo returns to where the conversation was.")
         case "fork":
             point = next((each for each in past.points() if each.number == way.number), None)
-            await _open_copy(front_end, await past.fork(way.number))
-            if point is not None:
-                front_end.show_again(point.text, point.images)
+            await _open_copy(front_end, await past.fork(way.number), point)
 
 
 async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
@@ -114,11 +112,15 @@ def _counted(messages: int, calls: int) -> str:
     return f"{said}, {calls} tool call{'s' if calls != 1 else ''}" if calls else said
 
 
-async def _open_copy(front_end: FrontEnd, copy: str) -> None:
+async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None) -> None:
     before = front_end.session.id
     await front_end.open(OpenRequest(copy))
-    if front_end.session.id != before:
-        front_end.say(f"This is a copy. The session it was made of: /resume {before}")
+    if front_end.session.id == before:
+        return  # it could not be opened, and that was told
+    if point is not None:
+        front_end.show_again(point.text, point.images)
+    what = "a copy" if copy else "a new session: nothing was said before that message"
+    front_end.say(f"This is {what}. The one before: /resume {before[:8]}")
 
 
 def _tell(front_end: FrontEnd, line: str, told: tuple[str, ...]) -> None:

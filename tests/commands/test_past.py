@@ -96,7 +96,7 @@ async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():
     await dispatch(front_end, "/fork Another way")
     assert past.went == [("fork", None, "Another way")]
     assert front_end.opened == [OpenRequest("s-copy")]
-    assert front_end.said == [("info", "This is a copy. The session it was made of: /resume s-1")]
+    assert front_end.said == [("info", "This is a copy. The one before: /resume s-1")]
 
 
 async def test_a_fork_at_a_message_has_it_in_the_prompt():
