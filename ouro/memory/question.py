@@ -21,9 +21,11 @@ _NAMED = re.compile(
     rf"\b(?:(?P<first>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? )?(?P<month>{_MONTH})\b\.?"
     r"(?: (?P<day>\d{1,2})(?:st|nd|rd|th)?\b)?(?:,? (?P<year>(?:19|20)\d\d)\b)?"
 )
-_MAY_IS_A_MONTH = re.compile(
-    r"\b(?:in|on|of|by|early|mid|late|last|this|before|after|during|since|until|\d\d?) may\b|\bmay,? \d"
+_SAID_AS_A_MONTH = re.compile(
+    r"\b(?:in|on|of|by|early|mid|late|last|this|before|after|during|since|until|\d\d?(?:st|nd|rd|th)?) (?:may|march)\b"
+    r"|\b(?:may|march),? \d"
 )
+"""`may` and `march` are verbs, too."""
 _YEAR = re.compile(r"\b(?:in|of|during|since) ((?:19|20)\d\d)\b")
 _AGO = re.compile(r"\b(\d{1,3}|an?|two|three|four|five|six|a few|a couple of) (day|week|month|year)s? ago\b")
 _RECENT = re.compile(r"\b(?:(today|yesterday)|(last|this) (week|month|year))\b")
@@ -89,7 +91,7 @@ def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], s
     for found in _ISO.finditer(lowered):
         spans += _calendar(int(found[1]), int(found[2]), int(found[3] or 0))
     for found in _NAMED.finditer(lowered):
-        if found["month"] != "may" or _MAY_IS_A_MONTH.search(lowered):
+        if found["month"] not in ("may", "march") or _SAID_AS_A_MONTH.search(lowered):
             spans += _named(found, today)
     if not spans and (year := _YEAR.search(lowered)):
         spans += _calendar(int(year[1]), 0, 0)

@@ -13,9 +13,11 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from ouro.errors import ModelError
 from ouro.memory.index import Index
 from ouro.memory.question import SPEAKERS, Question, question_of
 from ouro.memory.scoring import Weights
+from ouro.utils.log import log
 
 Kind = Literal["note", "core", "message", "output"]
 KINDS: tuple[Kind, ...] = ("note", "core", "message", "output")
@@ -136,20 +138,21 @@ class Search:
     ) -> list[Hit]:
         """The `k` best hits of the kinds that are wanted, best first; nothing is told twice.
 
+        Where the embedding model does not answer, words alone decide.
+
         Raises:
             SearchUnavailable: the index cannot be read just now.
-            ModelError: the embedding model did not answer.
         """
         from ouro.memory.search_messages import find_messages, find_outputs
         from ouro.memory.search_notes import find_notes
 
         wanted = wanted or Filter()
         question = question_of(query, self._speakers, today or datetime.now(UTC).date())
-        vector = self.vectors.question(question.spoken) if self.vectors else None
+        vectors, vector = self._vector(question.spoken)
         kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
         hits: list[Hit] = []
         with self.index.reading() as database:
-            looking = Looking(database, question, vector, self.vectors, wanted, self._weights)
+            looking = Looking(database, question, vector, vectors, wanted, self._weights)
             if {"note", "core"} & kinds:
                 hits += find_notes(looking, weigh)
             if "message" in kinds:
@@ -157,6 +160,16 @@ class Search:
             if "output" in kinds:
                 hits += find_outputs(looking, k)
         return _best(hits, k)
+
+    def _vector(self, text: str) -> tuple[Nearness | None, Any]:
+        """The vectors, and that of the question; neither where there are none."""
+        if self.vectors is None:
+            return None, None
+        try:
+            return self.vectors, self.vectors.question(text)
+        except ModelError as error:
+            log.warning("searched by words alone: %s", error)
+            return None, None
 
 
 def _best(hits: Sequence[Hit], k: int) -> list[Hit]:

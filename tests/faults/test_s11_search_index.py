@@ -1,0 +1,242 @@
+"""S11, M10, M14: the search index missing, broken, newer, locked, not writable; files that are hostile or change."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from fakes.told_sessions import NOTE, Conversation, session_id
+
+from ouro.errors import SearchUnavailable
+from ouro.memory import index_schema
+from ouro.memory.index import Index, Sources
+from ouro.memory.index_notes import MemoryFolder
+from ouro.memory.search import Search
+from ouro.memory.session_search import search_sessions
+from ouro.messages import user
+
+WITHOUT_RIGHTS = pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+
+
+@pytest.fixture
+def root(home):
+    root = home / ".ouro" / "sessions"
+    for number in (1, 2):
+        talk = Conversation(root, number)
+        talk.say(user(f"heron number {number}"))
+        talk.end()
+    return root
+
+
+@pytest.fixture
+def memory(home):
+    folder = home / ".ouro" / "memory"
+    folder.mkdir(mode=0o700, parents=True)
+    return folder
+
+
+@pytest.fixture
+def path(home, root):
+    """An index that was made, and closed."""
+    path = home / ".ouro" / "cache" / "index.db"
+    assert look(path, root) == {session_id(1), session_id(2)}
+    return path
+
+
+def look(path, root) -> set[str]:
+    """What is found by an index that is opened, followed and closed."""
+    index = Index(path)
+    try:
+        index.follow(Sources(root))
+        return {hit.session_id for hit in search_sessions(index, "heron")}
+    finally:
+        index.close()
+
+
+def newer(path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 999")
+
+
+def without_a_table(path) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TABLE sessions")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.unlink(),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:2_000]),
+        lambda path: path.write_bytes(b"\0" * 40_000),
+        lambda path: path.write_bytes(b"SQLite format 3\0" + os.urandom(40_000)),
+        newer,
+        lambda path: (path.unlink(), path.mkdir()),
+        lambda path: (path.unlink(), path.symlink_to("/etc/hostname")),
+        lambda path: (path.unlink(), os.mkfifo(path)),
+        lambda path: [each.unlink() for each in path.parent.iterdir()] and path.parent.rmdir(),
+        lambda path: (path.rename(f"{path}.old"), path.parent.joinpath("index.db-wal").write_bytes(b"\1" * 5_000)),
+    ],
+    ids=[
+        "missing",
+        "empty",
+        "cut",
+        "NULs",
+        "noise",
+        "newer",
+        "a folder",
+        "a symlink",
+        "a FIFO",
+        "no cache",
+        "a stray WAL",
+    ],
+)
+def test_s11_a_spoilt_index_is_made_again_or_passed_by(path, root, spoil):
+    spoil(path)
+    assert look(path, root) == {session_id(1), session_id(2)}
+
+
+def test_s11_what_is_set_aside_is_kept_once(path, root):
+    for _ in range(2):
+        path.write_bytes(b"no database" * 1_000)
+        look(path, root)
+    assert sorted(each.name for each in path.parent.iterdir() if "aside" in each.name) == ["index.db.aside"]
+
+
+def test_s11_an_index_that_lost_a_table_says_so_and_a_rebuild_mends_it(path, root):
+    without_a_table(path)
+    index = Index(path)
+    with pytest.raises(SearchUnavailable):
+        index.follow(Sources(root))
+    index.rebuild(Sources(root))
+    assert {hit.session_id for hit in search_sessions(index, "heron")} == {session_id(1), session_id(2)}
+    index.close()
+
+
+def test_s11_a_page_that_is_damaged_in_use_sets_the_index_aside(path, root):
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        for page in range(4_096, size, 4_096):
+            file.seek(page)
+            file.write(b"\xff" * 2_048)
+    index = Index(path)
+    for _ in range(3):
+        try:
+            index.follow(Sources(root))
+            found = {hit.session_id for hit in search_sessions(index, "heron")}
+        except SearchUnavailable:
+            continue
+        if found:
+            break
+    assert found == {session_id(1), session_id(2)}
+    index.close()
+
+
+def test_s11_a_locked_index_is_said_and_works_again(path, root, monkeypatch):
+    monkeypatch.setattr(index_schema, "WAIT_SECONDS", 0.05)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    talk = Conversation(root, 3)
+    talk.say(user("heron number 3"))
+    talk.end()
+    index = Index(path)
+    with pytest.raises(SearchUnavailable):
+        index.follow(Sources(root))
+    assert len(search_sessions(index, "heron")) == 2
+    holder.execute("ROLLBACK")
+    holder.close()
+    index.follow(Sources(root))
+    assert len(search_sessions(index, "heron")) == 3
+    index.close()
+
+
+@WITHOUT_RIGHTS
+def test_s11_a_cache_that_cannot_be_written_is_done_without(path, root):
+    for file in path.parent.iterdir():
+        file.unlink()
+    path.parent.chmod(0o500)
+    assert look(path, root) == {session_id(1), session_id(2)}
+    assert list(path.parent.iterdir()) == []
+
+
+FOLLOW = """
+import sys
+from pathlib import Path
+from ouro.memory.index import Index, Sources
+index = Index(Path(sys.argv[1]))
+for _ in range(5):
+    index.follow(Sources(Path(sys.argv[2])))
+with index.reading() as database:
+    print(database.execute("SELECT count(*), count(DISTINCT text) FROM messages").fetchone())
+"""
+
+
+def test_s11_three_processes_at_once_make_one_index(home, root):
+    for number in range(3, 23):
+        talk = Conversation(root, number)
+        talk.say(user(f"heron number {number}"))
+        talk.end()
+    path = home / ".ouro" / "cache" / "index.db"
+    command = [sys.executable, "-c", FOLLOW, str(path), str(root)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    done = [each.communicate() for each in running]
+    assert [(out.strip(), error) for out, error in done] == [("(22, 22)", "")] * 3
+
+
+def test_s11_a_session_that_cannot_be_read_hides_no_other(path, root):
+    (broken,) = root.glob("*00000001*")
+    (broken / "session.yaml").write_text("---\nsession: [\n...\n---\na: &a [*a]\n...\n")
+    assert look(path, root) == {session_id(2)}
+
+
+def notes_of(memory) -> list[tuple[str, str]]:
+    index = Index(memory.parent / "cache" / "index.db")
+    try:
+        index.follow(Sources(None, (MemoryFolder("user", "", memory),)))
+        with index.reading() as database:
+            return database.execute("SELECT note, text FROM notes ORDER BY note").fetchall()
+    finally:
+        index.close()
+
+
+def test_m10_files_that_are_hostile_are_passed_over(memory):
+    (memory / "facts.md").write_bytes(b"- tea \x00\xff\xfe\n")
+    with (memory / "preferences.md").open("wb") as file:
+        file.truncate(100 << 20)
+    (memory / "decisions.md").symlink_to("/etc/passwd")
+    os.mkfifo(memory / "mem_00000001.md")
+    (memory / "mem_00000002.md").write_text("---\na: &a [*a]\n---\nbody")
+    (memory / "mem_x\ny.md").write_text("a name of two lines")
+    (memory / "MEM_00000002.md").write_text("a twin")
+    assert notes_of(memory) == [("facts.md:1", "- tea \ufffd\ufffd"), ("mem_00000002", "body")]
+
+
+def test_m10_ten_thousand_facts_are_followed(memory):
+    (memory / "facts.md").write_text("".join(f"- fact {number}\n" for number in range(10_000)))
+    assert len(notes_of(memory)) == 10_000
+
+
+def test_m14_what_is_reverted_or_removed_by_hand_is_forgotten(memory):
+    note, facts = memory / "mem_3f6c1e00.md", memory / "facts.md"
+    note.write_text(NOTE.format(id="3f6c1e00", text="Use the heron."))
+    facts.write_text("- one\n- two\n")
+    assert notes_of(memory) == [("facts.md:1", "- one"), ("facts.md:2", "- two"), ("mem_3f6c1e00", "Use the heron.")]
+    note.unlink()
+    facts.write_text("- two\n")
+    assert notes_of(memory) == [("facts.md:1", "- two")]
+    index = Index(memory.parent / "cache" / "index.db")
+    assert [hit.text for hit in Search(index).find("heron one two", 9)] == ["- two"]
+    index.close()
+
+
+def test_m14_a_file_that_is_restored_with_its_old_time_is_seen(memory):
+    """As `git checkout` of another tool might leave it: another text, of the same size."""
+    facts = memory / "facts.md"
+    facts.write_text("- tea\n")
+    assert notes_of(memory) == [("facts.md:1", "- tea")]
+    kept = facts.stat()
+    facts.write_text("- rum\n")
+    os.utime(facts, ns=(kept.st_atime_ns, kept.st_mtime_ns + 1))
+    assert notes_of(memory) == [("facts.md:1", "- rum")]

@@ -1,0 +1,92 @@
+"""memory_search: hits as data, with where they are from."""
+
+import pytest
+from fakes.told_sessions import NOTE, Conversation
+from fakes.tool_context import call
+
+from ouro.display import Display, Plain
+from ouro.errors import SearchUnavailable, ToolError
+from ouro.memory.backend import TitleRecord
+from ouro.messages import assistant, user
+from ouro.safety.permissions import Allow, Permissions
+from ouro.safety.workspace import Workspace
+from ouro.session.finding import make_lookup, search_for
+from ouro.tools.memory_search import Found, MemorySearch, MemorySearchArgs
+from ouro.tools.tool import parse_arguments
+
+AT = "2026-11-21T20:14:03.120Z"
+
+
+def searching(*hits, asked=None):
+    async def search(query, most, since):
+        if asked is not None:
+            asked.append((query, most, since))
+        return hits
+
+    return MemorySearch(search)
+
+
+async def test_hits_are_quoted_line_by_line_with_their_source():
+    tool = searching(Found("first\n2. second", "note mem_1"), Found("tea", "core memory (user)"))
+    result = await call(tool, query="tea")
+    assert result.text == "1. note mem_1\n   > first\n   > 2. second\n2. core memory (user)\n   > tea"
+    body = Plain("note mem_1\n  first 2. second\ncore memory (user)\n  tea")
+    assert result.display == Display("2 found", body)
+
+
+async def test_the_arguments_are_handed_on_and_checked():
+    asked = []
+    tool = searching(asked=asked)
+    result = await call(tool, query="tea", max_results="3", since="2026-11-01")
+    assert (asked, result.text) == (
+        [("tea", 3, "2026-11-01")],
+        "Nothing is found. Try other words, or leave since out.",
+    )
+    assert tool.title(MemorySearchArgs("a\n b", since="2026-11-01")) == 'memory "a b" since 2026-11-01'
+    with pytest.raises(ToolError, match="since is a day such as 2026-11-21, not last week"):
+        await call(tool, query="tea", since="last week")
+    for wrong in ({"query": ""}, {"query": "x", "max_results": 0}, {"query": "x", "max_results": 51}):
+        with pytest.raises(ToolError, match="Wrong arguments"):
+            parse_arguments(tool, wrong)
+
+
+async def test_an_index_that_cannot_be_read_is_told_to_the_model():
+    async def search(*_):
+        raise SearchUnavailable("The index cannot be read just now: locked.")
+
+    with pytest.raises(ToolError, match="Search again in a moment, or go on without"):
+        await call(MemorySearch(search), query="tea")
+
+
+async def test_a_long_hit_is_cut():
+    result = await call(searching(Found("x" * 5_000, "s")), query="x")
+    assert result.text == f"1. s\n   > {'x' * 1_200} […]"
+
+
+@pytest.mark.parametrize("mode", ["ask", "edit", "plan", "auto"])
+def test_it_needs_no_permission(tmp_path, mode):
+    tool = searching()
+    permissions = Permissions(Workspace(tmp_path), mode)
+    assert permissions.decide(tool.name, tool.effect, tool.targets(MemorySearchArgs("x"))) == Allow()
+
+
+async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
+    memory = home / ".ouro" / "memory"
+    memory.mkdir(mode=0o700, parents=True)
+    (memory / "facts.md").write_text("# Facts\n- The heron is the staging database.\n")
+    (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Never migrate the heron by hand."))
+    talk = Conversation(home / ".ouro" / "sessions", 1, "/work/app")
+    talk.say(user("Where is the heron?\x1b[31m"), assistant("On db7."))
+    talk.change(TitleRecord("the \x07heron", AT))
+    lookup = make_lookup(tmp_path, lambda: None)
+    result = await call(MemorySearch(search_for(lookup)), query="heron", max_results=3)
+    await lookup.close()
+    talk.end()
+    sources = [line for line in result.text.splitlines() if not line.startswith("   >")]
+    assert sorted(line[3:] for line in sources) == [
+        "core memory (user) · ~/.ouro/memory/facts.md, line 2",
+        "note mem_3f6c1e00 (user, coding-preferences) · 2026-11-20 · learned in session s, turn 2"
+        " · ~/.ouro/memory/mem_3f6c1e00.md",
+        "session 00000001 “the heron” · 2026-11-21 20:14 · message 1, said by user · /work/app",
+    ]
+    assert "\x1b" not in result.text
