@@ -86,7 +86,7 @@ def test_a_title_comes_after_the_first_turn_beside_the_conversation(with_titles)
         return Reply("Greet well" if is_title else "It is mended.")
 
     with_titles.server.script(reply)
-    terminal = with_titles.screen(size=(24, 100))
+    terminal = with_titles.screen(size=(24, 180))
     terminal.say("please mend the greeting in api.py, it is wrong")
     terminal.until_shows("It is mended.", "Greet well")
     terminal.leave()
