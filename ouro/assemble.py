@@ -25,7 +25,7 @@ from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.embeddings import chosen_embedder
 from ouro.memory.ephemeral import DictMemoryStore
-from ouro.memory.long_term.manager import open_scopes
+from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.stores import repo_store, user_store
@@ -282,7 +282,7 @@ def _parts(
         limits=Limits(**asdict(settings.limits)),
         shelf=shelf[0],
         resumed=shelf[1],
-        remembered_since=partial(memory_changes, scopes),
+        remembered_since=partial(memory_changes, scopes, memory.session_id),
         list_files=lambda: list_project_files(options.cwd),
         titles=options.titles and settings.sessions.titles and not options.ephemeral,
         notices=tuple(ground.notices),

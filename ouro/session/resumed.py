@@ -13,13 +13,14 @@ import msgspec
 
 from ouro.agent.project import git_branch, told_branch
 from ouro.display import Todo
-from ouro.errors import SaveFailed, SessionError
+from ouro.errors import OuroError, SaveFailed, SessionError
 from ouro.events import Event, Said, TurnFinished, UsageUpdated
 from ouro.llm.model import ModelSpec
 from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
 from ouro.memory.line import Entry
 from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.values import SESSION
 from ouro.memory.records import CompactionRecord
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages
@@ -28,6 +29,7 @@ from ouro.open_request import Part
 from ouro.session.parts import SessionParts
 from ouro.session.window import ContextWindow
 from ouro.utils.git import Git, GitError
+from ouro.utils.log import log
 
 TAIL_TURNS = 3
 TINY, SMALL = 2_000, 8_000
@@ -35,7 +37,7 @@ TINY, SMALL = 2_000, 8_000
 ANTHROPIC_CACHE_SECONDS = 300
 _GIT_SECONDS = 1.5
 _SUBJECTS = 3
-_MOST_COMMITS = 1_000
+_MOST_COMMITS, _MOST_CHANGES = 1_000, 100
 CacheState = Literal["warm", "cold", "probably warm", "probably cold"]
 Play = Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]]
 
@@ -243,11 +245,23 @@ def repository_news(cwd: Path, since: str, branch_then: str) -> RepositoryNews |
     return RepositoryNews(branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines()))
 
 
-def memory_changes(scopes: Iterable[ScopeMemory], since: str) -> dict[str, int]:
-    """How often each scope of long-term memory was changed since then; those without a change are left out. Blocks."""
-    after = datetime.fromisoformat(since)
-    found = {each.scope: sum(datetime.fromisoformat(c.at) > after for c in each.store.log(100)) for each in scopes}
-    return {scope: count for scope, count in found.items() if count}
+def memory_changes(scopes: Iterable[ScopeMemory], session_id: str, since: str) -> dict[str, int]:
+    """How often each scope of long-term memory was changed since then, but by that session itself. Blocks.
+
+    Scopes without a change are left out.
+    """
+    after = datetime.fromisoformat(since).replace(microsecond=0)  # a commit knows no more of its time
+    found = {}
+    for each in scopes:
+        try:
+            commits = each.store.log(_MOST_CHANGES)
+        except OuroError as error:
+            log.warning("what memory has learned since: %s", error)
+            continue
+        others = [commit for commit in commits if commit.trailers.get(SESSION) != session_id]
+        if count := sum(datetime.fromisoformat(commit.at) >= after for commit in others):
+            found[each.scope] = count
+    return found
 
 
 async def _nothing() -> AsyncGenerator[Event, None]:

@@ -34,9 +34,9 @@ async def opened(repository, *script, resume="", name="anthropic/claude-test", *
     return await open_session(Options(repository, ready_model=model, mode="auto"), asked), model
 
 
-async def said_before(repository, *turns):
+async def said_before(repository, *turns, answer="So it is."):
     """A session in which this was said, closed."""
-    answers = [ScriptedReply("So it is.", usage=Usage(input=6_000 * number)) for number in range(1, len(turns) + 1)]
+    answers = [ScriptedReply(answer, usage=Usage(input=6_000 * number)) for number in range(1, len(turns) + 1)]
     session, _ = await opened(repository, *answers)
     for text in turns:
         assert [event async for event in session.send(text)]
@@ -156,13 +156,21 @@ async def test_what_is_pinned_stays_in_the_tail(repository):
 
 
 async def test_a_request_can_ask_for_the_tail_or_a_summary_at_once(repository):
-    await said_before(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
+    await said_before(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
     session, model = await opened(repository, "## Goal\nCount.", "Yes.", resume="latest", part="summary")
     assert (await session.resumed.card()).is_long is False
     assert [event async for event in session.send("sixth")]
-    assert "## Goal\\nCount." in str(model.requests[-1].messages)
+    notes = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
+    assert any("## Goal\nCount." in note for note in notes)
     await session.close()
+
+
+async def test_a_request_for_the_tail_leaves_the_rest_out_before_the_first_call(repository):
+    await said_before(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
     session, model = await opened(repository, "Yes.", resume="latest", part="tail")
+    assert [event async for event in session.send("sixth")]
+    words = [message.text for message in model.requests[-1].messages if message.role == "user" and message.text]
+    assert words == ["third", "fourth", "fifth", "sixth"]
     await session.close()
 
 
