@@ -23,6 +23,7 @@ MOST_BYTES = 256 * 1024
 """Of one file; what is longer is no memory."""
 MOST_FILES = 50_000
 _LONGEST_NAME = 250
+_USUAL_NAME = re.compile(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
 _NAME = re.compile(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,6 +45,8 @@ class FileRefused(Exception):
 
 def is_memory_name(name: str) -> bool:
     """Whether `name`, relative to the folder, may be a file of memory: Markdown, there or in `archive/`."""
+    if _USUAL_NAME.fullmatch(name):
+        return True
     plain = name.isprintable() and unicodedata.normalize("NFC", name) == name
     return plain and bool(_NAME.fullmatch(name)) and len(name.encode()) <= _LONGEST_NAME
 
@@ -54,6 +57,16 @@ class MemoryFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._blobs: dict[str, tuple[str, str]] = {}
+
+    def check(self) -> None:
+        """Say no to a folder that is a link, or somebody else's.
+
+        Raises:
+            MemoryUnusable: it is.
+            FileNotFoundError: there is none.
+        """
+        with self._opened(""):
+            pass
 
     def look(self) -> list[Seen]:
         """Each file there, in the order of names; nothing is opened.
@@ -219,9 +232,11 @@ def _without_twins(found: list[Seen]) -> list[Seen]:
     keys: dict[str, str] = {}
     kept = []
     for each in found:
-        first = keys.setdefault(unicodedata.normalize("NFKC", each.name).casefold(), each.name)
-        reason = each.reason or ("" if first == each.name else f"its name is the same as {first} on some disks")
-        kept.append(Seen(each.name, each.fingerprint, reason))
+        first = keys.setdefault(_on_any_disk(each.name), each.name)
+        if first == each.name or each.reason:
+            kept.append(each)
+        else:
+            kept.append(Seen(each.name, each.fingerprint, f"its name is the same as {first} on some disks"))
     return kept
 
 
@@ -231,6 +246,11 @@ def _all_of(descriptor: int) -> bytes:
     while len(data) <= MOST_BYTES and (piece := os.read(descriptor, MOST_BYTES + 1 - len(data))):
         data += piece
     return data
+
+
+def _on_any_disk(name: str) -> str:
+    """The same for two names that some disk takes for one."""
+    return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
 def _why_not(found: os.stat_result) -> str:

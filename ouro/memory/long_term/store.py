@@ -71,7 +71,7 @@ class GitMemoryStore:
             OSError: it cannot be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._files.look()
+        self._files.check()
         if not self.is_shared:
             ensure_private_dir(self.folder)
         self.history.create()
@@ -287,17 +287,18 @@ class GitMemoryStore:
 
     def _settle(self, commit: str) -> None:
         """Where all that is there is vouched for, the history is accepted up to here."""
-        if commit != self.accepted and not self._outside() and not self._changed_since(commit):
+        now = self._files.blobs()
+        if commit != self.accepted and not self._outside(now) and not self._changed_since(commit, now):
             self._ledger.settle(commit)
 
-    def _outside(self) -> list[str]:
+    def _outside(self, now: Mapping[str, str] | None = None) -> list[str]:
         """The files that differ from the accepted commit, and that nobody has vouched for."""
         vouched = self._ledger.vouched()
-        return [name for name, blob in self._changed_since(self.accepted).items() if (name, blob) not in vouched]
+        return [name for name, blob in self._changed_since(self.accepted, now).items() if (name, blob) not in vouched]
 
-    def _changed_since(self, commit: str) -> dict[str, str]:
+    def _changed_since(self, commit: str, now: Mapping[str, str] | None = None) -> dict[str, str]:
         """The files that differ from a commit, with the blob that each is now (or GONE)."""
-        before, now = self.history.tree(commit), self._files.blobs()
+        before, now = self.history.tree(commit), self._files.blobs() if now is None else now
         # What cannot be read is neither changed nor gone: the history keeps what was there.
         known = sorted(name for name in {*before, *now} if now.get(name) != UNREADABLE)
         return {name: now.get(name, GONE) for name in known if before.get(name) != now.get(name)}
