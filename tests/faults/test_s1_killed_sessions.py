@@ -9,4 +9,4 @@ def test_s1_a_session_that_is_killed_at_any_moment_opens_and_has_all_that_it_tol
     found = kill_sessions(tmp_path, 8, kills_each=4)
 
     assert (found.kills, found.lost, found.unopened) == (8, [], [])
-    assert found.records > 8
+    assert found.records > 4
