@@ -55,6 +55,7 @@ from ouro.utils.masked_writes import mask_writes
 from ouro.utils.project_files import list_project_files
 from ouro.utils.runtime import (
     get_history_dir,
+    get_index_path,
     get_memory_dir,
     get_permissions_path,
     get_sessions_dir,
@@ -300,7 +301,9 @@ def _lookup(ground: _Ground, scopes: Sequence[ScopeMemory]) -> Lookup | None:
 def _shelf(store: MemoryStore, options: Options) -> SessionShelf:
     """All sessions, this one among them; those that are not kept are in memory only."""
     project = str(options.cwd)
-    return SessionShelf(store, project) if options.ephemeral else shelf_on(store, get_sessions_dir(), project)
+    if options.ephemeral:
+        return SessionShelf(store, project)
+    return shelf_on(store, get_sessions_dir(), get_index_path(), project)
 
 
 def _model_name(ground: _Ground, used_before: str = "") -> str:

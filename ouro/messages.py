@@ -10,6 +10,8 @@ import msgspec
 from ouro.display import Display
 
 Role = Literal["system", "user", "assistant", "tool"]
+PIPED = "On standard input:\n\n"
+"""Begins a message of which a part was piped in: not all of it are the person's words."""
 
 
 class Text(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from ouro.errors import UsageError
+from ouro.messages import PIPED
 
 PATIENCE = 3.0
 """Seconds to wait for the first byte of a pipe when there is a prompt already: CI leaves pipes open for ever."""
@@ -88,10 +89,10 @@ async def read_prompt(prompt: str, stdin: int | None) -> str:
         UsageError: both are empty.
     """
     piped = b"" if stdin is None or os.isatty(stdin) else await _read_all(stdin, PATIENCE if prompt else None)
-    joined = "\n\n".join(part for part in (piped.decode(errors="replace").strip(), prompt.strip()) if part)
-    if not joined:
+    material, prompt = piped.decode(errors="replace").strip(), prompt.strip()
+    if not material and not prompt:
         raise UsageError("There is nothing to do.", 'Say it: ouro -p "fix the failing test", or pipe it in.')
-    return joined
+    return f"{PIPED}{material}\n\n{prompt}" if material and prompt else material or prompt
 
 
 async def _read_all(stdin: int, patience: float | None) -> bytes:

@@ -9,8 +9,10 @@ from pathlib import Path
 from ouro.events import CoreChanged, QuestionAsked, Reply, Said
 from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager, Wires, open_scopes
+from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager
+from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.stores import repo_store, user_store
+from ouro.memory.long_term.teller import Wires
 from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
 

@@ -35,8 +35,7 @@ def structure(text):
 async def block_with(home, text, session):
     first = Conversation(home, session=f"{session}-writes").connect()
     await first.manager.write("user", {"facts.md": text}, "by the person")
-    second = Conversation(home, session=session)
-    return second
+    return Conversation(home, session=session)
 
 
 @pytest.mark.parametrize("nasty", NASTY)

@@ -99,7 +99,7 @@ async def test_stdin_is_joined_with_the_prompt():
     session = FakeSession([says("ok")])
     with stdin_of("some material\n") as stdin:
         await headless(session, "review this", stdin)
-    assert session.sent == ["some material\n\nreview this"]
+    assert session.sent == ["On standard input:\n\nsome material\n\nreview this"]
 
 
 async def test_stdin_alone_is_the_prompt():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ouro.display import Question
+from ouro.memory.long_term.edits import subject_of
 from ouro.memory.long_term.proposals import Proposal
-from ouro.memory.long_term.scope_memory import subject_of
 from ouro.memory.long_term.values import FileEdit
 from ouro.utils.terminal_text import escaped
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,14 +11,17 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Answer, CoreChanged, Event, QuestionAsked, QuestionClosed, Reply, Said
-from ouro.memory.long_term.asking import KEEP, LEAVE, question_about, remark
+from ouro.events import CoreChanged
+from ouro.memory.long_term.asking import remark
 from ouro.memory.long_term.briefing import Briefing
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+from ouro.memory.long_term.edits import subject_of
+from ouro.memory.long_term.opening import reason_of, switch
 from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt
-from ouro.memory.long_term.scope_memory import Moment, ScopeMemory, subject_of
+from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.teller import Teller, Wires
 from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.long_term.values import CORE, Scope
 from ouro.memory.long_term.vouching import Vouching, below
@@ -28,8 +31,6 @@ from ouro.utils.log import log
 
 Act = Callable[[], list[CoreChanged]]
 CORE_FILES = tuple(f"{name}.md" for name in CORE)
-OFF = "off"
-"""Under this name it is kept beside a history that its memory is switched off."""
 
 
 class KnowledgeParts(msgspec.Struct, frozen=True):
@@ -56,14 +57,6 @@ class KnowledgeParts(msgspec.Struct, frozen=True):
     """Of so many tokens, read from the cache; None where it is not known."""
 
 
-class Wires(msgspec.Struct, frozen=True):
-    """What the session gives: how to tell, to ask, and to work beside the conversation."""
-
-    tell: Callable[[Event], None]
-    inquire: Callable[[str], Awaitable[Answer]]
-    start: Callable[[str, Coroutine[Any, Any, None]], None]
-
-
 class LongTermMemoryManager:
     """What outlives a session, for one session. First `load_and_format`, then `connect`."""
 
@@ -72,13 +65,13 @@ class LongTermMemoryManager:
         self._scopes = parts.scopes
         self._briefing = Briefing((), parts.session_id, {}, parts.threshold)
         self._receipt = MemoryReceipt()
-        self._wires: Wires | None = None
+        self._teller = Teller(self, parts.complaints, silent=parts.write == "silent")
         self._working = asyncio.Lock()
         self._ran_on = False
         self._turn = 0
         self._remarks: list[str] = []
-        self._complaints = set(parts.complaints)
         self._has_consolidated = False
+        self._start: Callable[[str, Coroutine[Any, Any, None]], None] | None = None
 
     def load_and_format(self) -> str:
         """Both scopes, as they were opened, as the block of the system prompt; made once a session. Blocks."""
@@ -95,9 +88,8 @@ class LongTermMemoryManager:
 
     def connect(self, wires: Wires) -> None:
         """The session is there: tell what was found, and ask what has to be asked."""
-        self._wires = wires
-        for text in sorted(self._complaints):
-            wires.tell(Said(text, "warning"))
+        self._teller.connect(wires)
+        self._start = wires.start
         self._tell([event for scope in self._scopes for event in scope.unknown()])
         self._consolidate_if_grown()
 
@@ -119,8 +111,7 @@ class LongTermMemoryManager:
         found = next((store for store in self._parts.stores if store.scope == "repo"), None)
         if found is None:
             raise UsageError("This repository has no memory of its own here.", "See `memory.repo.enabled`.")
-        found.history.create()
-        found.history.keep(OFF, "" if on else "off")
+        switch(found, on=on)
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -143,7 +134,7 @@ class LongTermMemoryManager:
         try:
             changes = await asyncio.to_thread(self._briefing.changes, sent)
         except (OuroError, OSError) as error:
-            self._complain(f"Memory: {_reason(error)}")
+            self._teller.complain(f"Memory: {reason_of(error)}")
             changes = ""
         return "\n\n".join([*([changes] if changes else []), *remarks])
 
@@ -229,7 +220,8 @@ class LongTermMemoryManager:
     async def close(self) -> None:
         """Wait for what is being written; tell nothing more."""
         async with self._working:
-            self._wires = None
+            self._teller.close()
+            self._start = None
 
     @property
     def _moment(self) -> Moment:
@@ -292,7 +284,7 @@ class LongTermMemoryManager:
                 if raises:
                     raise
                 log.warning("memory: cannot %s: %s", what, error)
-                self._complain(f"Memory: {_reason(error)}")
+                self._teller.complain(f"Memory: {reason_of(error)}")
                 return False
         self._tell(events)
         return True
@@ -300,75 +292,21 @@ class LongTermMemoryManager:
     def _tell(self, events: Sequence[CoreChanged]) -> None:
         for scope in self._scopes:
             if scope.store.obstacle:
-                self._complain(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
+                self._teller.complain(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
             for each in scope.refused:
-                self._complain(f"Memory ({scope.scope}): {each.name} {each.reason}; it was put back as it was.")
-        done = tuple(event.summary for event in events if not event.proposal)
-        waiting = tuple(event.proposal for event in events if event.proposal)
-        self._receipt = replace(
-            self._receipt,
-            changes=(*self._receipt.changes, *done),
-            waiting=(*self._receipt.waiting, *(each for each in waiting if each not in self._receipt.waiting)),
-        )
-        if self._wires is None:
-            return
-        for event in events:
-            if event.proposal or self._parts.write != "silent":
-                self._wires.tell(event)
-            if event.proposal:
-                self._wires.start("ask about memory", self._ask(event.proposal, self._wires))
-
-    async def _ask(self, proposal: str, wires: Wires) -> None:
-        waiting = await asyncio.to_thread(self.proposals)
-        found = next((each for each in waiting if each.id == proposal), None)
-        if found is None:
-            return
-        number = f"memory:{proposal}"
-        wires.tell(QuestionAsked(number, question_about(found), of_turn=False))
-        try:
-            answer = await wires.inquire(number)
-        finally:
-            wires.tell(QuestionClosed(number))
-        if answer == Reply((KEEP,)):
-            await self.accept(proposal)
-        elif answer == Reply((LEAVE,)):
-            await self.reject(proposal)
-        elif answer != Reply():
-            wires.tell(Said(f"The change of memory still waits: /memory accept {proposal}, or reject.", "warning"))
+                self._teller.complain(f"Memory ({scope.scope}): {each.name} {each.reason}; it was put back as it was.")
+        done = [event.summary for event in events if not event.proposal]
+        waiting = dict.fromkeys([*self._receipt.waiting, *(event.proposal for event in events if event.proposal)])
+        changes = (*self._receipt.changes, *done)
+        self._receipt = replace(self._receipt, changes=changes, waiting=tuple(waiting))
+        self._teller.tell(events)
 
     def _consolidate_if_grown(self) -> None:
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > self._parts.threshold]
-        if grown and self._wires is not None and not self._has_consolidated:
+        if grown and self._start is not None and not self._has_consolidated:
             self._has_consolidated = True  # once a session: what did not help will not help in the next turn
-            self._wires.start("consolidate memory", self._consolidate_all(grown))
+            self._start("consolidate memory", self._consolidate_all(grown))
 
     async def _consolidate_all(self, scopes: Sequence[ScopeMemory]) -> None:
         for scope in scopes:
             log.info("memory: consolidated %s: %s", scope.scope, await self.consolidate(scope.scope))
-
-    def _complain(self, text: str) -> None:
-        if text not in self._complaints:
-            self._complaints.add(text)
-            if self._wires is not None:
-                self._wires.tell(Said(text, "warning"))
-
-
-def open_scopes(stores: Sequence[GitMemoryStore]) -> tuple[tuple[ScopeMemory, ...], tuple[str, ...]]:
-    """Those that can be read and are not switched off, and what is to be told of others. Blocks; never fails."""
-    opened: list[ScopeMemory] = []
-    complaints: list[str] = []
-    for store in stores:
-        if store.history.own(OFF):
-            continue
-        scope = ScopeMemory(store)
-        try:
-            scope.open()
-        except (OuroError, OSError) as error:
-            complaints.append(f"The {store.scope} memory cannot be read: {_reason(error)}")
-        else:
-            opened.append(scope)
-    return tuple(opened), tuple(complaints)
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -11,6 +10,7 @@ from ouro.display import Diff, Display, FileChange
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
+from ouro.memory.long_term.edits import digest, edit_of, subject_of
 from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over, proposal_id
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.values import CORE, ORIGIN, SESSION, TURN, FileEdit, Loaded, Scope, Skipped
@@ -162,7 +162,7 @@ class ScopeMemory:
         self._accept_all()
         if self._outside and self._outside != waiting:
             return self.unknown()
-        changed = [_edit(name, before, self.texts) for name in CORE if before.get(name) != self.texts.get(name)]
+        changed = [edit_of(name, before, self.texts) for name in CORE if before.get(name) != self.texts.get(name)]
         return [self._told(changed, "outside", base)] if changed else []
 
     def unknown(self) -> list[CoreChanged]:
@@ -335,27 +335,3 @@ class ScopeMemory:
         )
         display = Display(f"{self.scope}: {subject_of(edits)}", Diff(shown))
         return CoreChanged(self.scope, origin, subject_of(edits), display, undo, proposal)  # type: ignore[arg-type]
-
-
-def subject_of(edits: Iterable[FileEdit]) -> str:
-    """What became of the files, in one line: `preferences.md: + Answer in German`."""
-    return "; ".join(map(_summary, edits))[:200] or "Nothing"
-
-
-def digest(texts: Mapping[str, str]) -> str:
-    """What core texts without a commit are called."""
-    parts = [f"{name}\0{texts[name]}" for name in sorted(texts)]
-    return "~" + hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
-
-
-def _summary(edit: FileEdit) -> str:
-    old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
-    gone = [line.lstrip("-*# ").strip() for line in old if line not in new and line.strip()]
-    come = [line.lstrip("-*# ").strip() for line in new if line not in old and line.strip()]
-    words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
-    more = len(come) + (0 if come else len(gone)) - 1
-    return f"{edit.name}: {escaped(words[0])[:100]}{f' and {more} more' if more > 0 else ''}"
-
-
-def _edit(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> FileEdit:
-    return FileEdit(f"{name}.md", before.get(name), after.get(name))

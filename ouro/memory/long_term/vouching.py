@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.messages import Message, Text, ToolCall, ToolReply
+from ouro.messages import PIPED, Message, Text, ToolCall, ToolReply
 
 OWN_LINE = "I ran this in a shell:"
 """Begins the message that carries what a shell line of the person printed: its words are a program's."""
@@ -118,7 +118,8 @@ def _paths(call: ToolCall) -> list[str]:
 
 
 def _is_said(message: Message) -> bool:
-    return message.role == "user" and len(message.text) <= LONGEST_SAYING and not message.text.startswith(OWN_LINE)
+    text = message.text
+    return message.role == "user" and len(text) <= LONGEST_SAYING and not text.startswith((OWN_LINE, PIPED))
 
 
 def _sources(
@@ -126,11 +127,17 @@ def _sources(
 ) -> Iterator[str]:
     for message in messages:
         if message.role == "user" and message.parts_of(Text) and message.text and not _is_said(message):
-            yield "a shell line" if message.text.startswith(OWN_LINE) else "a long message"
+            yield _named_message(message.text)
         for reply in message.parts_of(ToolReply):
             call = calls.get(reply.call_id)
             if call is None or not trusts(call):
                 yield _named(call) if call is not None else reply.name
+
+
+def _named_message(text: str) -> str:
+    if text.startswith(PIPED):
+        return "standard input"
+    return "a shell line" if text.startswith(OWN_LINE) else "a long message"
 
 
 def _named(call: ToolCall) -> str:

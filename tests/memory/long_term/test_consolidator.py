@@ -41,7 +41,7 @@ async def test_both_categories_are_taken_from_an_answer_that_has_both():
         "facts": "- Services 0 to 29 run on ports 8000 to 8029, in the order of their numbers.\n",
         "preferences": "- Use tabs.\n",
     }
-    assert done.said == "428 → 24 tokens"
+    assert done.said == "467 → 25 tokens"
 
 
 async def test_a_category_that_is_missing_stays_as_it_was():

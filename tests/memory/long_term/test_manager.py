@@ -44,7 +44,7 @@ class TestPrompt:
             r"</long_term_memory_management>$",
             block,
         )
-        assert "facts.md\">" not in block
+        assert 'facts.md">' not in block
 
     async def test_repo_comes_after_user(self, home, repository):
         first = Conversation(home, repository).connect()
@@ -201,9 +201,7 @@ class TestWriting:
         await first.write("preferences.md", "- Answer in German.\n- The password is hunter2secret.\n")
         await first.end()
         assert (first.folder / "preferences.md").read_text() == "- Answer in German.\n"
-        assert first.said == [
-            "Memory (user): preferences.md holds a secret (key); it was put back as it was."
-        ]
+        assert first.said == ["Memory (user): preferences.md holds a secret (key); it was put back as it was."]
         assert "hunter2" not in plain_git(first.folder, "log", "-p")
         assert "it held a secret" in await first.begin("so?")
 

@@ -1,0 +1,34 @@
+"""Edits of memory files in words, and what texts are called."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from ouro.memory.long_term.values import FileEdit
+from ouro.utils.terminal_text import escaped
+
+
+def subject_of(edits: Iterable[FileEdit]) -> str:
+    """What became of the files, in one line: `preferences.md: + Answer in German`."""
+    return "; ".join(map(_summary, edits))[:200] or "Nothing"
+
+
+def digest(texts: Mapping[str, str]) -> str:
+    """What core texts without a commit are called."""
+    parts = [f"{name}\0{texts[name]}" for name in sorted(texts)]
+    return "~" + hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
+
+
+def _summary(edit: FileEdit) -> str:
+    old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
+    gone = [line.lstrip("-*# ").strip() for line in old if line not in new and line.strip()]
+    come = [line.lstrip("-*# ").strip() for line in new if line not in old and line.strip()]
+    words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
+    more = len(come) + (0 if come else len(gone)) - 1
+    return f"{edit.name}: {escaped(words[0])[:100]}{f' and {more} more' if more > 0 else ''}"
+
+
+def edit_of(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> FileEdit:
+    """What became of a category between two states of the core."""
+    return FileEdit(f"{name}.md", before.get(name), after.get(name))

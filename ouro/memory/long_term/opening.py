@@ -1,0 +1,40 @@
+"""Which scopes of long-term memory a session works with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ouro.errors import OuroError
+from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.store import GitMemoryStore
+
+_OFF = "off"
+"""Under this name it is kept beside a history that its memory is switched off."""
+
+
+def open_scopes(stores: Sequence[GitMemoryStore]) -> tuple[tuple[ScopeMemory, ...], tuple[str, ...]]:
+    """Those that can be read and are not switched off, and what is to be told of others. Blocks; never fails."""
+    opened: list[ScopeMemory] = []
+    complaints: list[str] = []
+    for store in stores:
+        if store.history.own(_OFF):
+            continue
+        scope = ScopeMemory(store)
+        try:
+            scope.open()
+        except (OuroError, OSError) as error:
+            complaints.append(f"The {store.scope} memory cannot be read: {reason_of(error)}")
+        else:
+            opened.append(scope)
+    return tuple(opened), tuple(complaints)
+
+
+def switch(store: GitMemoryStore, *, on: bool) -> None:
+    """Use a memory from the next session on, or do not. Blocks."""
+    store.history.create()
+    store.history.keep(_OFF, "" if on else "off")
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, for the person."""
+    return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)
