@@ -52,6 +52,8 @@ class Line:
         self.items: list[Item] = []
         """Those of the line that goes on, oldest first."""
         self._nodes: dict[int, _Node] = {}
+        self._places: dict[int, int] = {}
+        """Of what is on the line, by number."""
         self._start = 0 if is_whole else _UNKNOWN
 
     @property
@@ -77,6 +79,7 @@ class Line:
     def append(self, item: Item) -> None:
         """The line goes on with it."""
         self._nodes[item.number] = _Node(item, self.last if self._nodes else self._start)
+        self._places[item.number] = len(self.items)
         self.items.append(item)
 
     def prepend(self, items: Sequence[Item], *, is_whole: bool) -> None:
@@ -90,11 +93,22 @@ class Line:
         if first is not None:
             self._nodes[first] = replace(self._nodes[first], before=before)
         if is_on_line:
-            self.items[:0] = items
+            self._put([*items, *self.items])
+
+    def answer(self, answers: Mapping[int, Entry]) -> None:
+        """Put answers that no record holds behind the messages of these numbers; they bear the same numbers."""
+        self._put([each for item in self.items for each in (item, answers.get(item.number)) if each is not None])
 
     def go_to(self, number: int) -> None:
         """Go on behind that number, wherever it is (0: from the start)."""
-        self.items, _ = self._path(number, {})
+        path, since = self._path(number, self._places)
+        kept = self._places[since] + 1 if since in self._places else 0
+        for item in self.items[kept:]:
+            self._places.pop(item.number, None)
+        del self.items[kept:]
+        for item in path:
+            self._places[item.number] = len(self.items)
+            self.items.append(item)
 
     def nearest(self, number: int) -> int | None:
         """That number, or where it is missing the next lower one (0: the start); None where that is not known."""
@@ -104,7 +118,7 @@ class Line:
 
     def branches(self) -> tuple[Branch, ...]:
         """What is not on the line, in the order in which it parts from it."""
-        on_line = {each.number: place for place, each in enumerate(self.items)}
+        on_line = self._places
         followed = {node.before for node in self._nodes.values()}
         found: list[tuple[int, Branch]] = []
         for number in self._nodes.keys() - followed - on_line.keys():
@@ -113,7 +127,11 @@ class Line:
                 found.append((on_line.get(since, -1), Branch(max(since, 0), entries)))
         return tuple(branch for _, branch in sorted(found, key=lambda each: (each[0], each[1].entries[0].number)))
 
-    def _path(self, number: int, until: Mapping[int, object] | Collection[int]) -> tuple[list[Item], int]:
+    def _put(self, items: list[Item]) -> None:
+        self.items = items
+        self._places = {item.number: place for place, item in enumerate(items)}
+
+    def _path(self, number: int, until: Collection[int]) -> tuple[list[Item], int]:
         """What leads up to that number, oldest first: from the start, or from behind the first one in `until`."""
         path: list[Item] = []
         while number in self._nodes and number not in until:

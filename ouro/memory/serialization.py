@@ -80,7 +80,7 @@ def record_from(data: Any, fetch: Fetch) -> tuple[Record, tuple[str, ...]]:
     if not isinstance(data, dict) or not data:
         raise BadRecordError("not a record")
     if kind := CHANGES.get(next(iter(data))):
-        _check_numbers(data)
+        _check_numbers({name: value for name, value in data.items() if name != BYTES_BACK})
         change = _converted({"at": "", **data}, kind)
         _check_change(change)
         return change, _unknown_fields(data, kind)

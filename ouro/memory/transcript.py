@@ -197,9 +197,8 @@ class Transcript:
                 last = entry.number
             else:
                 answers[last] = Entry(last, "", message)
-        self._line.items = [
-            each for item in self._line.items for each in (item, answers.get(item.number)) if each is not None
-        ]
+        if answers:
+            self._line.answer(answers)
 
     def _take_compaction(self, record: CompactionRecord) -> None:
         first, last = record.covers

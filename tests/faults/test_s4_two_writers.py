@@ -29,7 +29,8 @@ APPEND = """
     from pathlib import Path
     from ouro.memory.session_file import append
     for number in range(200):
-        append(Path(sys.argv[1]), f"message: {number}\\nrole: user\\ntext: {sys.argv[2]}-{number}\\n".encode())
+        text = f"{sys.argv[2]}-{number}\\n" + "  more of it\\n" * (number * 7 % 50)
+        append(Path(sys.argv[1]), f"message: {number}\\nrole: user\\ntext: |-\\n  {text}".encode())
 """
 
 
@@ -62,16 +63,58 @@ def test_s4_the_second_process_is_told_who_has_it_and_since_when_until_that_one_
     assert YamlFileMemoryStore(root).load_session(HEADER.id).records == (MessageRecord(1, "", user("one")),)
 
 
-def test_s4_if_both_write_anyway_nothing_is_lost(root):
+@pytest.mark.parametrize("names", ["ab", "abcd"])
+def test_s4_if_several_write_anyway_nothing_is_lost_and_nothing_interleaved(root, names):
     folder = str(next(root.glob("2*")))
-    writers = [python(APPEND, folder, name) for name in ("a", "b")]
-    assert [writer.communicate() and writer.returncode for writer in writers] == [0, 0]
+    writers = [python(APPEND, folder, name) for name in names]
+    assert [writer.communicate() and writer.returncode for writer in writers] == [0] * len(names)
 
     loaded = YamlFileMemoryStore(root).load_session(HEADER.id)
 
-    texts = [record.message.text for record in loaded.records]
-    assert sorted(texts) == sorted(["one", *(f"{name}-{number}" for name in ("a", "b") for number in range(200))])
+    texts = [record.message.text.split("\n")[0] for record in loaded.records]
+    assert sorted(texts) == sorted(["one", *(f"{name}-{number}" for name in names for number in range(200))])
+    assert [record.message.text.count("more of it") for record in loaded.records] == [
+        0 if text == "one" else int(text.partition("-")[2]) * 7 % 50 for text in texts
+    ]
     assert loaded.notices == ()
+    # Numbers that came twice have been told apart, for good.
+    assert len({record.number for record in loaded.records}) == len(texts)
+    assert YamlFileMemoryStore(root).load_session(HEADER.id, read_only=True).records == loaded.records
+
+
+def test_s4_a_session_open_elsewhere_can_be_looked_at_and_copied(root):
+    with python(HOLD, str(root), HEADER.id) as holder:
+        assert holder.stdout.readline() == "held\n"
+        store = YamlFileMemoryStore(root)
+        copy = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
+
+        looked_at = store.load_session(HEADER.id, read_only=True)
+        store.fork_session(HEADER.id, None, copy)
+        store.load_session(copy.id)
+        store.save_message(copy.id, MessageRecord(2, "", user("two")))
+        with pytest.raises(SessionInUse, match="--fork"):
+            store.delete_session(HEADER.id)
+        holder.kill()
+
+    assert (looked_at.read_only, looked_at.records) == (True, (MessageRecord(1, "", user("one")),))
+
+
+REBUILD = """
+    import sys
+    from pathlib import Path
+    from ouro.memory.yaml_backend import YamlFileMemoryStore
+    store = YamlFileMemoryStore(Path(sys.argv[1]))
+    for _ in range(40):
+        assert store.rebuild_index() == 1
+        assert [each.messages for each in store.list_sessions()] == [1]
+"""
+
+
+def test_s4_several_may_make_the_index_again_at_once(root):
+    makers = [python(REBUILD, str(root)) for _ in range(3)]
+
+    assert [maker.communicate() and maker.returncode for maker in makers] == [0, 0, 0]
+    assert [path.name for path in root.iterdir() if ".index" in path.name] == [".index.yaml"]
 
 
 def test_s4_a_disk_without_locks_still_keeps_sessions(root, monkeypatch):

@@ -4,6 +4,7 @@ import pytest
 
 from ouro.errors import SessionDamaged
 from ouro.memory.backend import MessageRecord, SessionHeader
+from ouro.memory.manager import MemoryManager
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 
@@ -79,3 +80,71 @@ def test_s6_a_hostile_record_in_the_middle_is_skipped_and_said(root, content):
     assert [record.number for record in loaded.records] == [1, 2]
     assert [ID[:8] in notice or "newer ouro" in notice for notice in loaded.notices] == [True]
     assert (root / "2026-11-21_0d9f3c52" / "session.yaml").read_bytes() == before
+
+
+SKIPPED = {
+    "compaction that covers backwards": b"compaction: 3\ncovers: [9, 1]\nkept: []\nsummary: x",
+    "compaction that covers a word": b"compaction: 3\ncovers: all\nkept: []\nsummary: x",
+    "compaction that covers three": b"compaction: 3\ncovers: [1, 2, 3]\nkept: []\nsummary: x",
+    "compaction without what it covers": b"compaction: 3\nsummary: x",
+    "compaction below zero": b"compaction: -3\ncovers: [1, 2]\nkept: []\nsummary: x",
+    "compaction of an endless number": b"compaction: 3\ncovers: [1, 99999999999999999999]\nkept: []\nsummary: x",
+    "compaction with a list for a summary": b"compaction: 3\ncovers: [1, 2]\nkept: []\nsummary: [x]",
+    "rewind to nowhere": b"rewind: 99999",
+    "rewind to a word": b"rewind: start",
+    "rewind below zero": b"rewind: -1",
+    "pin of a word": b"pin: that one",
+    "pin below zero": b"pin: -5",
+    "fork at a word": b"fork: other\nnumber: end",
+    "cost of endless tokens": b"cost: title\nmodel: m\nusage: {input: 99999999999999999999}",
+    "cost of no number": b"cost: title\nmodel: m\nusage: {cost: .nan}",
+    "recalled without items": b"recalled: 1",
+    "captured below zero": b"captured: -1",
+    "summary of a list": b"summary: [x]\nmessage: 2",
+    "message of an endless number": b"message: 99999999999999999999\nrole: user\ntext: x",
+    "message with endless usage": b"message: 3\nrole: assistant\nusage: {input: 99999999999999999999}",
+    "outputs outside": b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: [../../../etc/passwd]}",
+}
+TAKEN = {
+    "compaction that covers beyond all": b"compaction: 3\ncovers: [1, 999999]\nkept: [99999, 1, 1]\nsummary: x",
+    "compaction that keeps what comes later": b"compaction: 3\ncovers: [1, 2]\nkept: [4, 3]\nsummary: x",
+    "compaction whose hints are nonsense": (
+        b"compaction: 3\ncovers: [1, 2]\nkept: [1, 2]\nsummary: x\nbytes_back: [99999999, -7, [1], 0]"
+    ),
+    "compaction with the number of a message": b"compaction: 1\ncovers: [1, 1]\nkept: [1]\nsummary: x",
+    "pin of nothing": b"pin: 12345",
+    "recalled for nothing": b"recalled: 12345\nitems: []",
+    "fork of itself": b"fork: " + ID.encode() + b"\nnumber: 99",
+    "many rewinds": b"\n...\n---\n".join([b"rewind: 1", b"rewind: 2"] * 1000),
+    "many compactions": b"\n...\n---\n".join(
+        b"compaction: %d\ncovers: [1, %d]\nkept: [1]\nsummary: x" % (number, number - 1) for number in range(3, 500)
+    ),
+    "output outside": b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: ../../../../etc/passwd}",
+    "output that is gone": b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: outputs/x.txt}",
+}
+
+
+def message(number: int) -> bytes:
+    return b"---\nmessage: %d\nat: 2026-11-21T20:15:00.000Z\nrole: user\ntext: good %d\n...\n" % (number, number)
+
+
+@pytest.mark.parametrize("content", [*SKIPPED.values(), *TAKEN.values()], ids=[*SKIPPED, *TAKEN])
+async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, content):
+    write(root, b"---\n" + HEAD + b"...\n" + message(1) + message(2) + b"---\n" + content + b"\n...\n" + message(600))
+    store = YamlFileMemoryStore(root)
+    assert {each.id for each in store.list_sessions()} == {ID, GOOD.id}
+
+    memory = await MemoryManager.resume(store, ID, project="/p")
+    await memory.add(user("more"))
+    sent = [each.text for each in memory.context() if each.text]
+    usage = memory.usage
+    await memory.close()
+
+    assert sent[-2:] == ["good 600", "more"]
+    assert "root:" not in str(sent)
+    assert (bool(memory.notices), usage.input) == (content in SKIPPED.values(), 0)
+    whole = store.load_session(ID, read_only=True)
+    assert [each.message.text for each in whole.records if isinstance(each, MessageRecord)][-2:] == ["good 600", "more"]
+    again = await MemoryManager.resume(store, ID, project="/p", fork=True)
+    assert [each.text for each in again.context() if each.text] == sent
+    await again.close()
