@@ -1,0 +1,90 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ouro.memory.long_term.merging import Merged, merge, united
+from ouro.memory.long_term.note import Edge, Note, note_text, parse_note
+
+BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "merged"),
+    [
+        ("a", "a", "b", "b"),
+        ("a", "b", "a", "b"),
+        ("a", "b", "b", "b"),
+        (None, None, "b", "b"),
+        (None, "b", None, "b"),
+        ("a", None, "a", None),
+        ("a", "a", None, None),
+        ("a", None, None, None),
+    ],
+)
+def test_what_one_side_changed_is_as_that_side_has_it(base, ours, theirs, merged):
+    assert merge("facts.md", base, ours, theirs) == Merged(merged)
+
+
+def test_what_is_changed_here_and_removed_there_stays_and_is_said():
+    told = "facts.md was changed here and removed there: it stays"
+    assert merge("facts.md", "a", "b", None) == Merged("b", conflict=told)
+    assert merge("facts.md", "a", None, "b") == Merged("b", conflict=told)
+
+
+def test_lines_of_both_sides_are_united_and_removed_ones_are_gone():
+    ours = BASE.replace("- Tabs.\n", "") + "- Mine.\n"
+    theirs = BASE + "- Theirs.\n"
+
+    assert united(BASE, ours, theirs) == "# Preferences\n\n- Answer in German.\n- Mine.\n- Theirs.\n"
+
+
+def test_a_line_that_both_changed_stands_in_both_versions():
+    assert united("- Tabs.\n", "- Two blanks.\n", "- Four blanks.\n") == "- Two blanks.\n- Four blanks.\n"
+
+
+def test_a_line_that_both_added_stands_once():
+    assert united("", "- Tea.\n", "- Tea.\n- Coffee.\n") == "- Tea.\n- Coffee.\n"
+
+
+LINES = st.lists(st.sampled_from([f"- {letter}" for letter in "abcdefgh"]), unique=True, max_size=8)
+
+
+@given(LINES, LINES, LINES)
+def test_no_line_that_a_side_added_is_lost_and_none_comes_from_nowhere(base, ours, theirs):
+    merged = united(*("\n".join(lines) + "\n" for lines in (base, ours, theirs))).splitlines()
+
+    added = (set(ours) | set(theirs)) - set(base)
+    assert added <= set(merged) <= set(base) | set(ours) | set(theirs)
+    assert (set(base) & set(ours) & set(theirs)) <= set(merged)
+
+
+@given(LINES, LINES, LINES)
+def test_both_machines_come_to_the_same_lines(base, ours, theirs):
+    texts = ["\n".join(lines) + "\n" for lines in (base, ours, theirs)]
+    assert sorted(united(texts[0], texts[1], texts[2]).split()) == sorted(united(texts[0], texts[2], texts[1]).split())
+
+
+def note(text: str, at: str, **fields) -> str:
+    return note_text(Note(id="mem_00000001", text=text, updated_at=at, **fields))
+
+
+def test_a_note_that_both_changed_keeps_the_later_version_and_the_other_beside_it():
+    early, late = note("Row locks.", "2026-11-20T00:00:00Z"), note("No locks.", "2026-11-21T00:00:00Z")
+
+    for ours, theirs in ((early, late), (late, early)):
+        merged = merge("mem_00000001.md", note("Locks.", ""), ours, theirs)
+
+        assert merged.text == late
+        beside = parse_note(merged.also_name, merged.also).note
+        assert (beside.text, beside.related) == ("Row locks.", (Edge("mem_00000001", "contradicts"),))
+        assert "was changed on both sides" in merged.conflict
+
+
+def test_a_note_that_both_confirmed_is_one_note():
+    ours = note("Locks.", "2026-11-20T00:00:00Z", confidence=0.9, confirmed_at="2026-11-20T00:00:00Z")
+    theirs = note("Locks.", "2026-11-21T00:00:00Z", confidence=0.7, confirmed_at="2026-11-21T00:00:00Z")
+
+    merged = merge("mem_00000001.md", None, ours, theirs)
+
+    found = parse_note("mem_00000001.md", merged.text).note
+    assert (found.confidence, found.confirmed_at, merged.also, merged.conflict) == (0.9, "2026-11-21T00:00:00Z", "", "")
