@@ -265,9 +265,10 @@ def _shelf_opener(args: argparse.Namespace) -> OpenShelf:
     def make() -> SessionShelf:
         from ouro.memory.shelf import shelf_of
         from ouro.safety.secrets import SecretMask, secret_values
-        from ouro.utils.runtime import get_sessions_dir
+        from ouro.utils.runtime import get_index_path, get_sessions_dir
 
-        return shelf_of(get_sessions_dir(), str(_folder(args)), SecretMask(secret_values(os.environ)).mask)
+        mask = SecretMask(secret_values(os.environ)).mask
+        return shelf_of(get_sessions_dir(), get_index_path(), str(_folder(args)), mask)
 
     async def open_shelf() -> SessionShelf:
         return await asyncio.to_thread(make)

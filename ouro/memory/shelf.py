@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from ouro.errors import SearchUnavailable
 from ouro.memory.backend import (
     MemoryStore,
     MessageRecord,
+    Progress,
     Record,
     SessionInfo,
     SummaryRecord,
     TitleRecord,
     timestamp,
 )
-from ouro.memory.find import find_session
+from ouro.memory.find import find_session, titled
 from ouro.memory.session_words import Hit, find_words, read_ends
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.utils.log import log
 from ouro.utils.repository import same_project
 
 SEARCH_LIMIT = 200
@@ -65,9 +69,9 @@ class SessionShelf:
         self._ends = ends or (lambda info: store.load_session(info.id, read_only=True).records)
         self._search = search or (lambda _sessions, _words, _goes_on: ())
 
-    def sessions(self) -> list[SessionInfo]:
-        """All sessions, of every project, last used first. Blocks."""
-        return self._store.list_sessions()
+    def sessions(self, progress: Progress | None = None) -> list[SessionInfo]:
+        """All sessions, of every project, last used first; `progress` is told while that takes long. Blocks."""
+        return self._store.list_sessions(None, progress)
 
     def here(self) -> list[SessionInfo]:
         """Those of this project, in all worktrees of its repository. Blocks."""
@@ -82,6 +86,15 @@ class SessionShelf:
         """
         sessions = self.sessions()
         return find_session(sessions, query, self.project, lambda words: self._ids_saying(sessions, words))
+
+    def matching(self, sessions: Sequence[SessionInfo], words: str) -> list[SessionInfo]:
+        """Those whose title has all these words, then those in which they were said. Blocks."""
+        wanted = words.lower().split()
+        named = [each for each in sessions if titled(each.title, wanted)]
+        seen = {each.id for each in named}
+        rest = [each for each in sessions if each.id not in seen]
+        ids = set(self._ids_saying(rest, words))
+        return [*named, *(each for each in rest if each.id in ids)]
 
     def info(self, session_id: str) -> SessionInfo:
         """What a list says of one session. Blocks.
@@ -137,7 +150,7 @@ class SessionShelf:
             SessionInUse: it is open elsewhere.
             SaveFailed: it could not be written.
         """
-        loaded = self._store.load_session(session_id)
+        loaded = self._store.load_session(session_id, reach="screen")
         try:
             at = timestamp(loaded.records[-1].at if loaded.records else "")
             self._store.save_memory(session_id, TitleRecord(title, at))
@@ -157,6 +170,15 @@ class SessionShelf:
         """What is in the trash, last used first. Blocks."""
         return self._store.list_deleted()
 
+    def purge(self, session_id: str) -> None:
+        """Remove a session that is in the trash for good. Blocks.
+
+        Raises:
+            SessionNotFound: it is not there.
+            SaveFailed: it could not be removed.
+        """
+        self._store.purge_session(session_id)
+
     def restore(self, session_id: str) -> None:
         """Take a session out of the trash. Blocks.
 
@@ -171,15 +193,44 @@ class SessionShelf:
         return [hit.session_id for hit in itertools.islice(hits, SEARCH_LIMIT)]
 
 
-def shelf_of(root: Path, project: str, mask: Callable[[str], str] = str) -> SessionShelf:
-    """The sessions in the folder `root`, before one is open."""
-    return shelf_on(YamlFileMemoryStore(root, mask), root, project)
+def shelf_of(root: Path, index: Path, project: str, mask: Callable[[str], str] = str) -> SessionShelf:
+    """The sessions in the folder `root`, before one is open; `index` is where they can be searched, if it is there."""
+    return shelf_on(YamlFileMemoryStore(root, mask), root, index, project)
 
 
-def shelf_on(store: MemoryStore, root: Path, project: str) -> SessionShelf:
+def shelf_on(store: MemoryStore, root: Path, index: Path, project: str) -> SessionShelf:
     """The sessions of a store that keeps them in `root`."""
-
-    def search(sessions: Sequence[SessionInfo], words: str, goes_on: GoesOn) -> Iterable[Hit]:
-        return find_words(root, sessions, words.lower().split(), goes_on)
-
+    search = partial(_search, root, index)
     return SessionShelf(store, project, lambda info: read_ends(root / info.folder, _LAST_WORDS), search)
+
+
+def _search(root: Path, index: Path, sessions: Sequence[SessionInfo], words: str, goes_on: GoesOn) -> Iterator[Hit]:
+    """By the index, best first; what it does not know as it is now is read from the files."""
+    hits, stale = _by_index(root, index, words) if index.exists() else ([], None)
+    wanted = {each.id for each in sessions}
+    found = [hit for hit in hits if hit.session_id in wanted]
+    yield from found
+    seen = {hit.session_id for hit in found}
+    rest = [each for each in sessions if each.id not in seen and (stale is None or each.folder in stale)]
+    yield from find_words(root, rest, words.lower().split(), goes_on)
+
+
+def _by_index(root: Path, path: Path, words: str) -> tuple[list[Hit], frozenset[str] | None]:
+    """What the index finds, and the folders of sessions that it does not know as they are; None: it knows none."""
+    from ouro.memory.index import Index  # SQLite, for who searches
+    from ouro.memory.index_sessions import changed_sessions, known_sessions
+    from ouro.memory.session_search import search_sessions
+
+    index = Index(path)
+    try:
+        found = search_sessions(index, words, limit=SEARCH_LIMIT)
+        with index.reading() as database:
+            known = known_sessions(database)
+        return [Hit(hit.session_id, hit.number, hit.snippet) for hit in found], frozenset(
+            changed_sessions(root, known)[0]
+        )
+    except SearchUnavailable as error:
+        log.warning("sessions are searched without the index: %s", error)
+        return [], None
+    finally:
+        index.close()

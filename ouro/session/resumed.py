@@ -251,7 +251,7 @@ def memory_changes(scopes: Iterable[ScopeMemory], session_id: str, since: str) -
     Scopes without a change are left out.
     """
     after = datetime.fromisoformat(since).replace(microsecond=0)  # a commit knows no more of its time
-    found = {}
+    found: dict[str, int] = {}
     for each in scopes:
         try:
             commits = each.store.log(_MOST_CHANGES)

@@ -1,4 +1,4 @@
-"""`ouro sessions`: list, show, export, import, rename, remove and repair sessions."""
+"""`ouro sessions`: list, show, export, import, rename, remove, restore and repair sessions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
-from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, TitleRecord, timestamp
-from ouro.memory.find import find_session
+from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo
 from ouro.memory.manager import title_of
+from ouro.memory.shelf import SessionShelf, shelf_on
 from ouro.memory.whole_session import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import Message, ToolCall
-from ouro.subcommands import session_import
+from ouro.messages import Message
+from ouro.subcommands import session_import, session_trash
 from ouro.subcommands.output import show, show_json, show_table
-from ouro.utils.runtime import get_sessions_dir
-from ouro.utils.terminal_text import clean
+from ouro.utils.runtime import get_index_path, get_sessions_dir
 
 EXAMPLE = """\
 examples:
@@ -29,9 +28,11 @@ examples:
   ouro sessions export 0d9f3c52 --output chat.html
   ouro sessions import --all
   ouro sessions rename latest "the broken import"
-  ouro sessions rm 0d9f3c52 --yes"""
+  ouro sessions rm 0d9f3c52
+  ouro sessions restore 0d9f3c52
+  ouro sessions clean --days 180"""
 
-_SESSION_HELP = "an id, its start, `latest`, or words of its title"
+_SESSION_HELP = "an id, its start, `latest`, or words of its title or of what was said"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listed = _action(actions, "list", "the sessions of this folder, last used first", _list)
     listed.add_argument("--all", action="store_true", help="of every folder")
+    listed.add_argument("words", nargs="*", metavar="WORD", help="of the title, or of what was said")
     shown = _action(actions, "show", "what is known of a session", _show)
     exported = _action(actions, "export", "a session as Markdown, HTML or JSON, all of it", _export)
     exported.add_argument("-o", "--output", default="", metavar="FILE", help="a new file, in place of standard output")
@@ -48,9 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     imported = _action(actions, "import", "take sessions of Claude Code, Codex or an export over", _import)
     session_import.add_arguments(imported)
     renamed = _action(actions, "rename", "give a session another title", _rename)
-    removed = _action(actions, "rm", "remove sessions for good", _remove)
+    removed = _action(actions, "rm", "move sessions to the trash", _remove)
     removed.add_argument("sessions", nargs="+", metavar="SESSION", help=_SESSION_HELP)
     removed.add_argument("--yes", action="store_true", help="without asking")
+    removed.add_argument("--purge", action="store_true", help="remove them for good, those in the trash too")
+    restored = _action(actions, "restore", "take a session out of the trash; without one, what is in it", _restore)
+    restored.add_argument("session", nargs="?", default="", metavar="SESSION", help=_SESSION_HELP)
+    cleaned = _action(actions, "clean", "move sessions to the trash that were not used for long, after a look", _clean)
+    session_trash.add_clean_arguments(cleaned)
     repaired = _action(actions, "repair", "set damage aside, keep the rest, make the index again", _repair)
     repaired.add_argument("session", nargs="?", default="", metavar="SESSION", help=f"{_SESSION_HELP}; none: all")
     for each in (shown, exported, renamed):
@@ -75,12 +82,17 @@ def _action(actions: Any, name: str, help_text: str, do: Any) -> argparse.Argume
 
 
 def _list(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    everywhere = store.list_sessions()
-    found = everywhere if args.all else [each for each in everywhere if each.project == _project()]
+    shelf = _shelf(store)
+    everywhere = shelf.sessions()
+    found = everywhere if args.all else [each for each in everywhere if shelf.is_here(each.project)]
+    if args.words:
+        found = shelf.matching(found, " ".join(args.words))
     if args.json:
         show_json([_data(each) for each in found])
     elif found:
         show_table([_row(each, with_project=args.all) for each in found])
+    elif args.words:
+        show("No session has these words, in its title or in what was said.")
     else:
         more = f" `ouro sessions list --all` shows {len(everywhere)} of other folders." if everywhere else ""
         show(f"No session {'yet' if args.all else 'of this folder yet'}.{more}")
@@ -147,38 +159,28 @@ def _rename(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     title = title_of(args.title)
     if not title:
         raise UsageError("A title needs words.")
-    found = _find(store, args.session)
-    loaded = store.load_session(found.id)
-    try:
-        store.save_memory(found.id, TitleRecord(title, timestamp(loaded.records[-1].at if loaded.records else "")))
-    finally:
-        store.close_session(found.id)
+    shelf = _shelf(store)
+    found = shelf.find(args.session)
+    shelf.rename(found.id, title)
     if args.json:
-        show_json(_data(store.get_session_stats(found.id)))
+        show_json(_data(shelf.info(found.id)))
     else:
         show(f"{found.id[:8]} is now called {title}.")
     return 0
 
 
 def _remove(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    doomed = [_find(store, query) for query in dict.fromkeys(args.sessions)]
-    for info in doomed:
-        if args.yes or _is_sure(info):
-            store.delete_session(info.id)
-            if not args.json:
-                show(f"Removed {info.id[:8]} {info.title}")
-    if args.json:
-        show_json({"removed": [info.id for info in doomed]})
-    return 0
+    return session_trash.remove(args, _shelf(store))
 
 
-def _is_sure(info: SessionInfo) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("Nobody is there to ask.", "`--yes` removes without asking.")
-    about = f"{info.id[:8]}, {info.messages} messages, last used {_when(info.updated_at)}"
-    sys.stdout.write(clean(f"Remove “{info.title}” ({about}) for good? [y/N] "))
-    sys.stdout.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+def _restore(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+    return session_trash.restore(args, _shelf(store))
+
+
+def _clean(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+    from ouro.config import load_settings
+
+    return session_trash.clean_up(args, _shelf(store), load_settings().sessions.keep_days)
 
 
 def _repair(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
@@ -197,20 +199,15 @@ def _repair(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
 
 
 def _find(store: YamlFileMemoryStore, query: str) -> SessionInfo:
-    return find_session(store.list_sessions(), query, _project())
+    return _shelf(store).find(query)
 
 
-def _project() -> str:
-    return str(Path.cwd().resolve())
+def _shelf(store: YamlFileMemoryStore) -> SessionShelf:
+    return shelf_on(store, get_sessions_dir(), get_index_path(), str(Path.cwd().resolve()))
 
 
 def _messages(loaded: LoadedSession) -> list[Message]:
     return [record.message for record in loaded.records if isinstance(record, MessageRecord)]
-
-
-def _call_title(call: ToolCall) -> str:
-    first = next((value for value in call.arguments.values() if isinstance(value, str)), "")
-    return f"{call.name} {first.partition(chr(10))[0][:80]}".strip()
 
 
 def _when(at: str) -> str:

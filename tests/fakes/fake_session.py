@@ -53,7 +53,7 @@ class FakeShelf:
     def is_here(self, project: str) -> bool:
         return project == self.project
 
-    def sessions(self) -> list[SessionInfo]:
+    def sessions(self, progress=None) -> list[SessionInfo]:
         return list(self.known)
 
     def preview(self, info: SessionInfo) -> Preview:

@@ -187,9 +187,7 @@ def test_rm_asks_and_takes_everything_but_yes_for_no(root, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", Terminal("\n"))
     run("rm", "latest")
     assert len(YamlFileMemoryStore(root).list_sessions()) == 2
-    assert (
-        "Remove “fix imports” (0d9f3c52, 4 messages, last used 2026-11-21 20:14) for good?" in capsys.readouterr().out
-    )
+    assert "Move to the trash: “fix imports” (0d9f3c52, " in capsys.readouterr().out
 
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     run("rm", "latest")

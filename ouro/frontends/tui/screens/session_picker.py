@@ -116,12 +116,17 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     async def _load(self) -> None:
         shelf = self._shelf = await self._get_shelf()
-        sessions = await asyncio.to_thread(shelf.sessions)
+        sessions = await asyncio.to_thread(shelf.sessions, self._progress)
         matches = self._matches = SessionMatches(sessions, shelf.is_here, self._only)
         self._look_for(self._search.value)
         await asyncio.to_thread(alike, "", [""])  # imported, so that no key waits for it
         matches.allow_fuzzy(alike)
         self._show()
+
+    def _progress(self, done: int, of: int) -> None:
+        """The list has to be made from the sessions themselves: say how far that is."""
+        if of > done:
+            self.app.call_from_thread(self._count.update, f"reading the list … {done:,} of {of:,}")
 
     # What is looked for
 
