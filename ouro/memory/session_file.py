@@ -32,6 +32,10 @@ _ROLE = re.compile(rb"^role:", re.MULTILINE)
 _BLANK = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
 
 
+_FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
+"""Bytes that are read at once on the way back: most often the first are enough."""
+
+
 class Block(msgspec.Struct, frozen=True):
     """The bytes of one record without its marks, and where they are in the file."""
 
@@ -47,7 +51,7 @@ def split(data: bytes, offset: int = 0) -> tuple[list[Block], bytes]:
     """The records in `data`, and the tail that lacks its end mark (empty where all is well)."""
     blocks: list[Block] = []
     position = 0
-    for end in _END_MARK.finditer(data):
+    for end in _marks(_END_MARK, END[1:4], data):
         blocks.extend(_blocks(data[position : end.start()], offset + position, end.end() - position))
         position = end.end()
     tail = data[position:]
@@ -56,7 +60,7 @@ def split(data: bytes, offset: int = 0) -> tuple[list[Block], bytes]:
 
 def _blocks(text: bytes, offset: int, size: int) -> Iterator[Block]:
     """One block, or several where an end mark is missing between them: then only the last one is whole."""
-    starts = list(_START_MARK.finditer(text))
+    starts = list(_marks(_START_MARK, START[:3], text))
     if not starts:
         yield Block(text, offset, size)
         return
@@ -82,6 +86,15 @@ def number_of(block: Block) -> int:
 def is_message(block: Block) -> bool:
     """Whether a block is a message, as far as can be told without reading it."""
     return block.is_whole and _ROLE.search(block.data) is not None
+
+
+def _marks(mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0) -> Iterator[re.Match[bytes]]:
+    """Where these marks are from a place on that a line begins at. A line that holds none costs next to nothing."""
+    while place >= 0:
+        found = mark.match(data, place)
+        if found:
+            yield found
+        place = data.find(b"\n" + begins, max(place, found.end() - 1 if found else place)) + 1 or -1
 
 
 @contextmanager
@@ -200,7 +213,7 @@ def end_of_whole(descriptor: int) -> tuple[int, bytes]:
         data = read_range(descriptor, start, size)
         # The first line of a window may be the middle of one.
         first = 0 if start == 0 else data.find(b"\n") + 1
-        ends = [match.end() for match in _END_MARK.finditer(data, first)] if first or start == 0 else []
+        ends = [match.end() for match in _marks(_END_MARK, END[1:4], data, first)] if first or start == 0 else []
         if ends or start == 0:
             end = ends[-1] if ends else 0
             return start + end, b"" if _BLANK.match(data, end) else data[end:]
@@ -209,7 +222,7 @@ def end_of_whole(descriptor: int) -> tuple[int, bytes]:
 
 def blocks_back(descriptor: int, begin: int, end: int) -> Iterator[Block]:
     """The records between two places where records begin or end, the last one first; no more is read than is taken."""
-    reach, carried = 1 << 17, b""
+    reach, carried = _FIRST_WINDOW, b""
     while end > begin:
         start = max(begin, end - reach)
         data = read_range(descriptor, start, end) + carried
@@ -218,14 +231,14 @@ def blocks_back(descriptor: int, begin: int, end: int) -> Iterator[Block]:
             reach *= 2
         else:
             yield from reversed(split(data[cut:], start + cut)[0])
-            reach = 1 << 20
+            reach = _WINDOW
         carried, end = (data if cut is None else data[:cut]), start
 
 
 def _first_whole(data: bytes) -> int | None:
     """Where the first record of a window begins that is in it from its start."""
     line = data.find(b"\n") + 1
-    found = _END_MARK.search(data, line) if line else None
+    found = next(_marks(_END_MARK, END[1:4], data, line), None) if line else None
     return found.end() if found else None
 
 

@@ -102,7 +102,7 @@ class _Reading:
         self._path = folder / FILE_NAME
         self._descriptor = descriptor
         self._findings = _Findings()
-        first = split(read_range(descriptor, 0, _HEADER_WITHIN))[0][:1]
+        first = _first_of(descriptor)
         self._header = _header(first, self._path)
         self._begin = first[0].offset + first[0].size
         self._end, self._tail = end_of_whole(descriptor)
@@ -231,6 +231,13 @@ def is_sound(block: Block, folder: Path) -> bool:
     except (BadYamlError, BadRecordError):
         return False
     return True
+
+
+def _first_of(descriptor: int) -> list[Block]:
+    for reach in (1 << 14, _HEADER_WITHIN):
+        if blocks := split(read_range(descriptor, 0, reach))[0]:
+            return blocks[:1]
+    return []
 
 
 def _header(blocks: list[Block], path: Path) -> SessionHeader:

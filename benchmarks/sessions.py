@@ -1,0 +1,222 @@
+"""Sessions on disk: saving, taking up a long one, listing ten thousand.
+
+    python -m benchmarks.sessions --runs 5 [--count 10000] [--screen]
+
+Times are of the clock and, behind them, of the CPU: on a busy machine only the second is worth reading. `--screen`
+also starts the full screen in a terminal, without a session and with `--resume latest`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.generate_sessions import generate
+from ouro.errors import SeveralSessions
+from ouro.memory.backend import CompactionRecord, MessageRecord, Record, SessionHeader, TitleRecord, timestamp
+from ouro.memory.find import find_session
+from ouro.memory.manager import MemoryManager
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
+
+MESSAGES = 20_000
+COMPACTED_EVERY = 400
+SHORT, LONG, NEVER_COMPACTED = (f"{number:08}-7e1b-4d0a-9a55-3b8f0c1d2e4f" for number in range(3))
+_LINE = "2026-11-21 20:14:03 INFO worker 7 handled job 4711 of queue mail in 12 ms, nothing left to do\n"
+
+
+def main() -> None:
+    """Measure, and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--screen", action="store_true")
+    parser.add_argument("--resume", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.resume:
+        tell_resume(Path(args.resume[0]), args.resume[1])
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        saving(Path(folder) / "saving", args.runs)
+        resuming(Path(folder) / "resuming", args.runs)
+        listing(Path(folder) / "listing", args.count, args.runs)
+        if args.screen:
+            screen(Path(folder) / "screen", args.runs)
+    print("\nLoad average at the end, the measuring itself included:", *(f"{each:.1f}" for each in os.getloadavg()))
+
+
+def saving(root: Path, runs: int) -> None:
+    """One record behind ten others, and behind ten thousand."""
+    print(f"{'what':<72} {'ms':>9} {'CPU ms':>9}")
+    for before in (10, 10_000):
+        store = YamlFileMemoryStore(root)
+        header = SessionHeader(f"{before:08}-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", timestamp())
+        store.import_session(header, messages(before, 0))
+        store.load_session(header.id)
+        numbers = iter(range(before + 1, 1 << 30))
+
+        def save(store: YamlFileMemoryStore = store, header: SessionHeader = header, numbers=numbers) -> None:
+            store.save_message(header.id, MessageRecord(next(numbers), timestamp(), user("the same words " * 20)))
+
+        flush = os.fsync
+        tell(f"save message {before + 1:,}, with the flush", save, runs * 20)
+        os.fsync = lambda _descriptor: None
+        tell(f"save message {before + 1:,}, without the flush", save, runs * 100)
+        os.fsync = flush
+        store.close_session(header.id)
+
+
+def resuming(root: Path, runs: int) -> None:
+    """A session of 20,000 messages: until its end can be shown, until it can be sent; and the memory for it."""
+    write_sessions(root)
+    store = YamlFileMemoryStore(root)
+    store.list_sessions()  # makes the index
+    print()
+    for session_id, name in names(store):
+        tell(f"resume until it can be shown: {name}", lambda each=session_id: resume(store, each, False), runs)
+        tell(f"resume until it can be sent: {name}", lambda each=session_id: resume(store, each, True), runs)
+    for session_id, name in names(store):
+        command = [sys.executable, "-m", "benchmarks.sessions", "--resume", str(root), session_id]
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
+        print(f"{'memory of a process that has resumed: ' + name:<72} {done.stdout.strip():>9} MiB")
+
+
+def names(store: YamlFileMemoryStore) -> Iterator[tuple[str, str]]:
+    """The sessions and what to call them."""
+    for session_id, kind in ((SHORT, ""), (LONG, ", compacted"), (NEVER_COMPACTED, ", never compacted")):
+        info = store.get_session_stats(session_id)
+        yield session_id, f"{info.messages:,} messages, {info.size / 1e6:.0f} MB{kind}"
+
+
+def resume(store: YamlFileMemoryStore, session_id: str, to_send: bool) -> tuple[float, float]:
+    """Take a session up, and let it go; gives the seconds and the CPU seconds that it took."""
+
+    async def take_up() -> tuple[float, float]:
+        began, worked = time.perf_counter(), time.process_time()
+        memory = await MemoryManager.resume(store, session_id, project="/p", read_only=True)
+        assert len(memory.shown()) >= 10
+        if to_send:
+            await memory.read_all()
+            assert memory.context()
+        took = time.perf_counter() - began, time.process_time() - worked
+        await memory.close()
+        return took
+
+    return asyncio.run(take_up())
+
+
+def tell_resume(root: Path, session_id: str) -> None:
+    """Resume in this process, and print what memory it has, in MiB."""
+
+    async def take_up() -> None:
+        memory = await MemoryManager.resume(YamlFileMemoryStore(root), session_id, project="/p")
+        await memory.read_all()
+        memory.context()
+        status = Path("/proc/self/status").read_text()
+        print(f"{int(status.partition('VmRSS:')[2].split()[0]) / 1024:.0f}")
+        await memory.close()
+
+    asyncio.run(take_up())
+
+
+def listing(root: Path, count: int, runs: int) -> None:
+    """Ten thousand sessions: the index made, read, and searched by title."""
+    generate(root, count)
+    store = YamlFileMemoryStore(root)
+    told: list[int] = []
+    print()
+    tell(f"make the index of {count:,} sessions", lambda: store.rebuild_index(lambda done, _of: told.append(done)), 1)
+    tell(f"list {count:,} sessions", store.list_sessions, runs)
+    tell(f"find one of {count:,} by words of its title", lambda: found(store), runs)
+    newest = store.list_sessions()[0].id
+    tell("what is known of one session, by its id", lambda: store.get_session_stats(newest), runs)
+
+
+def found(store: YamlFileMemoryStore) -> None:
+    """By words that several titles have: all of them are looked at."""
+    with contextlib.suppress(SeveralSessions):
+        find_session(store.list_sessions(), "fix the parser", "/p")
+
+
+def screen(home: Path, runs: int) -> None:
+    """The full screen until a key is seen, without a session and with one of 20,000 messages."""
+    from benchmarks.programs import ouro
+    from benchmarks.server import AnsweringServer
+    from benchmarks.terminal import Terminal
+
+    with AnsweringServer() as server:
+        program = ouro(home, server.url, Path())
+        program.work.mkdir()
+        sessions = home / ".ouro" / "sessions"
+        write_sessions(sessions, str(program.work))
+        YamlFileMemoryStore(sessions).list_sessions()
+        for name, arguments in (("no session", []), ("--resume", ["--resume", LONG])):
+            times = []
+            for _ in range(runs + 1):
+                terminal = Terminal([*program.screen, *arguments], program.full_environment(), program.work)
+                terminal.send("qzw")
+                times.append(terminal.after(lambda shown: "qzw" in shown and "❯" in shown, 30) or -1.0)
+                terminal.close()
+            print(f"{'a key is seen on the full screen: ' + name:<72} {statistics.median(times[1:]):>9.0f}")
+
+
+def write_sessions(root: Path, project: str = "/p") -> None:
+    """A short session, one of 20,000 messages with compactions, and one without."""
+    store = YamlFileMemoryStore(root)
+    for session_id, count, every in ((SHORT, 10, 0), (NEVER_COMPACTED, MESSAGES, 0), (LONG, MESSAGES, COMPACTED_EVERY)):
+        records: list[Record] = [TitleRecord(session_id[:8], timestamp()), *messages(count, every)]
+        store.import_session(SessionHeader(session_id, project, "openai/bench", timestamp()), records)
+
+
+def messages(count: int, compacted_every: int) -> Iterator[Record]:
+    """So many messages, about five thousand bytes each; and a compaction after so many of them (0: none)."""
+    number = last = 0
+    output = _LINE * 105
+    while number < count:
+        number += 1
+        yield MessageRecord(number, timestamp(), _message(number, output))
+        if compacted_every and number >= last + compacted_every and number % 4 == 0:
+            kept = tuple(range(max(1, last + 1), number - 20, 40))
+            number += 1
+            yield CompactionRecord(
+                number, timestamp(), (1, number - 13), kept, "What was said.\n" * 200, tokens=(90_000, 9_000),
+                spent=Usage(number * 1000, cost=1.0), chosen="openai/bench",
+            )  # fmt: skip
+            last = number
+
+
+def _message(number: int, output: str) -> Message:
+    kind = number % 4
+    if kind == 1:
+        return user(f"prompt {number}: please look into it")
+    if kind == 2:
+        return assistant("Let me look.", ToolCall(f"call_{number}", "shell", {"command": "tail -n 105 worker.log"}))
+    if kind == 3:
+        return tool(ToolReply(f"call_{number - 1}", "shell", output))
+    text = f"Answer {number}. " + "It does what it says; nothing is left to do. " * 200
+    return Message("assistant", (Text(text),), Usage(9_000, 8_000, 0, 200, 0.01), "openai/bench")
+
+
+def tell(name: str, do: Callable[[], object], runs: int) -> None:
+    """Measure, unless it has done so itself, and print the medians."""
+    clock, cpu = [], []
+    for _ in range(runs):
+        began, worked = time.perf_counter(), time.process_time()
+        took = do()
+        own = took if isinstance(took, tuple) else (time.perf_counter() - began, time.process_time() - worked)
+        clock.append(1000 * own[0])
+        cpu.append(1000 * own[1])
+    print(f"{name:<72} {statistics.median(clock):>9.2f} {statistics.median(cpu):>9.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
