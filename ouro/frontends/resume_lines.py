@@ -12,8 +12,6 @@ from ouro.utils.terminal_text import clean
 if TYPE_CHECKING:
     from ouro.session import RepositoryNews, ResumeCard
 
-_ENOUGH_SUBJECTS = 70
-
 
 def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
     """What there is to know before the first call: what it is about, and the words; the price first."""
@@ -39,10 +37,10 @@ def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
     """How one can go on, in a few words each; the first is what happens without a choice."""
     choices: list[tuple[Part, str]] = [("full", f"full: {tokens(card.tokens)} tokens")]
     if card.tail is not None:
-        turns = "the last turn" if card.tail.turns == 1 else f"the last {card.tail.turns} turns"
+        turns = "last turn" if card.tail.turns == 1 else f"last {card.tail.turns} turns"
         choices.append(("tail", f"tail: {turns}, {tokens(card.tail.tokens)}"))
-        price = f" for {_dollars(card.price)}" if card.price is not None else ""
-        choices.append(("summary", f"summary: one call{price}, then less"))
+        price = "one call" if card.price is None else f"made for {_dollars(card.price)}"
+        choices.append(("summary", f"summary: {price}"))
     return choices
 
 
@@ -69,13 +67,12 @@ def _repository(news: RepositoryNews | None) -> str:
         return ""
     parts = []
     if news.branch_then and news.branch_then != news.branch:
-        parts.append(f"on {clean(news.branch)}, then on {clean(news.branch_then)}")
+        parts.append(f"on {clean(news.branch)} now, on {clean(news.branch_then)} then")
+    if news.changed:
+        parts.append(f"{_count(news.changed, 'file')} not committed")
     if news.commits:
         subjects = "; ".join(clean(each) for each in news.subjects)
-        shown = subjects if len(subjects) <= _ENOUGH_SUBJECTS else subjects[: _ENOUGH_SUBJECTS - 1] + "…"
-        parts.append(f"{_count(news.commits, 'commit')} since ({shown})")
-    if news.changed:
-        parts.append(f"{_count(news.changed, 'file')} changed and not committed")
+        parts.append(f"{_count(news.commits, 'commit')} since: {subjects}")
     return ", ".join(parts)
 
 

@@ -1,0 +1,110 @@
+"""The panel before the first call after a resume: it tells, it offers, and it never stands in the way."""
+
+import pytest
+from fakes.fake_resumed import CARD, NOW, FakeResumed
+from fakes.fake_session import FakeSession, says
+from fakes.screens import opened, screen_of, shown, until
+from msgspec.structs import replace
+
+from ouro.frontends.resume_lines import card_line, card_lines
+
+
+def resumed(card=CARD, *turns):
+    session = FakeSession(turns)
+    session.resumed = FakeResumed(card)
+    return session
+
+
+def app_on(session):
+    app = screen_of(session)
+    app.parts.resume.clock = lambda: NOW
+    return app
+
+
+async def told(pilot):
+    await opened(pilot)
+    await until(pilot, lambda: pilot.app.parts.resume.is_open)
+    await pilot.pause()
+
+
+async def test_it_tells_while_the_prompt_can_be_used(snap_compare):
+    session = resumed(CARD, says("Yes."))
+    session.resumed.ready.clear()
+    async with app_on(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press(*"go ")
+        session.resumed.ready.set()
+        await told(pilot)
+        await pilot.press(*"on", "enter")
+        await until(pilot, lambda: session.sent == ["go on"])
+        assert (session.resumed.taken, pilot.app.parts.resume.is_open) == ([], False)
+
+
+@pytest.mark.parametrize(("tabs", "taken"), [(0, []), (1, ["tail"]), (2, ["summary"]), (3, [])])
+async def test_tab_marks_and_enter_takes_on_empty_input(tabs, taken):
+    session = resumed()
+    async with app_on(session).run_test(size=(80, 24)) as pilot:
+        await told(pilot)
+        await pilot.press(*["tab"] * tabs, "enter")
+        await until(pilot, lambda: not pilot.app.parts.resume.is_open)
+        await until(pilot, lambda: session.resumed.taken == taken)
+        assert session.sent == []
+        if taken:
+            await until(pilot, lambda: f"took the {taken[0]}" in shown(pilot.app))
+
+
+async def test_esc_puts_it_away_and_a_click_takes(snap_compare):
+    session = resumed()
+    async with app_on(session).run_test(size=(80, 24)) as pilot:
+        await told(pilot)
+        await pilot.press("escape")
+        assert not pilot.app.parts.resume.is_open
+        assert len(pilot.app.screen_stack) == 1
+        pilot.app.parts.resume.show(CARD)
+        await pilot.pause()
+        panel = pilot.app.parts.resume
+        row = panel.size.height - len(panel._choice_rows(panel.size.width))
+        await pilot.click("#resume", offset=(panel.gutter.left + 30, panel.gutter.top + row))
+        await until(pilot, lambda: session.resumed.taken == ["tail"])
+
+
+async def test_who_has_sent_already_is_told_nothing():
+    session = resumed(CARD, says("Yes."))
+    session.resumed.ready.clear()
+    async with app_on(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press(*"go on", "enter")
+        await until(pilot, lambda: "Yes." in shown(pilot.app))
+        session.running = True
+        session.resumed.ready.set()
+        await pilot.pause()
+        assert session.sent == ["go on"]
+
+
+async def test_a_short_session_gets_a_line_in_its_place():
+    session = resumed(replace(CARD, is_long=False, cache="warm", price=0.002, price_cold=0.02))
+    async with app_on(session).run_test(size=(120, 24)) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "Resumed: " in shown(pilot.app))
+        assert not pilot.app.parts.resume.is_open
+
+
+def test_the_words_of_the_card():
+    assert card_lines(CARD, NOW) == [
+        ("last used", "3 h ago · 41 messages · 1.2 MB"),
+        ("first call", "84k tokens, $0.25 (cache cold)"),
+        (
+            "repository",
+            "on main now, on parser then, 3 files not committed, "
+            "4 commits since: a1b2c3d fix the lexer; b2c3d4e say why; c3d4e5f tidy",
+        ),
+        ("memory", "3 changes of memory since (user 1, repo 2)"),
+        ("open", "it ended before the answer was there, 2 todos open: write the tests"),
+    ]
+    plain = replace(CARD, repository=None, memory={}, todos=(), in_the_middle=False, price=None, folder="/tree")
+    assert card_line(plain, NOW) == "Resumed: 3 h ago · 84k tokens, the provider's cache is cold · in /tree now"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 10)])
+def test_it_looks_like_this(size, snap_compare):
+    assert snap_compare(app_on(resumed()), terminal_size=size, run_before=told)
