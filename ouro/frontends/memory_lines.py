@@ -17,6 +17,7 @@ _KEPT = {
     "archive": "Archived",
     "propose": "Not remembered before you say so",
 }
+_WHENCE = {"outside": " outside of ouro", "consolidation": ", merged by a model", "sync": " by a sync"}
 
 
 def memory_line(event: MemoryEvent) -> str:
@@ -61,4 +62,5 @@ def _core_line(event: CoreChanged) -> str:
         answer = f"/memory accept {event.proposal}, or /memory reject {event.proposal}"
         return f"Memory ({event.scope}) would change: {event.summary}. It waits for you: {answer}"
     undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
-    return f"Memory ({event.scope}) changed: {event.summary}{undo}"
+    whence = _WHENCE.get(event.origin, "")
+    return f"Memory ({event.scope}) changed{whence}: {event.summary}{undo}"

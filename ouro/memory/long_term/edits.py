@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from ouro.memory.long_term.values import FileEdit
+from ouro.display import Diff, Display, FileChange
+from ouro.events import CoreChanged
+from ouro.memory.long_term.values import FileEdit, Scope
 from ouro.utils.terminal_text import escaped
 
 
 def subject_of(edits: Iterable[FileEdit]) -> str:
     """What became of the files, in one line: `preferences.md: + Answer in German`."""
     return "; ".join(map(_summary, edits))[:200] or "Nothing"
+
+
+def change_of(
+    scope: Scope, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = ""
+) -> CoreChanged:
+    """The edits as they are told, with what nobody could see written out."""
+    shown = tuple(
+        FileChange(each.name, each.before and escaped(each.before), each.after and escaped(each.after))
+        for each in edits
+    )
+    display = Display(f"{scope}: {subject_of(edits)}", Diff(shown))
+    return CoreChanged(scope, origin, subject_of(edits), display, undo, proposal)  # type: ignore[arg-type]
 
 
 def digest(texts: Mapping[str, str]) -> str:

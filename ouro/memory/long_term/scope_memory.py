@@ -6,17 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ouro.display import Diff, Display, FileChange
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
-from ouro.memory.long_term.edits import digest, edit_of, subject_of
+from ouro.memory.long_term.edits import change_of, digest, edit_of, subject_of
 from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over, proposal_id
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.values import CORE, ORIGIN, SESSION, TURN, FileEdit, Loaded, Scope, Skipped
 from ouro.memory.long_term.vouching import Vouching
 from ouro.memory.tokens import estimate
-from ouro.utils.terminal_text import escaped
 
 UNKNOWN = "it was written outside of ouro, and nobody has vouched for it"
 ASKED = "memory.write is `ask`"
@@ -168,7 +166,7 @@ class ScopeMemory:
     def unknown(self) -> list[CoreChanged]:
         """What was found and is not believed, as it is shown to the person."""
         return [
-            self._event(each.edits, "outside", proposal=each.id)
+            change_of(self.scope, each.edits, "outside", proposal=each.id)
             for each in self.proposals()
             if each.origin == "outside"
         ]
@@ -280,7 +278,7 @@ class ScopeMemory:
         )
         back = {each.name: each.before for each in edits}
         self.store.save_and_commit(back, f"Wait for the person: {subject_of(edits)}", moment.trailers("undo"))
-        return self._event(edits, "agent", proposal=number)
+        return change_of(self.scope, edits, "agent", proposal=number)
 
     def _read_anew(self) -> None:
         self.loaded = self.store.load_all()
@@ -326,12 +324,4 @@ class ScopeMemory:
         head = self.loaded.head if self.loaded.head != base else ""
         if head and base:
             self._takes_back[head] = base
-        return self._event(edits, origin, undo=head)
-
-    def _event(self, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = "") -> CoreChanged:
-        shown = tuple(
-            FileChange(each.name, each.before and escaped(each.before), each.after and escaped(each.after))
-            for each in edits
-        )
-        display = Display(f"{self.scope}: {subject_of(edits)}", Diff(shown))
-        return CoreChanged(self.scope, origin, subject_of(edits), display, undo, proposal)  # type: ignore[arg-type]
+        return change_of(self.scope, edits, origin, undo=head)
