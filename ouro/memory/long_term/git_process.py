@@ -28,6 +28,15 @@ _ENVIRONMENT = {
     "GIT_COMMITTER_NAME": "ouro", "GIT_COMMITTER_EMAIL": "ouro@localhost", "LC_ALL": "C",
 }  # fmt: skip
 _SECONDS = 30.0
+_SECONDS_ABROAD = 120.0
+_OF_THE_USER = {
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_ASKPASS",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_PROXY_COMMAND",
+}
 
 
 class GitMissing(MemoryUnusable):
@@ -65,12 +74,45 @@ def run_git(
         raise MemoryUnusable(f"git could not be run: {error}") from error
 
 
-def import_stream(ref: str, parent: str, changes: Mapping[str, bytes | None], message: str, at: float) -> bytes:
-    """What `git fast-import` is told: one commit on a branch, on top of `parent` (empty: the first)."""
+def run_git_abroad(git_dir: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a git that speaks with a remote, whatever its exit code.
+
+    It has the user's own settings and agents (keys, credentials, proxies), but neither hooks nor transports that run
+    a program which a URL names; nobody is asked for a password.
+
+    Raises:
+        MemoryUnusable: git is not there, or took too long.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _OF_THE_USER}
+    environment = {
+        **kept,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "LC_ALL": "C",
+    }
+    command = ["git", f"--git-dir={git_dir}", "--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]
+    try:
+        return subprocess.run(
+            [*command, "-c", "maintenance.auto=false", "-c", "fetch.recurseSubmodules=false", *arguments],
+            cwd=git_dir, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS_ABROAD,
+            check=False,
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        raise GitMissing("git is not installed: memory cannot be synchronised.", "Install git.") from error
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise MemoryUnusable(f"git could not be run: {error}") from error
+
+
+def import_stream(
+    ref: str, parents: Sequence[str], changes: Mapping[str, bytes | None], message: str, at: float
+) -> bytes:
+    """What `git fast-import` is told: one commit on a branch, on top of its parents (none: the first)."""
     who = b"ouro <ouro@localhost> %d %s" % (int(at), time.strftime("%z", time.localtime(at)).encode())
     parts = [b"commit ", ref.encode(), b"\nmark :1\ncommitter ", who, b"\n", _data(message.encode())]
-    if parent:
-        parts += [b"from ", parent.encode(), b"\n"]
+    for word, parent in zip((b"from ", b"merge "), parents, strict=False):
+        parts += [word, parent.encode(), b"\n"]
     for name, content in sorted(changes.items(), key=lambda each: each[0]):
         quoted = b'"%s"' % os.fsencode(name).replace(b"\\", b"\\\\").replace(b'"', b'\\"')
         parts += [b"D ", quoted, b"\n"] if content is None else [b"M 100644 inline ", quoted, b"\n", _data(content)]
@@ -79,3 +121,9 @@ def import_stream(ref: str, parent: str, changes: Mapping[str, bytes | None], me
 
 def _data(content: bytes) -> bytes:
     return b"data %d\n%s\n" % (len(content), content)
+
+
+def last_line(said: bytes) -> str:
+    """What git said last, for an error of ours."""
+    lines = said.decode(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else "no reason given"

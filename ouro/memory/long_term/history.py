@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.git_process import PACKS_ON_DISK, import_stream, run_git
+from ouro.memory.long_term.git_process import PACKS_ON_DISK, import_stream, last_line, run_git
 from ouro.memory.long_term.memory_files import blob_id, is_memory_name
+from ouro.memory.long_term.plain_index import PlainIndex
 from ouro.safety.guarded_memory import GIT_CONFIG
 from ouro.utils.log import log
 from ouro.utils.private_files import write_private
@@ -140,10 +141,15 @@ class History:
             at = end + 2 + size
         return found
 
-    def commit(self, changes: Mapping[str, bytes | None], message: str, at: float | None = None) -> str:
+    def commit(
+        self, changes: Mapping[str, bytes | None], message: str, at: float | None = None, merged: str = ""
+    ) -> str:
         """Put files into (None: out of) the branch, in one commit; gives its id, or HEAD where nothing changes.
 
         What another process committed meanwhile stays: the commit goes on top of it.
+
+        Args:
+            merged: the commit whose history is joined by this one; then it is made also where nothing changes.
 
         Raises:
             MemoryUnusable: no commit can be made; the history is as it was.
@@ -152,22 +158,51 @@ class History:
             head = self._head_to_commit_on()
             tree = self.tree(head.commit)
             new = {name: data for name, data in changes.items() if _differs(data, tree.get(name))}
-            if not new:
+            if not new and not merged:
                 return head.commit
+            parents = [each for each in (head.commit, merged) if each]
             try:
-                commit = self._import(head, new, message, time.time() if at is None else at)
+                commit = self._import(head.ref, parents, new, message, time.time() if at is None else at)
             except _Outrun:
                 self._drop_stale_locks(head.ref)
                 time.sleep(0.02 * 2**attempt)
                 continue
             self._note_tip(commit)
-            self._tell_index(commit, new)
+            PlainIndex(self.git_dir).tell(commit, new)
             made = {name: blob_id(data) for name, data in new.items() if data is not None}
             kept = {name: blob for name, blob in tree.items() if name not in new}
             self._remember(commit, {**kept, **made})
             self._pack_when_crowded()
             return commit
         raise self._damaged("the branch is held by another git", "end that git; what changed is committed next time")
+
+    def common(self, one: str, other: str) -> str:
+        """The last commit that both go on from; empty where each began on its own.
+
+        Raises:
+            MemoryUnusable: git is not there, or cannot read one of them.
+        """
+        if not one or not other:
+            return ""
+        done = run_git(self.git_dir, ("merge-base", one, other))
+        if done.returncode > 1:
+            raise self._damaged(f"git says `{last_line(done.stderr)}`", f"git --git-dir {self.git_dir} fsck")
+        return done.stdout.decode().strip()
+
+    def leads_to(self, earlier: str, later: str) -> bool:
+        """Whether `later` goes on from `earlier`; everything goes on from nothing."""
+        return not earlier or self.common(earlier, later) == earlier
+
+    def advance(self, commit: str) -> None:
+        """Move the branch forward to a commit that goes on from where it stands.
+
+        Raises:
+            MemoryUnusable: it cannot be moved; it is as it was.
+        """
+        head = self._head_to_commit_on()
+        self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
+        self._note_tip(commit)
+        PlainIndex(self.git_dir).remake(commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
         """What git prints, asked in a way that nothing here or in anybody's settings can run a program.
@@ -177,7 +212,7 @@ class History:
         """
         done = run_git(self.git_dir, arguments, given, index)
         if done.returncode:
-            said = _last_line(done.stderr)
+            said = last_line(done.stderr)
             raise self._damaged(f"git says `{said}`", f"git --git-dir {self.git_dir} fsck tells more")
         return done.stdout
 
@@ -255,14 +290,16 @@ class History:
                 return commit
         return ""
 
-    def _import(self, head: Head, changes: Mapping[str, bytes | None], message: str, at: float) -> str:
+    def _import(
+        self, ref: str, parents: Sequence[str], changes: Mapping[str, bytes | None], message: str, at: float
+    ) -> str:
         for data in changes.values():
             if data is not None:
                 self._drop_if_empty(blob_id(data))
         done = run_git(
             self.git_dir,
             ("fast-import", "--quiet", "--done", "--date-format=raw"),
-            import_stream(head.ref, head.commit, changes, message, at),
+            import_stream(ref, parents, changes, message, at),
             None,
         )
         if done.returncode == 0:
@@ -273,7 +310,7 @@ class History:
         if "not updating" in said.lower() or "cannot lock ref" in said or "Unable to create" in said:
             raise _Outrun
         raise self._damaged(
-            f"the last commit cannot be built on ({_last_line(done.stderr)})", f"git --git-dir {self.git_dir} fsck"
+            f"the last commit cannot be built on ({last_line(done.stderr)})", f"git --git-dir {self.git_dir} fsck"
         )
 
     def _drop_if_empty(self, blob: str) -> None:
@@ -290,36 +327,6 @@ class History:
             with suppress(OSError):
                 if time.time() - path.stat().st_mtime > _STALE:
                     path.unlink()
-
-    def _tell_index(self, commit: str, changes: Mapping[str, bytes | None]) -> None:
-        """Let the index of plain git know, or its next commit would take ours back."""
-        behind = bool(self.own("index-behind"))
-        lines = [
-            f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}"
-            for name, data in changes.items()
-        ]
-        try:
-            if behind or not (self.git_dir / "index").exists():
-                raise MemoryUnusable("the index must be made anew")
-            self.git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
-        except MemoryUnusable as error:
-            log.info("memory: %s", error)
-            self._remake_index(commit, behind)
-
-    def _remake_index(self, commit: str, behind: bool) -> None:
-        index = self.git_dir / "index"
-        made = self.git_dir / OWN / f"index.{os.getpid()}"
-        try:
-            if (self.git_dir / "index.lock").exists():  # a person's git, with an editor open perhaps
-                raise MemoryUnusable("index.lock is there")
-            self.git("read-tree", commit, index=made)
-            made.replace(index)
-            if behind:
-                (self.git_dir / OWN / "index-behind").unlink(missing_ok=True)
-        except (MemoryUnusable, OSError) as error:
-            log.info("memory: the index stays behind: %s", error)
-            made.unlink(missing_ok=True)
-            self.keep("index-behind", commit)
 
     def _damaged(self, what: str, hint: str) -> MemoryUnusable:
         return MemoryUnusable(f"The history of memory in {self.git_dir} is left alone: {what}.", hint)
@@ -340,8 +347,3 @@ def _read(path: Path) -> str:
         return os.read(descriptor, _MOST_BYTES).decode(errors="replace") if is_file else ""
     finally:
         os.close(descriptor)
-
-
-def _last_line(said: bytes) -> str:
-    lines = said.decode(errors="replace").strip().splitlines()
-    return lines[-1][:200] if lines else "no reason given"

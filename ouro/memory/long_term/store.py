@@ -11,17 +11,7 @@ from ouro.memory.long_term.folders import claim
 from ouro.memory.long_term.history import History
 from ouro.memory.long_term.ledger import GONE, Ledger
 from ouro.memory.long_term.memory_files import UNREADABLE, FileRefused, MemoryFiles, Seen, blob_id, readable
-from ouro.memory.long_term.values import (
-    CORE,
-    ORIGIN,
-    Commit,
-    FileEdit,
-    Hunk,
-    Loaded,
-    Scope,
-    Skipped,
-    Undone,
-)
+from ouro.memory.long_term.values import CORE, ORIGIN, Commit, FileEdit, Hunk, Loaded, Scope, Skipped, Undone
 from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.terminal_text import clean
 
@@ -138,8 +128,7 @@ class GitMemoryStore:
 
         Raises:
             SecretInMemory: a text, a name or the subject holds a secret; nothing was written.
-            FileRefused: a name is none of a memory file, or what is there is no plain file.
-            OSError: it could not be written.
+            FileRefused, OSError: it could not be written.
         """
         self._demand_no_secret([subject, *(trailers or {}).values(), *changes, *changes.values()])
         self.ensure_repo()
@@ -162,6 +151,26 @@ class GitMemoryStore:
                 text = change("")
             self._demand_no_secret([subject, *(trailers or {}).values(), name, text])
             return self._save({name: text}, subject, trailers or {}, vouched=believed)
+
+    def join(self, commit: str, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]) -> str:
+        """Join the history that `commit` ends, which is in the git directory already; gives the commit of now.
+
+        Args:
+            changes: what the files are to be, where they differ from those that are here.
+
+        Raises:
+            MemoryUnusable: it cannot be joined; the texts are written all the same.
+            FileRefused, OSError: a file could not be written.
+        """
+        with self.history.alone():
+            goes_on = self.history.leads_to(self.history.head().commit, commit)
+            encoded = self._put(changes)  # first of all: what is committed and not in the files would count as removed
+            if goes_on:
+                self.history.advance(commit)
+            made = self._commit(encoded, subject, trailers, merged="" if goes_on else commit)
+        if not made:
+            raise MemoryUnusable(self.obstacle)
+        return made
 
     def commit_changes(
         self, subject: str, trailers: Mapping[str, str] | None = None, names: Iterable[str] | None = None
@@ -268,16 +277,21 @@ class GitMemoryStore:
     def _save(
         self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str], *, vouched: bool = True
     ) -> str:
+        return self._commit(self._put(changes, vouched=vouched), subject, trailers)
+
+    def _put(self, changes: Mapping[str, str | None], *, vouched: bool = True) -> dict[str, bytes | None]:
         encoded = {name: None if text is None else text.encode() for name, text in changes.items()}
         for name, data in encoded.items():
             self._files.write(name, data)
         if vouched:
             self._ledger.vouch({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
-        return self._commit(encoded, subject, trailers)
+        return encoded
 
-    def _commit(self, changes: Mapping[str, bytes | None], subject: str, trailers: Mapping[str, str]) -> str:
+    def _commit(
+        self, changes: Mapping[str, bytes | None], subject: str, trailers: Mapping[str, str], merged: str = ""
+    ) -> str:
         try:
-            commit = self.history.commit(changes, timeline.message(subject, trailers))
+            commit = self.history.commit(changes, timeline.message(subject, trailers), merged=merged)
             self.obstacle = ""
             self._settle(commit)
         except MemoryUnusable as error:

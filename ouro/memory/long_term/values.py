@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 Scope = Literal["user", "repo"]
-Origin = Literal["agent", "person", "outside", "capture", "consolidation", "import", "undo"]
+Origin = Literal["agent", "person", "outside", "capture", "consolidation", "import", "undo", "sync"]
 """Who a commit comes from: its trailer `Ouro-Origin`."""
 CORE = ("decisions", "preferences", "facts")
 """The categories of the core, each in `<category>.md`, in the order in which they are shown."""
