@@ -1,4 +1,4 @@
-"""Embedder: texts to vectors. The one on this machine comes with `ouro[vectors]`; others are asked over the network."""
+"""Embedder: texts to vectors. The one on this machine comes by requirements/vectors.txt; others are asked over the network."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LocalEmbedder:
 
 
 def local_embedder() -> LocalEmbedder | None:
-    """The embedder of this machine; None where `ouro[vectors]` is not installed. Imports nothing."""
+    """The embedder of this machine; None where it is not installed. Imports nothing."""
     if not has_numpy():
         return None
     found = importlib.util.find_spec(_WEIGHTS)
@@ -106,6 +106,14 @@ def chosen_embedder(named: str, catalog: Catalog) -> Embedder | None:
     except NoModelError as error:
         log.warning("no vectors: %s", error)
         return None
+
+
+def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
+    """Whether somebody has chosen a model for vectors, in the settings or in models.yaml."""
+    try:
+        return bool(named or catalog.role("embed"))
+    except NoModelError:
+        return False
 
 
 def vectors_for(index: Index, embedder: Embedder) -> Vectors:

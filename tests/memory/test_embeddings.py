@@ -22,7 +22,7 @@ VOCABULARY = (
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",
     "api", ".", "py",
 )  # fmt: skip
-needs_weights = pytest.mark.skipif(local_embedder() is None, reason="ouro[vectors] is not installed")
+needs_weights = pytest.mark.skipif(local_embedder() is None, reason="requirements/vectors.txt is not installed")
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def files(tmp_path) -> list[str]:
 
 
 @pytest.mark.parametrize("way", [["--words"], pytest.param([], marks=pytest.mark.skipif(
-    local_embedder() is None, reason="ouro[vectors] is not installed"))])  # fmt: skip
+    local_embedder() is None, reason="requirements/vectors.txt is not installed"))])  # fmt: skip
 def test_questions_of_a_file_are_answered_line_by_line(tmp_path, capsys, way, home):
     (tmp_path / "store").mkdir()
     code, out = printed(capsys, *files(tmp_path), "--k", "2", "--work", str(tmp_path / "store"), *way)

@@ -113,7 +113,7 @@ def parse_note(name: str, text: str) -> ParsedNote:
     read leaves the body alone, and each is told. The file's name says which note it is, whatever stands inside.
     """
     note_id = name.removesuffix(".md")
-    text = text.replace("\r\n", "\n")
+    text = _plain(text)
     front = _FRONT.match(text)
     if front is None:
         complaint = "its front matter has no end" if text.startswith("---") else "it has no front matter"
@@ -135,7 +135,12 @@ def note_text(note: Note) -> str:
     """The file's content; `parse_note` gives the same note back."""
     data: dict[str, Any] = msgspec.to_builtins(note)
     body, extra = data.pop("text"), data.pop("extra")
-    return f"---\n{dump({**data, **extra})}---\n{body.strip(chr(10))}\n"
+    return f"---\n{dump({**data, **extra})}---\n{_plain(body).strip(chr(10))}\n"
+
+
+def _plain(text: str) -> str:
+    """With line ends of one kind."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:

@@ -61,7 +61,7 @@ def test_any_words_come_back(text, category, entity, extra):
     assert found.note.category == cleaned(category)
     assert found.note.entities == (cleaned(entity),)
     assert found.note.extra == {"mood": cleaned(extra)}
-    assert found.note.text == text.strip("\n")
+    assert found.note.text == text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
 
 
 @pytest.mark.parametrize("body", ["---\nx\n---", "a\n---\nb", "...", "# id: mem_1\n\n    code\n", "a: b # c"])
