@@ -201,10 +201,6 @@ class Transcript:
             self._line.answer(answers)
 
     def _take_compaction(self, record: CompactionRecord) -> None:
-        first, last = record.covers
-        if first < 0 or first > last:
-            self.notices.append(f"The compaction {record.number} covers what there cannot be: it is left out.")
-            return
         self._line.append(self._named(record))
         self.usage = record.spent or self.usage + (record.usage or Usage())
         # What it says of all that came before counts where that is not loaded.

@@ -44,6 +44,8 @@ def write(root, content: bytes):
     folder = root / "2026-11-21_0d9f3c52"
     folder.mkdir(mode=0o700)
     (folder / "session.yaml").write_bytes(content)
+    (folder / "outputs").mkdir(mode=0o700)
+    (root / "secret.txt").write_text("root: secret")
 
 
 @pytest.fixture
@@ -119,7 +121,7 @@ TAKEN = {
     "many compactions": b"\n...\n---\n".join(
         b"compaction: %d\ncovers: [1, %d]\nkept: [1]\nsummary: x" % (number, number - 1) for number in range(3, 500)
     ),
-    "output outside": b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: ../../../../etc/passwd}",
+    "output outside": b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: ../../secret.txt}",
     "output that is gone": b"message: 3\nrole: tool\nreplies:\n- {id: a, name: b, file: outputs/x.txt}",
 }
 
@@ -141,9 +143,9 @@ async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, 
     await memory.close()
 
     assert sent[-2:] == ["good 600", "more"]
-    assert "root:" not in str(sent)
     assert (bool(memory.notices), usage.input) == (content in SKIPPED.values(), 0)
     whole = store.load_session(ID, read_only=True)
+    assert "root: secret" not in str(whole.records)
     assert [each.message.text for each in whole.records if isinstance(each, MessageRecord)][-2:] == ["good 600", "more"]
     again = await MemoryManager.resume(store, ID, project="/p", fork=True)
     assert [each.text for each in again.context() if each.text] == sent
