@@ -108,7 +108,7 @@ class MemorySettings:
     retrieval_model: str = ""
     """For `hyde`; empty: `retrieve` of models.yaml."""
     embedding_model: str = ""
-    """Empty: `embed` of models.yaml, else the one on this machine, where its weights are installed (requirements/vectors.txt)."""
+    """Empty: `embed` of models.yaml, else the one on this machine (requirements/vectors.txt)."""
     retrieval_top_k: int = 10
     retrieval_hop_depth: int = 1
     """Steps along the edges between notes: 1 to 3."""

@@ -1,4 +1,4 @@
-"""Embedder: texts to vectors. The one on this machine comes by requirements/vectors.txt; others are asked over the network."""
+"""Embedder: texts to vectors: on this machine (requirements/vectors.txt), or asked over the network."""
 
 from __future__ import annotations
 
