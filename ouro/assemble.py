@@ -23,7 +23,7 @@ from ouro.llm.catalog import Catalog
 from ouro.llm.model import Effort, Model
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.compaction import CompactionRules
-from ouro.memory.embeddings import chosen_embedder
+from ouro.memory.embeddings import chosen_embedder, is_embedder_chosen
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import ScopeMemory
@@ -42,7 +42,7 @@ from ouro.safety.trust import TrustStore, acting_files, find_root
 from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
 from ouro.session.finding import make_lookup, search_for
-from ouro.session.knowing import KnowledgeRules, begins_with, with_knowledge
+from ouro.session.knowing import KnowledgeRules, RecallRules, begins_with, with_knowledge
 from ouro.session.resumed import memory_changes
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
@@ -148,8 +148,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     try:
         parts = _parts(ground, (shelf, resumed), memory, mask, scopes)
         if stores:
-            rules = KnowledgeRules(ground.settings.memory.write, ground.settings.memory.consolidation_threshold)
-            finds = mask.kind_of_secret
+            rules, finds = _knowledge_rules(ground), mask.kind_of_secret
             parts = await asyncio.to_thread(with_knowledge, parts, stores, scopes, complaints, rules, finds)
         session = Session(parts)
     except BaseException:
@@ -289,6 +288,14 @@ def _parts(
         notices=tuple(ground.notices),
         is_kept=not options.ephemeral,
     )
+
+
+def _knowledge_rules(ground: _Ground) -> KnowledgeRules:
+    said = ground.settings.memory
+    steps = (said.retrieval_top_k, said.retrieval_hop_depth, said.retrieval_hypothesis_count)
+    chosen = is_embedder_chosen(said.embedding_model, ground.catalog)
+    recall = RecallRules(said.retrieval, *steps, said.injection_token_budget, said.half_life_days, chosen)
+    return KnowledgeRules(said.write, said.consolidation_threshold, recall)
 
 
 def _lookup(ground: _Ground, scopes: Sequence[ScopeMemory]) -> Lookup | None:

@@ -74,6 +74,10 @@ class ModelSource:
                 return models
         return () if role == "retrieve" else self._models
 
+    def is_given(self, role: Role) -> bool:
+        """Whether a model was named for a role."""
+        return bool(self._roles.get(role))
+
     def change(self, name: str, effort: Effort) -> None:
         """Use another model from the next request on. Those before may be answering still: `release` lets go of them.
 

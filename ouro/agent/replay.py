@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ouro.display import Display, Plain, Todo, Todos
-from ouro.events import Event, Prompted, Replied, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
+from ouro.events import Event, NotesRecalled, Prompted, Replied, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 
 
-def replay(messages: Iterable[Message], title: Callable[[ToolCall], str]) -> Iterator[Event]:
+def replay(
+    messages: Iterable[Message],
+    title: Callable[[ToolCall], str],
+    recalled_with: Callable[[Message], NotesRecalled | None] = lambda _message: None,
+) -> Iterator[Event]:
     """The events of past turns, in order; tools are not run."""
     for message in messages:
         match message.role:
             case "user":
                 yield from _prompted(message)
+                if recalled := recalled_with(message):
+                    yield recalled
             case "assistant":
                 yield from _replied(message)
                 yield from (ToolStarted(call, title(call)) for call in message.tool_calls)

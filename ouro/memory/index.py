@@ -96,21 +96,32 @@ class Index:
     def follow(self, sources: Sources, progress: Progress | None = None) -> int:
         """Bring the index up to date with the files; gives how many of them had changed.
 
-        Where another process is at it, that is waited for.
+        Where another process is at the sessions, that is waited for; not for notes alone, a file at a time.
 
         Raises:
             SearchUnavailable: the index cannot be written just now.
         """
-        with self.reading() as database:  # opened, so that its folder is there
-            was_deleted = not _is_in_memory(database) and _inode(self._path) != self._inode
-        if was_deleted:
-            self.close()
-            return self.follow(sources, progress)
+        self.made()  # opened, so that its folder is there
+        if sources.sessions is None:
+            return self._follow(sources, progress or _quiet)
         try:
             with writing_alone(Path(f"{self._path}.feed")) if self._path.parent.is_dir() else _nobody_else():
                 return self._follow(sources, progress or _quiet)
         except OSError as error:
             raise SearchUnavailable(f"Another process is writing the index ({error}).", "Try again.") from error
+
+    def made(self) -> str:
+        """Which index it is: another text after it was made anew. One that was deleted is made now, empty.
+
+        Raises:
+            SearchUnavailable: it cannot be read just now.
+        """
+        with self.reading() as database:
+            was_deleted = not _is_in_memory(database) and _inode(self._path) != self._inode
+            if not was_deleted:
+                return str(database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()[0])
+        self.close()
+        return self.made()
 
     def rebuild(self, sources: Sources, progress: Progress | None = None) -> int:
         """Make the index anew from the files; vectors that were computed are kept. Gives the number of files.

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SessionError
+from ouro.memory.long_term.entities import entities_in, normalized, normalized_all
 from ouro.memory.long_term.note import Note, is_note_name, parse_note
 from ouro.memory.passages import content_hash
 from ouro.memory.session_file import opened, read_range
@@ -31,6 +32,11 @@ class MemoryFolder(msgspec.Struct, frozen=True):
     project: str
     """The root of the repository it speaks of; empty for the user's own."""
     path: Path
+
+
+def project_of(scope: str, folder: Path) -> str:
+    """The root of the repository that a memory folder speaks of, one for all its worktrees; empty for the user's."""
+    return str(folder.parent.parent) if scope == "repo" else ""
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -116,7 +122,7 @@ def _rows_of_core(name: str, text: str, at: str) -> list[_Row]:
 
 
 def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, row: _Row) -> None:
-    note = row.note
+    note, root = row.note, folder.project
     values = (
         path, row.kind, note.id, row.line, folder.scope, folder.project, note.category, note.text,
         note.updated_at or note.created_at, note.confidence, note.source, note.branch or "", note.session_id,
@@ -124,9 +130,19 @@ def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, row: 
     )  # fmt: skip
     marks = ", ".join("?" * len(values))
     (key,) = database.execute(f"INSERT INTO notes VALUES (NULL, {marks}, NULL) RETURNING id", values).fetchone()
-    entities = [(entity, key) for entity in dict.fromkeys(note.entities)]
+    entities = [(entity, key) for entity in _entities(note, root)] if row.kind == "note" else []
     database.executemany("INSERT INTO entities VALUES (?, ?)", entities)
     edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
     database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
-    relations = [(each.source, each.rel, each.target, path) for each in note.relations]
+    pairs = [(normalized(each.source, root), each.rel, normalized(each.target, root)) for each in note.relations]
+    relations = [(*each, path) for each in pairs if each[0] and each[2]]
     database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)
+
+
+def _entities(note: Note, root: str) -> tuple[str, ...]:
+    """What a note names, and what its text names: who writes a note by hand lists nothing.
+
+    A tool that a text speaks of by the way is left out: every second note does.
+    """
+    spoken_of = (each for each in entities_in(note.text) if not each.startswith("tool:"))
+    return tuple(dict.fromkeys((*normalized_all(note.entities, root), *spoken_of)))

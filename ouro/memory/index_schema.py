@@ -13,7 +13,7 @@ from pathlib import Path
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
-VERSION = 1
+VERSION = 2
 """Of the tables; an index of another version is made again from the files."""
 WAIT_SECONDS = 5.0
 SHIFT = 20
@@ -50,6 +50,7 @@ _TABLES = (
     stamp INTEGER)""",
     "CREATE INDEX notes_by_path ON notes (path)",
     "CREATE INDEX notes_by_note ON notes (note)",
+    "CREATE INDEX notes_by_supersedes ON notes (supersedes)",
     "CREATE INDEX notes_by_stamp ON notes (stamp)",
     "CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity, note)) WITHOUT ROWID",
     "CREATE INDEX entities_by_note ON entities (note)",

@@ -84,6 +84,17 @@ class Lookup:
                 self._search = self._made()
         return self._search
 
+    def fill_notes(self) -> None:
+        """Make the vectors of notes that have none yet, those of one batch. Blocks.
+
+        Raises:
+            ModelError: the embedding model did not answer.
+            SearchUnavailable: the index cannot be written just now.
+        """
+        self.search()
+        if self._vectors is not None:
+            self._vectors.fill(tables=("notes",))
+
     async def close(self) -> None:
         """Stop after the file that is being read, and let go of the index."""
         self._stopped.set()

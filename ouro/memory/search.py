@@ -82,6 +82,10 @@ class Nearness(Protocol):
         """The vector of a question."""
         ...
 
+    def questions(self, texts: Sequence[str]) -> list[Any]:
+        """Those of several questions."""
+        ...
+
     def nearest(self, database: sqlite3.Connection, table: str, question: Any, count: int) -> list[int]:
         """The ids of the passages whose vectors are about the nearest."""
         ...
@@ -160,6 +164,30 @@ class Search:
             if "output" in kinds:
                 hits += find_outputs(looking, k)
         return _best(hits, k)
+
+    def nearest_notes(self, texts: Sequence[str], k: int, wanted: Sequence[Filter]) -> list[Hit]:
+        """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note with its best cosine.
+
+        By vectors alone; nothing where there are none. Best first.
+
+        Raises:
+            SearchUnavailable: the index cannot be read just now.
+            ModelError: the embedding model did not answer.
+        """
+        from ouro.memory.search_notes import nearest_notes
+
+        if self.vectors is None:
+            return []
+        best: dict[str, Hit] = {}
+        asked = self.vectors.questions(texts)
+        with self.index.reading() as database:
+            for text, vector in zip(texts, asked, strict=True):
+                for each in wanted:
+                    looking = Looking(database, Question(text, ()), vector, self.vectors, each, self._weights)
+                    for hit in nearest_notes(looking, k):
+                        if hit.id not in best or hit.score > best[hit.id].score:
+                            best[hit.id] = hit
+        return sorted(best.values(), key=lambda hit: -hit.score)
 
     def _vector(self, text: str) -> tuple[Nearness | None, Any]:
         """The vectors, and that of the question; neither where there are none."""

@@ -11,6 +11,8 @@ from ouro.memory.search import Filter, Hit, Looking, Weigh
 from ouro.memory.word_scores import best_of, rows_of, word_scores
 
 MOST_CANDIDATES = 150
+MOST_NEAREST = 600
+"""By the signs of their vectors, before the filter: notes of other repositories are among them."""
 _COLUMNS = (
     "id, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn, supersedes,"
     " path, archived"
@@ -37,6 +39,13 @@ def find_notes(looking: Looking, weigh: Weigh | None = None) -> list[Hit]:
         if scored.score * factor > 0:
             hits.append(replace(scored, score=scored.score * factor))
     return hits
+
+
+def nearest_notes(looking: Looking, k: int) -> list[Hit]:
+    """The `k` notes that are nearest in meaning, best first; their score is the cosine."""
+    cosines = looking.cosines("notes", looking.nearest("notes", MOST_NEAREST))
+    hits = [replace(hit, score=cosines[hit.place]) for hit in note_hits(looking, cosines)]
+    return sorted(hits, key=lambda hit: -hit.score)[:k]
 
 
 def note_hits(looking: Looking, places: Iterable[int]) -> list[Hit]:

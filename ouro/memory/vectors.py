@@ -49,7 +49,7 @@ class Vectors:
         self._questions: OrderedDict[str, Floats] = OrderedDict()
         self._lock = threading.RLock()
 
-    def fill(self, most: int = BATCH) -> int:
+    def fill(self, most: int = BATCH, tables: Sequence[str] = TABLES) -> int:
         """Make up to `most` vectors that are missing, notes and what is newest first; gives how many came.
 
         Raises:
@@ -58,7 +58,7 @@ class Vectors:
         """
         self._choose_model()
         done = 0
-        for table in TABLES:
+        for table in tables:
             while done < most and (came := self._fill(table, min(BATCH, most - done))):
                 done += came
         return done
@@ -82,6 +82,15 @@ class Vectors:
                 if len(self._questions) > _MOST_QUESTIONS:
                     self._questions.popitem(last=False)
             return self._questions[text]
+
+    def questions(self, texts: Sequence[str]) -> list[Floats]:
+        """The vectors of several questions, asked for at once.
+
+        Raises:
+            ModelError: the model did not answer.
+        """
+        texts = [text[:_LONGEST_QUESTION] for text in texts]
+        return list(self.embedder.embed(texts)) if texts else []
 
     def nearest(self, database: sqlite3.Connection, table: str, question: Floats, count: int) -> list[int]:
         """The ids of the passages whose signs differ least from those of `question`."""

@@ -22,11 +22,12 @@ def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None]) -> L
 
     def sources() -> Sources:
         from ouro.memory.index import Sources
-        from ouro.memory.index_notes import MemoryFolder
+        from ouro.memory.index_notes import MemoryFolder, project_of
         from ouro.memory.long_term.folders import repo_folder
 
         own = MemoryFolder("user", "", get_memory_dir())
-        repo = () if root is None else (MemoryFolder("repo", str(root), repo_folder(root)),)
+        folder = None if root is None else repo_folder(root)
+        repo = () if folder is None else (MemoryFolder("repo", project_of("repo", folder), folder),)
         return Sources(get_sessions_dir(), (own, *repo))
 
     return Lookup(get_index_path(), sources, embedder)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.beside import beside
-from ouro.events import Event, ToolFinished
+from ouro.events import Event, NotesRecalled, Prompted, Remembered, ToolFinished
 from ouro.llm.model import ModelSpec
+from ouro.memory.backend import RecalledRecord
+from ouro.memory.long_term.block import mark_of
 from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager
@@ -20,10 +22,16 @@ from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Usage
+from ouro.messages import Message, Usage
+from ouro.safety.trust import find_root
 from ouro.session.learned import Learned
+from ouro.session.note_finder import FinderParts, NoteFinder
 from ouro.session.parts import SessionParts
+from ouro.session.recalling import Recalling, RecallParts, Retrieval
 from ouro.utils.runtime import get_history_dir
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.recall import Tuning
 
 _WRITING = {"write", "edit", "apply_patch", "shell"}
 
@@ -31,22 +39,51 @@ _WRITING = {"write", "edit", "apply_patch", "shell"}
 class Knowing:
     """Stands between the turns of a session and its long-term memory, where it has one."""
 
-    def __init__(self, knowledge: LongTermMemoryManager | None, memory: MemoryManager) -> None:
+    def __init__(
+        self, knowledge: LongTermMemoryManager | None, memory: MemoryManager, recalling: Recalling | None = None
+    ) -> None:
         self._knowledge = knowledge
         self._memory = memory
+        self._recalling = recalling
 
-    async def context(self) -> str:
-        """A turn begins: what is to go with the person's message."""
-        return await self._knowledge.context(self._memory.context()) if self._knowledge else ""
+    @property
+    def recalled(self) -> NotesRecalled:
+        """The receipt of the last message."""
+        return self._recalling.last if self._recalling else NotesRecalled((), "off")
+
+    @property
+    def count(self) -> int:
+        """Notes that went to the model with the last message."""
+        return self._recalling.count if self._recalling else 0
+
+    def receipts(self) -> Callable[[Message], NotesRecalled | None]:
+        """What was recalled for each message, now or before a resume; notes are told by their ids alone."""
+        kept = self._memory.transcript.recalled
+        known = {id(each.message): kept[each.number] for each in self._memory.transcript.entries if each.number in kept}
+        return lambda message: _receipt(known[id(message)]) if id(message) in known else None
+
+    async def context(self, text: str) -> str:
+        """A turn begins: what is to go with the person's message, how the core changed before what was recalled."""
+        changes = await self._knowledge.context(self._memory.context()) if self._knowledge else ""
+        notes = await self._recalling.before(text) if self._recalling else ""
+        return "\n\n".join(filter(None, (changes, notes)))
 
     async def watch(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-        """The events of a turn as they come; memory is told when a tool may have written into it, and of the end."""
+        """The events of a turn as they come, and behind its message what was recalled for it.
+
+        Memory is told when a tool may have written into it, and of the end.
+        """
+        is_told = False
         try:
             async with aclosing(events):
                 async for event in events:
                     if self._knowledge and isinstance(event, ToolFinished) and event.name in _WRITING:
                         await self._knowledge.tool_ended(self._memory.messages(), self._is_whole)
                     yield event
+                    if not is_told and isinstance(event, Prompted):
+                        is_told = True
+                        for each in self._recalled():
+                            yield each
         finally:
             if self._knowledge:
                 await self._knowledge.turn_ended(self._memory.messages(), self._is_whole)
@@ -56,17 +93,44 @@ class Knowing:
         if self._knowledge:
             await self._knowledge.close()
 
+    def _recalled(self) -> Iterator[Event]:
+        """What is to be told of recall, once the message is in the transcript."""
+        if self._recalling is None:
+            return
+        yield from self._recalling.troubles()
+        if self._recalling.last.items:
+            self._recalling.keep(self._memory.transcript.last_number)
+            yield self._recalling.last
+
     @property
     def _is_whole(self) -> bool:
         return not self._memory.has_earlier
 
 
+class RecallRules(msgspec.Struct, frozen=True):
+    """What the settings say of recall."""
+
+    retrieval: Retrieval = "auto"
+    top_k: int = 10
+    hops: int = 1
+    hypotheses: int = 5
+    budget: int = 1_500
+    half_life_days: float = 30
+    has_embedding_model: bool = False
+
+
 class KnowledgeRules(msgspec.Struct, frozen=True):
-    """What the settings say of the core."""
+    """What the settings say of long-term memory."""
 
     write: Literal["tell", "ask", "silent"] = "tell"
     threshold: int = 5_000
     """Tokens above which it is consolidated."""
+    recall: RecallRules = RecallRules()
+
+
+def _receipt(record: RecalledRecord) -> NotesRecalled:
+    items = (Remembered(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in record.items)
+    return NotesRecalled(tuple(items), record.way)
 
 
 def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
@@ -103,7 +167,32 @@ def with_knowledge(
     instructions = "\n\n".join(filter(None, (parts.instructions, knowledge.load_and_format())))
     learned = Learned(parts.memory, [each.store for each in scopes], knowledge.undo)
     undoers = {**parts.undoers, "memory": learned}
-    return replace(parts, instructions=instructions, knowledge=knowledge, undoers=undoers)
+    recalling = _recalling(parts, scopes, rules.recall)
+    return replace(parts, instructions=instructions, knowledge=knowledge, undoers=undoers, recalling=recalling)
+
+
+def _recalling(parts: SessionParts, scopes: tuple[ScopeMemory, ...], rules: RecallRules) -> Recalling | None:
+    if parts.lookup is None or not scopes:
+        return None
+    memory, models = parts.memory, parts.models
+    mark = mark_of(memory.began_with.get(MARK) or memory.session_id)
+
+    def tuning() -> Tuning:
+        from ouro.memory.long_term.recall import Tuning
+
+        return Tuning(rules.top_k, rules.hops, rules.budget, rules.half_life_days)
+
+    return Recalling(
+        RecallParts(
+            memory=memory,
+            finder=NoteFinder(FinderParts(parts.lookup, scopes, find_root(parts.cwd), mark, tuning)),
+            mark=mark,
+            ask=beside(models, memory, "retrieve", "recall") if models.is_given("retrieve") else None,
+            retrieval=rules.retrieval,
+            hypotheses=rules.hypotheses,
+            has_embedding_model=rules.has_embedding_model,
+        )
+    )
 
 
 def _price(spec: ModelSpec, tokens: int) -> float | None:

@@ -19,6 +19,7 @@ from ouro.memory.shelf import SessionShelf
 from ouro.messages import Usage
 from ouro.safety.permissions import Mode, Permissions
 from ouro.session.past import Undoer
+from ouro.session.recalling import Recalling
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
@@ -65,6 +66,8 @@ class SessionParts(msgspec.Struct, frozen=True):
     list_files: Callable[[], list[str]]
     lookup: Lookup | None = None
     """Searches sessions and memory; None where memory is off."""
+    recalling: Recalling | None = None
+    """Finds the notes that bear on a message; None where memory is off."""
     undoers: Mapping[RewindScope, Undoer] = {}
     """What can take back what turns did outside the conversation, by its scope."""
     titles: bool = False

@@ -19,7 +19,7 @@ from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
 from ouro.display import Todo
 from ouro.errors import SaveFailed, UsageError
-from ouro.events import Answer, Event, Said, TodosChanged, TurnFinished
+from ouro.events import Answer, Event, NotesRecalled, Said, TodosChanged, TurnFinished
 from ouro.llm.model import Effort, Warmable
 from ouro.memory.long_term.teller import Wires
 from ouro.memory.shelf import SessionShelf
@@ -65,7 +65,7 @@ class Session:
         self.knowledge = parts.knowledge
         if self.knowledge is not None:
             self.knowledge.connect(Wires(self._background.tell, self._questions.inquire, self._background.start))
-        self._knowing = Knowing(parts.knowledge, parts.memory)
+        self._knowing = Knowing(parts.knowledge, parts.memory, parts.recalling)
         self.past = Past(parts.memory, lambda: self.running, self._begin_anew, parts.undoers)
         self.money = Money(parts.memory, parts.shelf, parts.limits)
         parts.models.afford = self.money.refuse
@@ -143,14 +143,18 @@ class Session:
     def status(self) -> Status:
         """What the status line tells, as of now."""
         models, spec = self._parts.models, self._parts.models.current()[0].spec
-        usage, tokens = self._memory.usage, self._memory.tokens
-        return Status(
-            spec.name, models.effort, self._parts.permissions.mode, git_branch(self.cwd), tokens, spec.window, usage
-        )
+        memory, branch = self._memory, git_branch(self.cwd)
+        mode, notes = self._parts.permissions.mode, self._knowing.count
+        return Status(spec.name, models.effort, mode, branch, memory.tokens, spec.window, memory.usage, notes)
+
+    @property
+    def recalled(self) -> NotesRecalled:
+        """What recall considered for the last message, and what became of it."""
+        return self._knowing.recalled
 
     def history(self) -> Iterator[Event]:
         """The transcript so far, as the events that would have shown it."""
-        return replay(self._memory.shown(), self._runner.title)
+        return replay(self._memory.shown(), self._runner.title, self._knowing.receipts())
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
         """One turn; TurnFinished comes last, exactly once.
@@ -286,7 +290,7 @@ class Session:
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
         now = await surroundings(self.cwd, self._parts.permissions.mode, self._told)
         note, self._told = now.note(self._told), now
-        context = "\n\n".join(filter(None, (note, await self._knowing.context())))
+        context = "\n\n".join(filter(None, (note, await self._knowing.context(text))))
         shown = self.todos
         turn = self._agent.run(Prompt(text, images, context))
         async with aclosing(self._knowing.watch(turn)) as events:

@@ -108,6 +108,12 @@ def told_versions(contexts: Iterable[str], mark: str) -> dict[str, str]:
     return dict(each.split("=", 1) for each in found[-1].split()) if found else {}
 
 
+def recalled_marks(contexts: Iterable[str], mark: str) -> frozenset[str]:
+    """Which notes stand in what is sent, as they were then: an edited one is worth telling anew."""
+    pattern = re.compile(rf'<{re.escape(mark)} recalled="([^"\n]*)">')
+    return frozenset(each for text in contexts for match in pattern.finditer(text) for each in match[1].split())
+
+
 def _commit_line(folder: Path, session_id: str) -> str:
     git = f'git -C "{folder}"'
     return f'{git} add -A && {git} commit -m "what changed, in a line" --trailer "{SESSION}: {session_id}"'

@@ -13,6 +13,9 @@ from ouro.memory.index import Index
 _AT_ONCE = 500
 """Values in one question to the index."""
 _LONGEST_CHAIN = 200
+_AFTER = "SELECT note FROM notes WHERE supersedes = ? AND kind = 'note'"
+MOST_NAMING = 50
+"""Notes that are looked at for one entity, the newest first: what more of them name tells nothing apart."""
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -49,16 +52,20 @@ class Graph:
         """All versions of what the note says, oldest first; the note alone where it never changed."""
         with self._index.reading() as database:
             before = _walk(database, note_id, "SELECT supersedes FROM notes WHERE note = ? AND kind = 'note'")
-            after = _walk(database, note_id, "SELECT note FROM notes WHERE supersedes = ? AND kind = 'note'")
+            after = _walk(database, note_id, _AFTER)
             ids = [*reversed(before), note_id, *after]
             links = (_link(database, each) for each in dict.fromkeys(ids))
             return tuple(each for each in links if each is not None)
 
     def latest(self, note_id: str) -> str:
         """The last version of a note; itself where none came after it."""
+        return self.latest_of([note_id])[note_id]
+
+    def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
+        """The last version of each of these notes."""
         with self._index.reading() as database:
-            after = _walk(database, note_id, "SELECT note FROM notes WHERE supersedes = ? AND kind = 'note'")
-        return after[-1] if after else note_id
+            found = {each: _walk(database, each, _AFTER) for each in note_ids}
+        return {each: after[-1] if after else each for each, after in found.items()}
 
     def superseded(self, note_ids: Collection[str]) -> set[str]:
         """Those of `note_ids` that another note has taken the place of."""
@@ -70,17 +77,15 @@ class Graph:
         """How many versions of each note there have been, itself among them."""
         return {each: len(self.chain(each)) for each in note_ids}
 
-    def naming(self, entities: Collection[str]) -> dict[str, int]:
-        """The notes that name any of `entities`, and how many of them each names."""
-        counts: dict[str, int] = {}
-        question = (
-            "SELECT notes.note FROM entities JOIN notes ON notes.id = entities.note"
-            " WHERE entities.entity IN ({}) AND notes.kind = 'note'"
-        )
+    def naming(self, entities: Collection[str]) -> dict[str, float]:
+        """The notes that name any of `entities`, with how much that tells: an entity that many name tells little."""
+        found: dict[str, float] = {}
         with self._index.reading() as database:
-            for (note_id,) in _ask(database, question, entities):
-                counts[note_id] = counts.get(note_id, 0) + 1
-        return counts
+            for entity in entities:
+                notes = _naming(database, entity)
+                for note_id in notes:
+                    found[note_id] = found.get(note_id, 0.0) + 1 / len(notes)
+        return found
 
     def neighbours(self, note_ids: Collection[str], hops: int) -> dict[str, Neighbour]:
         """What is reached from `note_ids` along edges, in either direction, and along relations of their entities."""
@@ -135,13 +140,16 @@ def _along_relations(database: sqlite3.Connection, note_ids: Collection[str]) ->
         **dict(_ask(database, "SELECT target, relation FROM relations WHERE source IN ({})", own)),
         **dict(_ask(database, "SELECT source, relation FROM relations WHERE target IN ({})", own)),
     }
-    rows = _ask(
-        database,
-        "SELECT notes.note, entities.entity FROM entities JOIN notes ON notes.id = entities.note"
-        " WHERE entities.entity IN ({}) AND notes.kind = 'note' ORDER BY 1",
-        list(related),
+    return [(note_id, relation) for entity, relation in related.items() for note_id in _naming(database, entity)]
+
+
+def _naming(database: sqlite3.Connection, entity: str) -> list[str]:
+    rows = database.execute(
+        "SELECT notes.note FROM entities JOIN notes ON notes.id = entities.note"
+        " WHERE entities.entity = ? AND notes.kind = 'note' ORDER BY entities.note DESC LIMIT ?",
+        (entity, MOST_NAMING),
     )
-    return [(note_id, related[entity]) for note_id, entity in rows]
+    return [row[0] for row in rows]
 
 
 def _ask(database: sqlite3.Connection, question: str, values: Collection[str]) -> list[Any]:

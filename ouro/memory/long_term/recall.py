@@ -7,9 +7,8 @@ Clarke and Büttcher 2009 do it (reciprocal rank fusion, k = 60).
 from __future__ import annotations
 
 import hashlib
-import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -18,24 +17,19 @@ from msgspec.structs import replace
 from ouro.errors import NoteError
 from ouro.events import Remembered
 from ouro.memory.long_term.anchors import Anchors
+from ouro.memory.long_term.bearing import LEAST_IMAGINED, Bearing
 from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.branches import is_visible
 from ouro.memory.long_term.decay import FADED, confidence_now
 from ouro.memory.long_term.entities import entities_in
 from ouro.memory.long_term.graph import Graph, Link
 from ouro.memory.long_term.note import Note
-from ouro.memory.long_term.notebook import Notebook
-from ouro.memory.search import Filter, Hit, Search
+from ouro.memory.long_term.notebook import Kept, Notebook
+from ouro.memory.search import Filter, Search
 from ouro.memory.tokens import estimate
 
 RANK = 60
 """Of reciprocal rank fusion: how little the first ranks differ from each other."""
-LEAST_WORDS = 1.5
-"""A note bears on a message when it says so many of its words, weighted by their rarity,"""
-LEAST_SHARE = 0.34
-"""or this share of them,"""
-LEAST_CLOSENESS = 0.35
-"""or when its meaning is this close: the cosine of the two. Or when it names what the message names."""
 _STALE, _HOP = 0.5, 0.6
 _RECENT_DAYS = 90
 _EARLIER_SHOWN = 2
@@ -62,10 +56,12 @@ class Situation(msgspec.Struct, frozen=True):
     project: str
     """The root of the repository; empty where there is none."""
     branch: str = ""
-    merged: frozenset[str] = frozenset()
-    """Branches whose notes are known to all by now."""
+    merged: Callable[[frozenset[str]], frozenset[str]] = lambda _branches: frozenset()
+    """Which of these branches are merged by now, so that their notes are known to all; asked only where it matters."""
     sent: frozenset[str] = frozenset()
     """What `recalled_marks` found in what is sent: those notes are not sent again."""
+    doubted: frozenset[tuple[str, str]] = frozenset()
+    """Scope and name of each file that nobody has vouched for yet."""
 
 
 class Recalled(msgspec.Struct, frozen=True):
@@ -114,13 +110,12 @@ class Recall:
         """
         began = time.perf_counter()
         named = self._graph.naming(entities_in(text))
-        hits = self._search.find(text, 3 * self._tuning.top_k, _notes_of(situation))
-        words = max(1, len(_WORD.findall(text)))
-        found = [hit for hit in hits if hit.id in named or _bears(hit, words)]
-        ranked = {hit.id: _reason(hit) for hit in found}
-        by_name = sorted(named, key=lambda note_id: -named[note_id])
-        merged = _fused([list(ranked), by_name])
-        candidates = [_Candidate(each, score, ranked.get(each) or "names the same") for each, score in merged.items()]
+        by_name = sorted(named, key=lambda note_id: -named[note_id])[: 3 * self._tuning.top_k]
+        bearing = Bearing(text)
+        hits = self._search.find(text, 3 * self._tuning.top_k, Filter(kinds=("note",), project=situation.project))
+        found = {hit.id: reason for hit in hits if (reason := bearing.reason(hit))}
+        merged = _fused([list(found), by_name])
+        candidates = [_Candidate(each, score, found.get(each) or "names the same") for each, score in merged.items()]
         return self._finish(candidates, situation, "local", began)
 
     def by_hypotheses(self, hypotheses: Sequence[str], situation: Situation) -> Recalled:
@@ -131,13 +126,14 @@ class Recall:
             ModelError: the embedding model did not answer.
         """
         began = time.perf_counter()
-        best: dict[str, _Candidate] = {}
-        for hypothesis in hypotheses:
-            for hit in self._search.find(hypothesis, self._tuning.top_k, _notes_of(situation)):
-                close = hit.parts.get("vectors", hit.score)
-                if hit.id not in best or close > best[hit.id].score:
-                    best[hit.id] = _Candidate(hit.id, close, "near to what a fitting note would say")
-        return self._finish(list(best.values()), situation, "hyde", began)
+        both = [Filter(kinds=("note",), scope=scope, project=situation.project) for scope in self._notebook.scopes]
+        hits = self._search.nearest_notes(hypotheses, self._tuning.top_k, both)
+        candidates = [
+            _Candidate(hit.id, hit.score, f"{hit.score:.2f} close to what a fitting note would say")
+            for hit in hits
+            if hit.score >= LEAST_IMAGINED
+        ]
+        return self._finish(candidates, situation, "hyde", began)
 
     def _finish(self, candidates: Sequence[_Candidate], situation: Situation, way: str, began: float) -> Recalled:
         notes: dict[str, Note] = {}
@@ -162,12 +158,11 @@ class Recall:
 
     def _latest(self, candidates: Iterable[_Candidate]) -> list[_Candidate]:
         """The last version of each: an earlier one that fits better lends it its score."""
+        chosen = sorted(candidates, key=lambda each: -each.score)[: 4 * self._tuning.top_k]
+        latest = self._graph.latest_of(each.note_id for each in chosen)
         best: dict[str, _Candidate] = {}
-        for each in candidates:
-            last = self._graph.latest(each.note_id)
-            known = best.get(last)
-            if known is None or each.score > known.score:
-                best[last] = _Candidate(last, each.score, each.reason)
+        for each in chosen:
+            best.setdefault(latest[each.note_id], _Candidate(latest[each.note_id], each.score, each.reason))
         return list(best.values())
 
     def _weighed(
@@ -175,19 +170,24 @@ class Recall:
     ) -> list[tuple[_Candidate, Remembered]]:
         """With what confidence, age and stale anchors make of the score, best first; read from the files."""
         now = datetime.now(UTC)
-        weighed = []
+        found: list[tuple[_Candidate, Kept]] = []
         for each in sorted(candidates, key=lambda one: -one.score)[: 2 * self._tuning.top_k]:
             try:
-                kept = self._notebook.find(each.note_id)
+                found.append((each, self._notebook.find(each.note_id)))
             except NoteError:
                 continue  # gone since the index was brought up to date
+        away = {kept.note.branch for _, kept in found if not is_visible(kept.note, situation.branch)}
+        merged = situation.merged(frozenset(filter(None, away))) if away else frozenset()
+        weighed = []
+        for each, kept in found:
             note = notes[each.note_id] = kept.note
             stale = self._anchors.changed(note.anchors) if self._anchors else ()
             sure = confidence_now(note, now, self._tuning.half_life_days)
             score = each.score * sure * _recency(note, now) * (_STALE if stale else 1.0)
             reason = each.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
             item = Remembered(note.id, note.text, "loaded", reason, kept.scope, round(score, 4))
-            weighed.append((each, _judged(item, note, kept.archived, sure, situation)))
+            refusal = _refusal(kept, sure, situation, merged)
+            weighed.append((each, replace(item, state="skipped", reason=refusal) if refusal else item))
         return sorted(weighed, key=lambda pair: -pair[1].score)
 
     def _fitted(
@@ -219,33 +219,6 @@ class Recall:
         return f'<{self._mark} recalled="{marks}">\n{_INTRODUCTION}\n{body}\n</{self._mark}>'
 
 
-_WORD = re.compile(r"[^\W_]+")
-
-
-def recalled_marks(contexts: Iterable[str], mark: str) -> frozenset[str]:
-    """Which notes stand in what is sent, as they were then: an edited one is worth telling anew."""
-    pattern = re.compile(rf'<{re.escape(mark)} recalled="([^"\n]*)">')
-    return frozenset(each for text in contexts for match in pattern.finditer(text) for each in match[1].split())
-
-
-def _notes_of(situation: Situation) -> Filter:
-    return Filter(kinds=("note",), project=situation.project)
-
-
-def _bears(hit: Hit, words: int) -> bool:
-    share = hit.parts.get("words", 0.0)
-    return share >= LEAST_SHARE or share * words >= LEAST_WORDS or hit.parts.get("vectors", 0.0) >= LEAST_CLOSENESS
-
-
-def _reason(hit: Hit) -> str:
-    share, close = hit.parts.get("words", 0.0), hit.parts.get("vectors", 0.0)
-    says = [
-        *([f"says {share:.0%} of the words"] if share else []),
-        *([f"{close:.2f} close in meaning"] if close else []),
-    ]
-    return ", ".join(says) or "names the same"
-
-
 def _fused(rankings: Sequence[Sequence[str]]) -> dict[str, float]:
     scores: dict[str, float] = {}
     for ranking in rankings:
@@ -254,14 +227,18 @@ def _fused(rankings: Sequence[Sequence[str]]) -> dict[str, float]:
     return scores
 
 
-def _judged(item: Remembered, note: Note, archived: bool, sure: float, situation: Situation) -> Remembered:
-    if archived:
-        return replace(item, state="skipped", reason="in the archive")
+def _refusal(kept: Kept, sure: float, situation: Situation, merged: frozenset[str]) -> str:
+    """Why a note is not told; empty where it may be."""
+    note = kept.note
+    if (kept.scope, kept.name) in situation.doubted:
+        return "changed outside of ouro: waits for your yes"
+    if kept.archived:
+        return "in the archive"
     if note.source != "user" and sure < FADED:
-        return replace(item, state="skipped", reason="faded: nothing has confirmed it for long")
-    if not is_visible(note, situation.branch) and note.branch not in situation.merged:
-        return replace(item, state="skipped", reason=f"known on the branch {note.branch} only")
-    return item
+        return "faded: nothing has confirmed it for long"
+    if not is_visible(note, situation.branch) and note.branch not in merged:
+        return f"known on the branch {note.branch} only"
+    return ""
 
 
 def _recency(note: Note, now: datetime) -> float:

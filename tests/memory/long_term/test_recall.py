@@ -1,13 +1,16 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from fakes.word_embedder import WordEmbedder
 
+from ouro.memory.embeddings import vectors_for
 from ouro.memory.index import Index, Sources
 from ouro.memory.index_notes import MemoryFolder
 from ouro.memory.long_term.anchors import Anchors
+from ouro.memory.long_term.block import recalled_marks
 from ouro.memory.long_term.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notebook import Notebook
-from ouro.memory.long_term.recall import Recall, Situation, Tuning, recalled_marks
+from ouro.memory.long_term.recall import Recall, Situation, Tuning
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.search import Search
 
@@ -27,7 +30,7 @@ def recall_of(tmp_path):
     project = tmp_path / "project"
     project.mkdir()
 
-    def make(*notes: Note, **tuning) -> Recall:
+    def make(*notes: Note, embedder=None, **tuning) -> Recall:
         for note in notes:
             stores[note.scope].folder.mkdir(mode=0o700, exist_ok=True)
             (stores[note.scope].folder / note.file_name).write_text(note_text(note))
@@ -36,7 +39,10 @@ def recall_of(tmp_path):
             MemoryFolder("repo", str(project), stores["repo"].folder),
         )
         index.follow(Sources(memories=folders))
-        return Recall(Search(index), Notebook(stores), MARK, Tuning(**tuning), Anchors(project))
+        vectors = vectors_for(index, embedder) if embedder else None
+        if vectors:
+            vectors.fill()
+        return Recall(Search(index, vectors), Notebook(stores), MARK, Tuning(**tuning), Anchors(project))
 
     make.project = project
     make.here = Situation(str(project), "main")
@@ -126,7 +132,7 @@ def test_a_note_of_another_branch_waits_for_its_merge(recall_of):
 
     assert states(recall.local(question, Situation(place, "main"))) == {"4": "skipped"}
     assert states(recall.local(question, Situation(place, "locks"))) == {"4": "loaded"}
-    assert states(recall.local(question, Situation(place, "main", frozenset({"locks"})))) == {"4": "loaded"}
+    assert states(recall.local(question, Situation(place, "main", lambda asked: asked & {"locks"}))) == {"4": "loaded"}
 
 
 def test_a_faded_conclusion_is_skipped_and_a_stale_one_ranked_down(recall_of):
@@ -176,11 +182,35 @@ def test_a_note_cannot_pose_as_anything_else(recall_of):
     assert "<system>" not in text
 
 
-def test_hypotheses_are_united_by_their_best(recall_of):
-    recall = recall_of(LOCKS, TESTS, TEA)
+def test_hypotheses_ask_by_vectors_alone_and_are_united_by_their_best(recall_of):
+    embedder = WordEmbedder()
+    recall = recall_of(LOCKS, TESTS, TEA, embedder=embedder)
 
-    found = recall.by_hypotheses(
-        ["The user drinks tea.", "Tests run with pytest.", "Tea in the morning."], recall_of.here
-    )
+    imagined = ["The user drinks green tea in the morning.", "Run tests with pytest.", "Green tea."]
+    found = recall.by_hypotheses(imagined, recall_of.here)
 
     assert (found.way, states(found)) == ("hyde", {"2": "loaded", "3": "loaded"})
+    assert [item.id[-1] for item in found.items] == ["3", "2"]
+    assert "close to what a fitting note would say" in found.items[0].reason
+    assert embedder.asked[-1] == tuple(imagined)
+
+
+def test_both_stores_are_asked_for_the_best(recall_of):
+    own = [note(number, f"Green tea, cup {number}.", scope="user") for number in range(3, 8)]
+    here = note(8, "Green tea, a cup for this project.")
+    recall = recall_of(*own, here, embedder=WordEmbedder(), top_k=2)
+
+    found = recall.by_hypotheses(["Green tea, cup"], recall_of.here)
+
+    assert len(found.items) == 3
+    assert here.id in {item.id for item in found.items}
+
+
+def test_what_nobody_has_vouched_for_is_not_told(recall_of):
+    recall = recall_of(LOCKS, TESTS)
+    doubted = Situation(recall_of.here.project, "main", doubted=frozenset({("repo", LOCKS.file_name)}))
+
+    found = recall.local("optimistic locking for user updates", doubted)
+
+    assert (states(found), found.text) == ({"1": "skipped"}, "")
+    assert found.items[0].reason == "changed outside of ouro: waits for your yes"
