@@ -151,6 +151,14 @@ def test_m6_variables_of_another_git_change_nothing(store, tmp_path, monkeypatch
     assert not any((other / ".git" / "refs" / "heads").iterdir())
 
 
+def test_m6_settings_of_the_user_that_git_cannot_read_change_nothing(store, home):
+    (home / ".gitconfig").write_text("[core\nthis is no setting")
+
+    commit = store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+
+    assert (store.obstacle, store.get_current_head(), len(store.log())) == ("", commit, 3)
+
+
 # -- states in which no commit can be made
 
 
@@ -242,6 +250,25 @@ def test_m6_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is
     now = everything(store.history.git_dir)
     assert {name: now.get(name) for name in before} == before
     assert store.load_all().core == {"facts": "- three\n"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason", "hint"),
+    [
+        (detached, "HEAD is on no branch.", "switch main"),
+        (merging, "a merge is not finished.", "finish it, or end it with --abort"),
+        (branch_gone, "refs/heads/main is gone.", "update-ref refs/heads/main"),
+        (empty_branch, "refs/heads/main is empty or unreadable.", "reflog refs/heads/main"),
+        (held_lock, "the branch is held by another git.", "what changed is committed next time"),
+    ],
+)
+def test_m6_the_reason_names_what_is_wrong_and_what_to_do(store, spoil, reason, hint):
+    spoil(store)
+    store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
+
+    said, advice = store.obstacle.splitlines()
+    assert said.endswith(reason)
+    assert hint in advice
 
 
 @pytest.mark.parametrize("spoil", [detached, merging, rebasing, held_lock, empty_head])
