@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from ouro.messages import Message
 from ouro.utils.log import log
 
 Act = Callable[[], list[CoreChanged]]
+_Done = TypeVar("_Done")
 CORE_FILES = tuple(f"{name}.md" for name in CORE)
 
 
@@ -198,6 +199,10 @@ class LongTermMemoryManager:
         found = self._scope(scope)
         await self._work("write", lambda: found.write(changes, subject, self._moment, origin), raises=True)
 
+    async def alone(self, act: Callable[[], _Done]) -> _Done:
+        """Do in a thread what writes notes, while nothing else here writes; carried through whoever is cancelled."""
+        return await asyncio.shield(self._alone(act))
+
     async def consolidate(self, scope: Scope) -> str:
         """Have a model merge and compress the core of a scope now; gives what came of it, in a line.
 
@@ -271,6 +276,10 @@ class LongTermMemoryManager:
             if commit and scope.holds(commit):
                 return [scope.undo(commit, self._moment)]
         raise UsageError(f"No commit of memory is called {commit or 'so'}.")
+
+    async def _alone(self, act: Callable[[], _Done]) -> _Done:
+        async with self._working:
+            return await asyncio.to_thread(act)
 
     async def _work(self, what: str, act: Act, *, raises: bool = False) -> bool:
         """Do it in a thread, one thing at a time, carried through whoever is cancelled; tell what came of it."""

@@ -11,7 +11,7 @@ from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.edits import change_of, digest, edit_of, subject_of
 from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over, proposal_id
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore, is_note
 from ouro.memory.long_term.values import CORE, ORIGIN, SESSION, TURN, FileEdit, Loaded, Scope, Skipped
 from ouro.memory.long_term.vouching import Vouching
 from ouro.memory.tokens import estimate
@@ -129,8 +129,9 @@ class ScopeMemory:
         base = self.store.accepted
         mixed = {each.name for each in self._outside}  # what is not believed yet stands in them already
         edits = [each for each in self._new(self.store.edits_since(base)) if each.name not in mixed]
-        edits = self._without_secrets(edits, moment)
         open_ = {each.name for each in self.store.outside_edits()}
+        edits = [each for each in edits if each.name in open_ or not _is_kept(self.store, each)]
+        edits = self._without_secrets(edits, moment)
         doubts = {each.name: self._doubt(each, vouching, asks) for each in edits if asks or each.name in open_}
         good = [each for each in edits if not doubts.get(each.name)]
         bad = [each for each in edits if doubts.get(each.name)]
@@ -294,10 +295,10 @@ class ScopeMemory:
         if not self._outside and self.loaded.head:
             if self.store.accepted != self.loaded.head and not self.store.edits_since(self.loaded.head):
                 self.store.accept(self.loaded.head)
-            self.store.history.keep("core", digest(self.loaded.core))
+            self.store.history.keep("core", _print_of(self.loaded))
 
     def _is_known(self) -> bool:
-        return bool(self.loaded.head) and self.store.history.own("core") == digest(self.loaded.core)
+        return bool(self.loaded.head) and self.store.history.own("core") == _print_of(self.loaded)
 
     def _carried(self, edit: FileEdit) -> tuple[str | None, str]:
         now = self._now(edit.name)
@@ -325,3 +326,18 @@ class ScopeMemory:
         if head and base:
             self._takes_back[head] = base
         return change_of(self.scope, edits, origin, undo=head)
+
+
+def _is_kept(store: GitMemoryStore, edit: FileEdit) -> bool:
+    """Whether it is a note that ouro itself has written and committed meanwhile: no turn's own writing."""
+    if not is_note(edit.name):
+        return False
+    made = store.log(1, edit.name)
+    is_ours = bool(made) and made[0].origin not in ("agent", "outside")
+    return is_ours and store.text_at(made[0].id, edit.name) == edit.after
+
+
+def _print_of(loaded: Loaded) -> str:
+    """Changes whenever the core does, or the file of a note."""
+    notes = {name: loaded.files.get(name, "") for name in loaded.notes}
+    return f"{digest(loaded.core)} {digest(notes)}"

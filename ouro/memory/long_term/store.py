@@ -93,7 +93,7 @@ class GitMemoryStore:
                 skipped.append(Skipped(f"{category}.md", f"{hidden} invisible characters in it, left out"))
             if text.strip():
                 core[category], room = text, room - len(text)
-        notes = tuple(each.name for each in seen if _is_ours(each) and _is_note(each.name))
+        notes = tuple(each.name for each in seen if _is_ours(each) and is_note(each.name))
         prints = {each.name: each.fingerprint for each in seen}
         return Loaded(self.scope, str(self.folder), self.get_current_head(), core, notes, tuple(skipped), prints)
 
@@ -281,10 +281,10 @@ class GitMemoryStore:
 
     def _put(self, changes: Mapping[str, str | None], *, vouched: bool = True) -> dict[str, bytes | None]:
         encoded = {name: None if text is None else text.encode() for name, text in changes.items()}
+        if vouched:  # before they are there: killed in between, ouro still knows them for its own (M13)
+            self._ledger.vouch({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
         for name, data in encoded.items():
             self._files.write(name, data)
-        if vouched:
-            self._ledger.vouch({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
         return encoded
 
     def _commit(
@@ -338,8 +338,9 @@ class GitMemoryStore:
 
 
 def _is_ours(each: Seen) -> bool:
-    return not each.reason and (each.name.removesuffix(".md") in CORE or _is_note(each.name))
+    return not each.reason and (each.name.removesuffix(".md") in CORE or is_note(each.name))
 
 
-def _is_note(name: str) -> bool:
+def is_note(name: str) -> bool:
+    """Whether a file of memory is a note, in the archive or not."""
     return name.rpartition("/")[2].startswith(NOTE)
