@@ -55,6 +55,7 @@ class MemoryManager:
         if loaded is not None:
             self._rest.begins(loaded)
             self._fold(loaded)
+            self._rest.shows(self.transcript)
             self.notices += tuple(self.transcript.notices)
 
     @classmethod
@@ -109,7 +110,7 @@ class MemoryManager:
         if not manager.transcript.is_whole or loaded.is_gapped:
             manager._believe(info)
         if not loaded.is_complete:
-            manager._rest.read_what_is_sent(manager._fold_again, len(manager.transcript.entries))
+            manager._rest.read_what_is_sent(manager._fold_again)
         return manager
 
     @property
@@ -152,6 +153,11 @@ class MemoryManager:
         """Whether there are older messages on this line than those loaded."""
         return self._rest.has_earlier(self.transcript)
 
+    @property
+    def has_hidden(self) -> bool:
+        """Whether there are older messages on this line than those `shown`."""
+        return self._rest.has_hidden(self.transcript)
+
     def now(self) -> str:
         """The time of the next record: UTC, and never before the last one."""
         return timestamp(self.transcript.last_at)
@@ -161,8 +167,13 @@ class MemoryManager:
         return tuple(entry.message for entry in self.transcript.entries)
 
     def shown(self) -> tuple[Message, ...]:
-        """The end of the transcript that a screen begins with, and what was asked for with `earlier`."""
+        """The end of the transcript that a screen begins with, and what was asked for with `show_more`."""
         return tuple(entry.message for entry in self._rest.shown(self.transcript))
+
+    async def show_more(self, count: int) -> tuple[Message, ...]:
+        """The `count` messages before those `shown`, fewer at the start; raises as `earlier` does."""
+        await self.read_all()
+        return tuple(entry.message for entry in await self._rest.show_more(self.transcript, count))
 
     def context(self) -> list[Message]:
         """What is sent to the model: always sendable, and under a compaction its summary in place of what it covers."""
@@ -193,7 +204,7 @@ class MemoryManager:
         self._take(change)
         await self._saver.save()
         if isinstance(change, RewindRecord) and not (is_known and self._has_all_of_the_line()):
-            self._rest.read_what_is_sent(self._fold_again, None)
+            self._rest.read_what_is_sent(self._fold_again)
             await self.read_all()
 
     def note(self, change: ChangeRecord) -> None:
@@ -217,7 +228,7 @@ class MemoryManager:
             self.notices += (told,)
 
     async def earlier(self, count: int) -> tuple[Entry, ...]:
-        """The `count` messages before those `shown`, fewer at the start; they are loaded and shown then.
+        """The `count` messages before those that are loaded, fewer at the start; they are loaded then.
 
         Raises:
             SessionNotFound: the session is gone.
@@ -283,7 +294,7 @@ class MemoryManager:
     def _has_all_of_the_line(self) -> bool:
         return not self._rest.is_gapped and self.transcript.is_complete
 
-    def _fold_again(self, loaded: LoadedSession) -> Transcript:
+    def _fold_again(self, loaded: LoadedSession) -> None:
         """More of the session was read; what was noted meanwhile comes behind it."""
         known = self.transcript
         self._fold(loaded)
@@ -293,7 +304,6 @@ class MemoryManager:
         if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = known.usage
             self.transcript.title, self.transcript.model = known.title, known.model
-        return self.transcript
 
 
 def title_of(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ouro.errors import SessionError
 from ouro.memory.backend import LoadedSession, MemoryStore
@@ -25,7 +25,7 @@ class Rest:
         self._store = store
         self._session_id = session_id
         self._place = 0
-        self._held = 0
+        self._shown_from = 0
         self._reading: asyncio.Task[str] | None = None
 
     @property
@@ -38,30 +38,43 @@ class Rest:
         self._place, self.is_gapped = loaded.place, loaded.is_gapped
 
     def has_earlier(self, transcript: Transcript) -> bool:
+        """Whether there are messages on the line before those that are loaded."""
+        return self._place > 0 and not transcript.is_whole
+
+    def has_hidden(self, transcript: Transcript) -> bool:
         """Whether there are messages on the line before those that are shown."""
-        return self._held > 0 or (self._place > 0 and not transcript.is_whole)
+        return self._hidden(transcript.entries) > 0 or self.has_earlier(transcript)
 
     def shown(self, transcript: Transcript) -> tuple[Entry, ...]:
-        """The messages of the line but for those that nobody has scrolled to."""
-        return transcript.entries[self._held :]
+        """The messages of the line from the first one on that was there for the screen to show."""
+        entries = transcript.entries
+        return entries[self._hidden(entries) :]
+
+    async def show_more(self, transcript: Transcript, count: int) -> tuple[Entry, ...]:
+        """The `count` messages before those that are shown; they are shown then. Raises as `earlier` does."""
+        if not self._hidden(transcript.entries):
+            await self.earlier(transcript, count)
+        entries = transcript.entries
+        end = self._hidden(entries)
+        begin = max(0, end - count)
+        self._shown_from = entries[begin].number if entries else 0
+        return entries[begin:end]
 
     async def earlier(self, transcript: Transcript, count: int) -> tuple[Entry, ...]:
-        """The `count` messages before those that are shown. Raises SessionNotFound and SessionDamaged."""
-        if self._held:
-            end, self._held = self._held, max(0, self._held - count)
-            return transcript.entries[self._held : end]
+        """The `count` messages before those that are loaded. Raises SessionNotFound and SessionDamaged."""
         if not self.has_earlier(transcript):
             return ()
         page = await asyncio.to_thread(self._store.load_before, self._session_id, self._place, count)
         self._place = page.place
         return transcript.prepend(page.records, is_whole=page.place == 0)
 
-    def read_what_is_sent(self, take: Callable[[LoadedSession], Transcript], shown: int | None) -> None:
-        """Begin to read all that is sent; `take` is given it, and makes it the transcript.
+    def shows(self, transcript: Transcript) -> None:
+        """What is loaded now is what the screen shows; what is loaded later is not, until someone scrolls to it."""
+        self._shown_from = transcript.entries[0].number if transcript.entries and not transcript.is_whole else 0
 
-        `shown`: how many of its last messages are on the screen by then; None: all of them.
-        """
-        self._reading = asyncio.create_task(self._read(take, shown))
+    def read_what_is_sent(self, take: Callable[[LoadedSession], None]) -> None:
+        """Begin to read all that is sent; `take` is given it, and makes it the transcript."""
+        self._reading = asyncio.create_task(self._read(take))
 
     async def all_read(self) -> str:
         """Wait until what is sent is there; gives what is to be told where it could not be read."""
@@ -71,7 +84,11 @@ class Rest:
         self._reading = None
         return told
 
-    async def _read(self, take: Callable[[LoadedSession], Transcript], shown: int | None) -> str:
+    def _hidden(self, entries: Sequence[Entry]) -> int:
+        """How many messages stand before the first one that is shown."""
+        return next((place for place, each in enumerate(entries) if each.number == self._shown_from), 0)
+
+    async def _read(self, take: Callable[[LoadedSession], None]) -> str:
         try:
             loaded = await asyncio.to_thread(
                 self._store.load_session, self._session_id, read_only=True, reach="context"
@@ -80,6 +97,5 @@ class Rest:
             log.warning("read what is sent: %s", error)
             return f"What was said earlier could not be read: {error.message}"
         self.begins(loaded)
-        transcript = take(loaded)
-        self._held = 0 if shown is None else max(0, len(transcript.entries) - shown)
+        take(loaded)
         return ""

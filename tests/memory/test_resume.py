@@ -99,13 +99,26 @@ async def test_older_messages_come_page_by_page_until_the_first(store):
     memory = await resumed(store)
     shown = len(memory.shown())
     pages = []
-    while memory.has_earlier:
-        pages.append(texts(entry.message for entry in await memory.earlier(100)))
+    while memory.has_hidden:
+        pages.append(texts(await memory.show_more(100)))
 
     assert (shown, [len(page) for page in pages]) == (40, [100, 100, 62])
     assert [*pages[2], *pages[1], *pages[0]] == [f"m{number}" for number in range(1, 263)]
     assert texts(memory.shown()) == [each.message.text for each in long_session() if isinstance(each, MessageRecord)]
-    assert await memory.earlier(10) == ()
+    assert (await memory.show_more(10), memory.has_earlier) == ((), False)
+    await memory.close()
+
+
+async def test_what_was_loaded_for_another_reason_is_shown_when_someone_scrolls_to_it(store):
+    memory = await resumed(store)
+    shown = memory.shown()
+    await memory.earlier(150)
+
+    assert memory.shown() == shown
+    assert texts(await memory.show_more(60)) == [f"m{number}" for number in range(203, 263)]
+    assert texts(await memory.show_more(1000)) == [f"m{number}" for number in range(113, 203)]
+    assert texts(await memory.show_more(1000)) == [f"m{number}" for number in range(1, 113)]
+    assert not memory.has_hidden
     await memory.close()
 
 
@@ -154,7 +167,7 @@ async def test_without_a_compaction_the_end_is_there_at_once_and_the_rest_follow
     assert first == (True, "renamed meanwhile", Usage(300, cost=300.0))
     assert texts(memory.messages()) == [*(f"m{number}" for number in range(1, 301)), "more"]
     assert texts(memory.shown()) == [*shown, "more"]
-    assert len(await memory.earlier(1000)) == 300 - len(shown)
+    assert len(await memory.show_more(1000)) == 300 - len(shown)
     assert (memory.title, memory.usage, memory.has_earlier) == ("renamed meanwhile", Usage(300, cost=300.0), False)
     await memory.close()
     assert store.get_session_stats(HEADER.id).title == "renamed meanwhile"
