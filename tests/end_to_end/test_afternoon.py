@@ -196,7 +196,7 @@ def test_a_session_is_taken_up_again_in_three_ways(ouro):
     going_on.until_shows("the first answer", "  the second answer")
     assert going_on.leave() == 0
     picking = ouro.start("--resume")
-    picking.until_shows("Which session?", "6 messages")
+    picking.until_shows("type to search", "this project · 1")
     picking.send("\r")
     picking.until_shows("  the second answer")
     assert [info["messages"] for info in ouro.sessions()] == [6]

@@ -166,6 +166,10 @@ class OuroProgram:
         """What `ouro sessions list --json` tells, newest first."""
         return json.loads(self.headless("sessions", "list", "--json").out)
 
+    def sessions_of_all(self) -> list[dict]:
+        """The same of every folder."""
+        return json.loads(self.headless("sessions", "list", "--all", "--json").out)
+
     def number_in(self, name: str, terminal: OuroTerminal) -> int:
         """What a command has written into a file of the folder, once it has."""
         file = self.folder / name

@@ -68,14 +68,16 @@ class Terminal:
         data = _NOT_FOR_PYTE.sub(b"", self._rest + data)
         half = _HALF.search(data)
         self._rest = half[0] if half else b""
-        self._stream.feed(data[: len(data) - len(self._rest)])
+        *before, last = data[: len(data) - len(self._rest)].split(b"\x1b[6n")
+        for piece in before:  # where the cursor is, is asked between two pieces of what is drawn
+            self._stream.feed(piece)
+            self.child.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R".encode())
+        self._stream.feed(last)
         return True
 
     def _answer(self, data: bytes) -> None:
         """Answer what programs ask a terminal at their start, as a terminal would."""
-        row, column = self.screen.cursor.y + 1, self.screen.cursor.x + 1
         for question, answer in (
-            (b"\x1b[6n", f"\x1b[{row};{column}R".encode()),
             (b"\x1b[c", b"\x1b[?62;22c"),
             (b"\x1b]11;?", b"\x1b]11;rgb:0000/0000/0000\x1b\\"),
             (b"\x1b]10;?", b"\x1b]10;rgb:ffff/ffff/ffff\x1b\\"),

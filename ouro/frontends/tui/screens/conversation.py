@@ -12,6 +12,7 @@ from ouro.frontends.tui.parts import Parts
 class ConversationScreen(Screen[None], inherit_bindings=False):
     """Header, conversation, what waits, prompt, status line."""
 
+    AUTO_FOCUS = ""  # the app says who has the keys first: the prompt, or what picks a session
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own form)
         (0, "-tiny"),
         (BOX_FROM_HEIGHT, "-low"),

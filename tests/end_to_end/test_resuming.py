@@ -1,0 +1,178 @@
+"""Taking sessions up again, in a real terminal: the picker, the card, what is in use, what was said."""
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+
+from benchmarks.generate_sessions import generate
+
+LONG = ("a word and another " * 1_200).strip()
+
+
+def answered(ouro, *prompts):
+    """A session in which this was said, a turn each."""
+    ouro.headless("-p", prompts[0])
+    for prompt in prompts[1:]:
+        assert ouro.headless("-p", prompt, "--continue").code == 0
+
+
+def test_the_picker_comes_first_and_the_session_after_it(ouro):
+    generate(ouro.home / "sessions", 300, project=str(ouro.folder))
+    ouro.headless("-p", "say: the sought one\nthe zebra crosses")
+    terminal = ouro.start("--resume", size=(24, 80))
+    terminal.until_shows("type to search", "this project · 101")
+    assert b"opening the session" in terminal.raw, "the first picture is drawn before anything is loaded"
+    assert ouro.server.requests[-1].messages[-1]["content"], "one request, of the session before"
+    count = len(ouro.server.requests)
+    terminal.send("zebra")
+    terminal.until_shows("1 of 101", "the zebra crosses")
+    terminal.send("\r")
+    terminal.until_shows("❯ Ask", "the sought one", "test-model")
+    assert len(ouro.server.requests) == count
+    terminal.say("say: gone on")
+    terminal.until_shows("  gone on")
+    assert terminal.leave() == 0
+
+
+def test_keys_that_come_too_early_are_searched_for(ouro):
+    generate(ouro.home / "sessions", 50, project=str(ouro.folder))
+    terminal = ouro.start("--resume", size=(24, 80))
+    terminal.send("qqq")
+    terminal.until_shows("❯ qqq", "0 of 17")
+    terminal.send("\x1b")
+    terminal.until_shows("test-model")
+
+
+def test_a_session_goes_to_the_trash_and_back_on_the_screen(ouro):
+    answered(ouro, "say: one")
+    terminal = ouro.start("--resume", size=(24, 80))
+    terminal.until_shows("this project · 1")
+    terminal.send("\x04")
+    terminal.until_shows("to the trash?")
+    terminal.send("y")
+    terminal.until_shows("is in the trash")
+    assert ouro.sessions() == []
+    terminal.send("\x15")
+    terminal.until_shows("is back", "this project · 1")
+    assert len(ouro.sessions()) == 1
+
+
+def test_a_session_in_use_can_be_looked_at_or_copied(ouro):
+    first = ouro.screen()
+    first.say("say: mine")
+    first.until_shows("  mine")
+    second = ouro.start("--resume", "latest")
+    second.until_shows(f"in use by process {first.pid}", "go on in a copy")
+    second.press("\x1b[B", lambda: second.shows("❯ go on in a copy"))
+    second.press("\r", lambda: second.shows("test-model"))
+    second.say("say: in the copy")
+    second.until_shows("  in the copy")
+    second.leave()
+    assert sorted(each["messages"] for each in ouro.sessions()) == [2, 4]
+    third = ouro.start("--plain", "--resume", ouro.sessions()[1]["id"])
+    third.until_shows("in use by process", "1. read-only")
+    third.send("1\r")
+    third.until_shows("say: mine", "nothing that is said here is saved")
+    third.send("say: not kept\r")
+    third.until_shows("not kept")
+    third.send("\x04")
+    assert third.end() == 0
+    assert sorted(each["messages"] for each in ouro.sessions()) == [2, 4]
+
+
+def test_words_that_were_said_find_a_session_and_several_are_listed(ouro):
+    answered(ouro, "say: one\nthe yellow zebra")
+    ouro.headless("-p", "say: two\nthe green zebra")
+    found = ouro.headless("-p", "say: again", "--resume", "yellow zebra", "--output", "json")
+    assert found.code == 0
+    several = ouro.headless("-p", "say: again", "--resume", "zebra")
+    assert several.code == 2
+    assert "Several sessions answer to that:" in several.err
+    nobody = ouro.headless("-p", "say: x", "--resume")
+    assert (nobody.code, "Nobody is there to pick" in nobody.err) == (2, True)
+    picking = ouro.start("--resume", "zebra", size=(24, 80))
+    picking.until_shows("these · 2")
+
+
+def test_a_session_of_another_worktree_is_of_this_project(ouro, tmp_path):
+    answered(ouro, "say: one")
+    tree = tmp_path / "tree"
+    subprocess.run(["git", "worktree", "add", "-q", str(tree)], cwd=ouro.folder, check=True)
+    then = ouro.folder
+    ouro.folder = tree
+    going_on = ouro.screen("--continue")
+    going_on.until_shows("say: one", f"in {tree} now"[:30])
+    ouro.folder = then
+
+
+def test_a_long_session_says_what_it_costs_and_goes_on_with_its_tail(ouro):
+    answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
+    terminal = ouro.screen("--resume", "latest")
+    terminal.until_shows("resumed:", "first call", "cache is probably warm", "tail: last 3 turns")
+    terminal.press("\t", lambda: terminal.shows("❯ tail"))
+    terminal.send("\r")
+    terminal.until_shows("4 earlier messages are not sent any more")
+    terminal.say("say: six")
+    terminal.until_shows("  six")
+    asked = str(ouro.server.requests[-1].messages)
+    assert (LONG in asked, "say: three" in asked, "say: six" in asked) == (False, True, True)
+    terminal.leave()
+    assert ouro.sessions()[0]["messages"] == 12
+
+
+def test_whoever_writes_at_once_goes_on_with_all_of_it(ouro):
+    answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four")
+    terminal = ouro.start("--resume", "latest", "say: at once")
+    terminal.until_shows("  at once")
+    assert str(ouro.server.requests[-1].messages).count(LONG) == 2
+    terminal.leave()
+
+
+def test_the_plain_prompt_offers_the_same_and_takes_a_message_for_all_of_it(ouro):
+    answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
+    terminal = ouro.start("--plain", "--continue")
+    terminal.until_shows("first call", "1. full:", "2. tail:", "3. summary:")
+    terminal.send("say: whole\r")
+    terminal.until_shows("whole")
+    terminal.until(lambda: "say: whole" in str(ouro.server.requests[-1].messages))
+    assert str(ouro.server.requests[-1].messages).count(LONG) == 2
+    terminal.send("\x04")
+    terminal.end()
+    again = ouro.start("--plain", "--continue")
+    again.until_shows("2. tail:")
+    again.send("2\r")
+    again.until_shows("earlier messages are not sent any more")
+    again.send("say: less\r")
+    again.until(lambda: "say: less" in str(ouro.server.requests[-1].messages))
+    assert LONG not in str(ouro.server.requests[-1].messages)
+
+
+def test_the_plain_prompt_picks_by_number_and_by_words(ouro):
+    answered(ouro, "say: one\nabout the zebra")
+    ouro.headless("-p", "say: two\nabout the lion")
+    terminal = ouro.start("--plain", "--resume")
+    terminal.until_shows("Sessions, this project: 2", "session:")
+    terminal.send("zebra\r")
+    terminal.until_shows("with “zebra”: 1")
+    terminal.send("1\r")
+    terminal.until_shows("about the zebra", "test-model")
+
+
+def test_headless_goes_on_with_all_of_it_and_a_stream_is_told(ouro):
+    answered(ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five")
+    done = ouro.headless("-p", "say: on", "--continue", "--output", "stream-json")
+    told = [line["text"] for line in done.lines if line["type"] == "said"]
+    assert any(text.startswith("Resumed: ") for text in told)
+    assert str(ouro.server.requests[-1].messages).count(LONG) == 2
+    ouro.headless("-p", "say: less", "--continue", "--part", "tail")
+    assert LONG not in str(ouro.server.requests[-1].messages)
+
+
+def test_old_sessions_are_cleaned_up_only_when_told(ouro):
+    generate(ouro.home / "sessions", 60)
+    before = (datetime.now(UTC) - timedelta(days=2)).isoformat()
+    old = [each for each in ouro.sessions_of_all() if each["updated_at"] < before]
+    assert ouro.headless("sessions", "clean").code == 2
+    preview = ouro.headless("sessions", "clean", "--days", "2")
+    assert "Nothing was moved." in preview.out
+    ouro.headless("sessions", "clean", "--days", "2", "--yes")
+    assert len(ouro.sessions_of_all()) == 60 - len(old)
