@@ -8,8 +8,9 @@ from pathlib import Path
 
 from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block, code, escape
+from ouro.commands.memory_receipt import recalled_markdown, receipt_markdown
 from ouro.errors import UsageError
-from ouro.session import CORE_FILES, LongTermMemoryManager, MemoryReceipt, Proposal, ReceiptLine, Scope
+from ouro.session import CORE_FILES, LongTermMemoryManager, Proposal, Scope
 from ouro.utils.runtime import tilde
 
 
@@ -39,7 +40,7 @@ async def _show(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) ->
 
 
 async def _receipt(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
-    front_end.show(receipt_markdown(known.receipt()))
+    front_end.show(f"{receipt_markdown(known.receipt())}\n\n{recalled_markdown(front_end.session.recalled)}")
 
 
 async def _edit(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
@@ -99,32 +100,6 @@ _COMMANDS: Mapping[str, _Run] = {
     "on": _on,
     "off": _off,
 }
-
-
-def receipt_markdown(receipt: MemoryReceipt) -> str:
-    """The receipt as Markdown: each entry with what became of it."""
-    lines = [f"**What memory put into the prompt**: {receipt.tokens:,} tokens a request{_price(receipt)}"]
-    for file in dict.fromkeys((line.scope, line.file) for line in receipt.lines):
-        lines.append(f"\n{code(f'{file[0]}/{file[1]}')}\n")
-        lines += [_entry(line) for line in receipt.lines if (line.scope, line.file) == file]
-    if not receipt.lines:
-        lines.append("\nNothing is remembered yet.")
-    if receipt.changes:
-        lines.append("\n**Changed since**\n")
-        lines += [f"- {escape(each)}" for each in receipt.changes]
-    if receipt.waiting:
-        lines.append(f"\nWaiting for you: {', '.join(map(code, receipt.waiting))} (`/memory accept ID`)")
-    return "\n".join(lines)
-
-
-def _price(receipt: MemoryReceipt) -> str:
-    return "" if receipt.price is None else f", ${receipt.price:.5f} from the cache"
-
-
-def _entry(line: ReceiptLine) -> str:
-    text = escape(" ".join(line.text.lstrip("-*#+ ").split())) or "the file"
-    reason = f" ({escape(line.reason)})" if line.reason else ""
-    return f"- {line.state} · {line.tokens} tokens · {text}{reason}"
 
 
 def _overview(known: LongTermMemoryManager) -> str:

@@ -29,15 +29,24 @@ def memory_line(event: MemoryEvent) -> str:
             return f"Compacted: {before:,} → {after:,} tokens; {left}. The session keeps everything."
         case Titled(title):
             return f"This session is now called “{title}”."
-        case NotesRecalled(items):
-            loaded = sum(item.state == "loaded" for item in items)
-            return f"{loaded} {'memory' if loaded == 1 else 'memories'} recalled"
+        case NotesRecalled():
+            return memories(loaded(event))
         case NoteKept():
             return f"{_KEPT[event.operation]} ({event.scope}): {event.text}"
         case CoreChanged():
             return _core_line(event)
         case _:
             assert_never(event)
+
+
+def loaded(event: NotesRecalled) -> int:
+    """How many notes went to the model."""
+    return sum(item.state == "loaded" for item in event.items)
+
+
+def memories(count: int) -> str:
+    """So many notes, in words."""
+    return f"{count} {'memory' if count == 1 else 'memories'}"
 
 
 def receipt(event: Compacted) -> str:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
+from ouro.frontends.memory_lines import loaded, memories
+
 if TYPE_CHECKING:
+    from ouro.events import NotesRecalled
     from ouro.session import MemoryReceipt
 
 SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
@@ -30,6 +33,23 @@ def summary(receipt: MemoryReceipt) -> str:
     loaded = sum(line.state == "loaded" for line in receipt.lines)
     price = "" if receipt.price is None else f" · ${receipt.price:.5f} a request, from the cache"
     return f"{loaded} of {len(receipt.lines)} entries · {receipt.tokens:,} tokens{price}"
+
+
+def recalled_summary(recalled: NotesRecalled) -> str:
+    """What was recalled for the last message, in a line."""
+    if not recalled.items:
+        return "no note bears on the last message"
+    tokens = sum(item.tokens for item in recalled.items if item.state == "loaded")
+    spent = f", {recalled.milliseconds:.0f} ms" if recalled.milliseconds else ""
+    return f"{memories(loaded(recalled))} with the last message · {tokens:,} tokens · {recalled.way}{spent}"
+
+
+def recalled_rows(recalled: NotesRecalled) -> Iterator[tuple[str, str, str]]:
+    """Sign, text, and what became of each note that was considered."""
+    for item in recalled.items:
+        chain = f"changed {item.chain - 1} time{'s' if item.chain > 2 else ''}" if item.chain > 1 else ""
+        told = (item.reason, chain, f"score {item.score:.3g}", f"{item.tokens} tokens" if item.tokens else "")
+        yield SIGNS[item.state], " ".join(item.text.split()) or item.id, " · ".join(filter(None, told))
 
 
 def rows(receipt: MemoryReceipt) -> Iterator[tuple[str, str, str]]:

@@ -34,7 +34,7 @@ from ouro.events import (
 )
 from ouro.frontends.headless_output import one_line
 from ouro.frontends.markdown_blocks import MarkdownBlocks
-from ouro.frontends.memory_lines import memory_line
+from ouro.frontends.memory_lines import loaded, memory_line
 from ouro.frontends.repl_bodies import Bodies
 from ouro.utils.terminal_text import clean, escaped
 
@@ -124,7 +124,10 @@ class Printer:
             case Compacted():
                 self._titles.pop(_COMPACTION, None)
                 self.say(memory_line(event))
-            case NotesRecalled() | NoteKept():
+            case NotesRecalled():
+                if loaded(event):
+                    self.say(f"{memory_line(event)} · /memory receipt")
+            case NoteKept():
                 self.say(memory_line(event))
             case ToolProgress() | QuestionClosed() | TodosChanged() | UsageUpdated() | Titled():
                 pass

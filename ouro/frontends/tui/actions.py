@@ -125,7 +125,7 @@ class KeyActions:
         knowledge = self._front_end.session.knowledge
         if knowledge is None:
             raise UsageError("Memory is off here.")
-        self._app.push_screen(ReceiptSheet(knowledge.receipt(), self._front_end.recalled))
+        self._app.push_screen(ReceiptSheet(knowledge.receipt(), self._front_end.session.recalled))
 
     def model(self) -> None:
         """Choose a model."""

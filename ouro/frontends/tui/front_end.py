@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from textual.app import App
 
 from ouro.errors import UsageError
-from ouro.events import Event, Level, NotesRecalled
+from ouro.events import Event, Level
 from ouro.frontends.tui import outside
 from ouro.frontends.tui.blocks.messages import Answer, Notice
 from ouro.frontends.tui.drafts import Draft
@@ -59,11 +59,6 @@ class ScreenFrontEnd:
         if self._turns.session is None:
             raise UsageError("There is no session yet.")
         return self._turns.session
-
-    @property
-    def recalled(self) -> NotesRecalled | None:
-        """The notes that went with the last message."""
-        return self._view.recalled
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Callable, Iterable
+from typing import Protocol, assert_never
 
 from ouro.display import Display, Plain
 from ouro.events import (
@@ -30,11 +30,10 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.frontends.memory_lines import MemoryEvent, memory_line, receipt
+from ouro.frontends.memory_lines import MemoryEvent, loaded, memory_line, receipt
 from ouro.frontends.tui.blocks.block import Block
 from ouro.frontends.tui.blocks.messages import Answer, Notice, Thinking, UserMessage, duration
 from ouro.frontends.tui.blocks.tool_card import Shown, ToolCard
-from ouro.frontends.tui.widgets.transcript import Transcript
 from ouro.messages import Message, Text
 from ouro.messages import Thinking as ThinkingPart
 
@@ -51,10 +50,54 @@ _COMPACTION = "compaction"
 """Stands among the calls that run."""
 
 
+class Blocks(Protocol):
+    """Where blocks are put: the transcript, or what is to be put before it."""
+
+    outputs_key: str
+    clock: Callable[[], float]
+
+    def add(self, block: Block) -> None:
+        """Put a block at the end."""
+        ...
+
+    def update(self, block: Block) -> None:
+        """A block has changed."""
+        ...
+
+    def discard(self, *blocks: Block) -> None:
+        """Take blocks out again."""
+        ...
+
+
+class _Collected:
+    """Blocks that nobody sees yet."""
+
+    def __init__(self, like: Blocks) -> None:
+        self.outputs_key = like.outputs_key
+        self.clock = like.clock
+        self.blocks: list[Block] = []
+
+    def add(self, block: Block) -> None:
+        self.blocks.append(block)
+
+    def update(self, block: Block) -> None:
+        pass
+
+    def discard(self, *blocks: Block) -> None:
+        self.blocks = [each for each in self.blocks if each not in blocks]
+
+
+def blocks_of(events: Iterable[Event], like: Blocks) -> list[Block]:
+    """What shows these events, for a transcript that is like that one."""
+    collected = _Collected(like)
+    TranscriptWriter(collected).replay(events)
+    return collected.blocks
+
+
 class TranscriptWriter:
     """Turns events into blocks; the only one who knows both."""
 
-    def __init__(self, transcript: Transcript) -> None:
+    def __init__(self, transcript: Blocks) -> None:
         self._transcript = transcript
         self._reply: list[Block] = []
         """What the model call of now has streamed."""
@@ -103,7 +146,10 @@ class TranscriptWriter:
                 self._transcript.add(Notice(event.text, event.level))
             case TurnFinished():
                 self._end_turn(event)
-            case NotesRecalled() | NoteKept() | CoreChanged():
+            case NotesRecalled():
+                if loaded(event):
+                    self._transcript.add(Notice(f"{memory_line(event)} · Ctrl+Y"))
+            case NoteKept() | CoreChanged():
                 self._show_memory(event)
             case QuestionAsked() | TodosChanged() | UsageUpdated() | Titled():
                 pass

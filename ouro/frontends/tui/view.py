@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from ouro.errors import OuroError
 from ouro.events import (
     Event,
     NotesRecalled,
     PermissionAsked,
-    Prompted,
     QuestionAsked,
     QuestionClosed,
     Said,
@@ -22,6 +22,7 @@ from ouro.frontends.resume_lines import card_line
 from ouro.frontends.session_lines import now
 from ouro.frontends.tui.notices import TerminalNotices
 from ouro.frontends.tui.parts import Parts
+from ouro.frontends.tui.transcript_writer import blocks_of
 
 if TYPE_CHECKING:
     from ouro.session import ResumeCard, Session
@@ -42,9 +43,8 @@ class ScreenView:
         self._notices = notices
         self._bell_after = bell_after
         self._waiting: Callable[[], tuple[str, ...]] = tuple
+        self._is_looking_back = False
         self.session: Session | None = None
-        self.recalled: NotesRecalled | None = None
-        """The notes that went with the last message."""
 
     def attach(self, session: Session, waiting: Callable[[], tuple[str, ...]]) -> None:
         """Show this session, from its beginning."""
@@ -59,6 +59,22 @@ class ScreenView:
             self._parts.todos.todos = self.session.todos
             self._parts.resume.close()
             self.refresh()
+
+    async def show_earlier(self) -> None:
+        """The reader came to the top: show what was said before, where there is something."""
+        session = self.session
+        if session is None or self._is_looking_back or not session.scrollback.has_more:
+            return
+        self._is_looking_back = True
+        try:
+            events = await session.scrollback.more()
+        except OuroError as error:
+            self.show(Said(str(error), "error"))
+            return
+        finally:
+            self._is_looking_back = False
+        if session is self.session:
+            self._parts.transcript.prepend(blocks_of(events, self._parts.transcript))
 
     def refresh(self) -> None:
         """Show the session's state as it is now."""
@@ -80,13 +96,9 @@ class ScreenView:
                 self._notices.ring("ouro waits for your answer")
             case QuestionClosed(question_id=question_id):
                 self.close_question(question_id)
-            case NotesRecalled():
-                self.recalled = event
-            case Prompted():
-                self.recalled = None
             case TodosChanged(todos=todos):
                 parts.todos.todos = todos
-            case UsageUpdated() | TurnFinished() | Titled():
+            case NotesRecalled() | UsageUpdated() | TurnFinished() | Titled():
                 self.refresh()
             case _:
                 pass

@@ -12,8 +12,7 @@ from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from ouro.frontends.memory_lines import memory_line
-from ouro.frontends.memory_receipt import rows, summary
+from ouro.frontends.memory_receipt import recalled_rows, recalled_summary, rows, summary
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.utils.terminal_text import escaped
 
@@ -27,7 +26,7 @@ class ReceiptSheet(Sheet[None]):
 
     BINDINGS = [Binding("q,enter,ctrl+y", "close", show=False)]  # noqa: RUF012 (Textual's own form)
 
-    def __init__(self, receipt: MemoryReceipt, recalled: NotesRecalled | None) -> None:
+    def __init__(self, receipt: MemoryReceipt, recalled: NotesRecalled) -> None:
         super().__init__()
         self._receipt = receipt
         self._recalled = recalled
@@ -39,9 +38,8 @@ class ReceiptSheet(Sheet[None]):
             with VerticalScroll(classes="sheet--scroll"):
                 found = list(rows(self._receipt))
                 yield Static(_table(found) if found else Text("Nothing is remembered yet."))
-                if self._recalled is not None:
-                    yield Static(memory_line(self._recalled), classes="sheet--title", markup=False)
-                    yield Static(_table([(item.state, item.text, item.reason) for item in self._recalled.items]))
+                yield Static(f"Recall · {recalled_summary(self._recalled)}", classes="sheet--title", markup=False)
+                yield Static(_table(list(recalled_rows(self._recalled))))
             yield Static("↑↓ PageUp PageDown · Esc closes", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:

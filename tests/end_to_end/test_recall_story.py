@@ -1,0 +1,171 @@
+"""Notes come back when they matter, whoever wrote them: capture, an editor, git, another session."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from ouro.memory.long_term.note import Note, note_text
+
+NOW = "2026-11-01T10:00:00Z"
+BREAD = Note(id="mem_00000001", created_at=NOW, scope="user", text="Sourdough loaves rise for fourteen hours.")
+LOCKS = Note(id="mem_00000002", created_at=NOW, text="Optimistic locking for user updates, for row locks timed out.")
+
+
+def put(folder, note: Note) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / note.file_name).write_text(note_text(note))
+
+
+def words(request) -> str:
+    """The last message of a request."""
+    return json.dumps(request.messages[-1])
+
+
+class Talk:
+    """`ouro -p` in JSON lines, as a program that stays open."""
+
+    def __init__(self, ouro, *arguments):
+        self._ouro = ouro
+        self._program = ouro.begin(
+            "-p", "--input", "stream-json", "--output", "stream-json", *arguments, stdin=subprocess.PIPE, text=True
+        )
+
+    def say(self, text):
+        """What recall found for it, by id and state."""
+        self._program.stdin.write(json.dumps({"type": "user", "text": text}) + "\n")
+        self._program.stdin.flush()
+        events = []
+        for line in self._program.stdout:
+            events.append(json.loads(line))
+            if events[-1]["type"] == "result":
+                break
+        kinds = [event["type"] for event in events]
+        found = [event for event in events if event["type"] == "notes_recalled"]
+        if found:
+            assert kinds[kinds.index("prompted") + 1] == "notes_recalled"
+        return {item["id"]: item["state"] for event in found for item in event["items"]}
+
+    def end(self):
+        self._program.stdin.close()
+        assert self._program.wait(20) == 0
+
+
+@pytest.fixture
+def own(ouro):
+    """Folder of the user's notes."""
+    return ouro.home / "memory"
+
+
+@pytest.fixture
+def here(ouro):
+    """Folder of the repository's notes."""
+    return ouro.folder / ".ouro" / "memory"
+
+
+def test_notes_that_are_edited_deleted_and_found_anew_are_right_at_the_next_turn(ouro, own):
+    talk = Talk(ouro)
+    assert talk.say("say: how long do sourdough loaves rise?") == {}
+
+    put(own, BREAD)
+    assert talk.say("say: how long do sourdough loaves rise?") == {BREAD.id: "loaded"}
+    assert "Sourdough loaves rise for fourteen hours." in words(ouro.server.requests[-1])
+    assert talk.say("say: and sourdough loaves of rye?") == {BREAD.id: "skipped"}
+    assert "fourteen" not in words(ouro.server.requests[-1])
+
+    (own / BREAD.file_name).write_text(note_text(BREAD).replace("fourteen", "twenty"))
+    assert talk.say("say: sourdough loaves, how long do they rise?") == {BREAD.id: "loaded"}
+    assert "rise for twenty hours" in words(ouro.server.requests[-1])
+
+    (own / BREAD.file_name).unlink()
+    assert talk.say("say: sourdough loaves, how long do they rise?") == {}
+    talk.end()
+
+
+def test_the_cached_prefix_stays_byte_for_byte(ouro, own):
+    talk = Talk(ouro)
+    talk.say("say: hello there")
+    put(own, BREAD)
+    assert talk.say("say: how long do sourdough loaves rise?") == {BREAD.id: "loaded"}
+    talk.say("say: thank you")
+    talk.end()
+
+    first, second, third = (json.dumps(each.messages)[:-1] for each in ouro.server.requests)
+    assert second.startswith(first)
+    assert third.startswith(second)
+
+
+def test_the_cache_may_be_deleted_at_any_time(ouro, own):
+    talk = Talk(ouro)
+    talk.say("say: hello there")
+    put(own, BREAD)
+    assert talk.say("say: how long do sourdough loaves rise?") == {BREAD.id: "loaded"}
+    shutil.rmtree(ouro.home / "cache")
+    put(own, LOCKS)
+    assert talk.say("say: optimistic locking for user updates?") == {LOCKS.id: "loaded"}
+    talk.end()
+
+
+def test_sessions_at_once_see_what_each_other_learned(ouro, own):
+    talks = [Talk(ouro) for _ in range(3)]
+    assert [talk.say("say: optimistic locking for user updates?") for talk in talks] == [{}, {}, {}]
+    put(own, LOCKS)
+    found = [talk.say("say: optimistic locking for user updates?") for talk in talks]
+    assert found == [{LOCKS.id: "loaded"}] * 3
+    for talk in talks:
+        talk.end()
+
+
+def test_notes_that_git_pulls_are_told_at_the_next_turn(ouro, own, tmp_path):
+    other = tmp_path / "elsewhere"
+    talk = Talk(ouro)
+    talk.say("say: hello there")
+    put(own, BREAD)
+    talk.say("say: hello again")  # committed: there is a history to pull into
+    subprocess.run(["git", "clone", "-q", own, other], check=True)
+    put(other, LOCKS)
+    subprocess.run(["git", "-C", other, "add", "-A"], check=True)
+    subprocess.run(["git", "-C", other, "commit", "-q", "-m", "learned elsewhere"], check=True)
+
+    subprocess.run(["git", "-C", own, "pull", "-q", str(other), "HEAD"], check=True)
+
+    assert talk.say("say: optimistic locking for user updates?") == {LOCKS.id: "loaded"}
+    talk.end()
+
+
+def test_a_session_keeps_what_was_recalled_and_shows_it_again(ouro, own):
+    talk = Talk(ouro)
+    talk.say("say: hello there")
+    put(own, BREAD)
+    talk.say("say: how long do sourdough loaves rise?")
+    talk.end()
+
+    screen = ouro.screen("--resume", "latest")
+    screen.until_shows("1 memory · Ctrl+Y")
+    screen.say("say: sourdough loaves of rye, how long do they rise?")
+    screen.until_shows("of rye, how long do they rise?", "ask")
+    screen.leave()
+
+
+def test_the_screen_shows_the_notes_of_the_last_message(ouro, own):
+    screen = ouro.screen()
+    screen.say("say: hello there")
+    screen.until_shows("hello there")
+    put(own, BREAD)
+    screen.say("say: how long do sourdough loaves rise?")
+    screen.until_shows("1 memory · Ctrl+Y")
+    screen.until_shows("1 memory", "ask")
+    screen.send("\x19")
+    screen.until_shows("Recall · 1 memory with the last message", "Sourdough loaves rise", "says")
+    screen.send("q")
+    screen.until(lambda: not screen.shows("Recall · 1 memory"))
+    screen.leave()
+
+
+def test_notes_that_a_package_planted_wait_for_the_person(ouro, here):
+    put(here, LOCKS)
+    talk = Talk(ouro, "--trust")
+    assert talk.say("say: optimistic locking for user updates?") == {LOCKS.id: "skipped"}
+    assert "timed out" not in words(ouro.server.requests[-1])
+    talk.end()
