@@ -97,8 +97,10 @@ def run_git_abroad(git_dir: Path, arguments: Sequence[str]) -> subprocess.Comple
         return subprocess.run(
             [*command, "-c", "maintenance.auto=false", "-c", "fetch.recurseSubmodules=false", *arguments],
             cwd=git_dir, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS_ABROAD,
-            check=False,
+            check=False, start_new_session=True,  # without a terminal ssh cannot ask in the middle of the screen
         )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise MemoryUnusable(f"The remote did not answer in {_SECONDS_ABROAD:.0f} seconds.", "Try again.") from error
     except FileNotFoundError as error:
         raise GitMissing("git is not installed: memory cannot be synchronised.", "Install git.") from error
     except (OSError, subprocess.SubprocessError, ValueError) as error:

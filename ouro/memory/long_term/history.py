@@ -217,10 +217,10 @@ class History:
         return done.stdout
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """While inside, no other ouro changes this history."""
+    def alone(self, lock: str = "lock") -> Iterator[None]:
+        """While inside, no other ouro changes this history; under another `lock`, none does what that stands for."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.git_dir / OWN / "lock", flags, 0o600)
+        descriptor = os.open(self.git_dir / OWN / lock, flags, 0o600)
         try:
             with suppress(OSError):  # some network disks know no locks: git moves the branch only from old to new
                 fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.long_term.note import Edge, Note, is_note_name, new_id, note_text, parse_note
+from ouro.memory.long_term.note import Edge, Note, is_note_name, note_text, parse_note
 
 
 class Merged(msgspec.Struct, frozen=True):
@@ -76,7 +77,9 @@ def _merge_notes(name: str, ours: str, theirs: str) -> Merged:
 
 
 def _beside(older: Note, newer: Note) -> Note:
-    return replace(older, id=new_id(), related=(*older.related, Edge(newer.id, "contradicts")))
+    # The same on every machine that merges these two, and in a merge that was ended and is made again.
+    number = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
+    return replace(older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts")))
 
 
 def _base(name: str) -> str:

@@ -19,6 +19,9 @@ NOTE = "mem_"
 _MOST_IN_CORE = 400_000
 """Characters of the core files of one scope in sum."""
 
+Plan = Callable[[str], Mapping[str, str | None]]
+"""What the files are to be, where they differ from those of a commit."""
+
 
 class GitMemoryStore:
     """The memory of one scope. Everything blocks: use from a thread.
@@ -152,19 +155,21 @@ class GitMemoryStore:
             self._demand_no_secret([subject, *(trailers or {}).values(), name, text])
             return self._save({name: text}, subject, trailers or {}, vouched=believed)
 
-    def join(self, commit: str, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]) -> str:
+    def join(self, commit: str, plan: Plan, subject: str, trailers: Mapping[str, str]) -> str:
         """Join the history that `commit` ends, which is in the git directory already; gives the commit of now.
 
-        Args:
-            changes: what the files are to be, where they differ from those that are here.
+        Nothing is done, and nothing given, where something stands in the files that is not committed.
 
         Raises:
             MemoryUnusable: it cannot be joined; the texts are written all the same.
             FileRefused, OSError: a file could not be written.
         """
         with self.history.alone():
-            goes_on = self.history.leads_to(self.history.head().commit, commit)
-            encoded = self._put(changes)  # first of all: what is committed and not in the files would count as removed
+            head = self.history.head().commit
+            if self.edits_since(head):
+                return ""
+            goes_on = self.history.leads_to(head, commit)
+            encoded = self._put(plan(head))  # before all: what is committed and not in the files would count as removed
             if goes_on:
                 self.history.advance(commit)
             made = self._commit(encoded, subject, trailers, merged="" if goes_on else commit)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from ouro.errors import LongTermMemoryError, UsageError
+from ouro.errors import UsageError
 from ouro.memory.long_term.git_process import run_git_abroad
 from ouro.memory.long_term.history import BRANCH
-from ouro.memory.long_term.memory_files import MOST_BYTES, FileRefused
-from ouro.memory.long_term.merging import merge
+from ouro.memory.long_term.history_rewriting import drop_unreachable, forgotten_commits
+from ouro.memory.long_term.memory_files import FileRefused
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync_merge import Merging, SyncFailed, merged
 from ouro.memory.long_term.values import ORIGIN
 from ouro.utils.terminal_text import clean
 
@@ -23,10 +24,6 @@ _TRIES = 5
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 
 Progress = Callable[[str], None]
-
-
-class SyncFailed(LongTermMemoryError):
-    """The remote could not be reached, or said no. Nothing here has changed, or what came is merged and kept."""
 
 
 class SyncReport(msgspec.Struct, frozen=True):
@@ -42,42 +39,45 @@ class SyncReport(msgspec.Struct, frozen=True):
     """The commit that took in what came: what undo takes back; empty where nothing came."""
 
 
-class _Taken(msgspec.Struct, frozen=True):
-    changes: Mapping[str, str | None]
-    conflicts: tuple[str, ...]
+class _Busy(Exception):
+    """Somebody wrote here meanwhile."""
 
 
 def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda _what: None) -> SyncReport:
     """Bring this memory and the one at `remote` to the same state. Blocks, for as long as the network takes.
 
+    It may be ended at any moment: what was taken in by then is written and known, and the next time goes on from it.
+
     Raises:
         UsageError: there is something that nobody has vouched for: it is not sent on.
-        SyncFailed: the remote could not be reached, or refused what was sent.
+        SyncFailed: the remote could not be reached, holds what is not taken in, or refused what was sent.
         LongTermMemoryError: the history here cannot be read or written.
     """
     if not remote or remote.startswith("-"):
         raise UsageError(f"`{remote}` is no remote.", "Set `memory.remote` to the address of a git repository.")
     store.ensure_repo()
-    if waiting := store.outside_edits():
-        names = ", ".join(each.name for each in waiting[:5])
-        raise UsageError(
-            f"{names} changed outside of ouro, and nobody has vouched for it: it is not sent on.",
-            "`ouro memory list` shows what waits: accept it, or reject it.",
-        )
-    store.commit_changes("Keep what was written", {ORIGIN: "agent"})
+    with store.history.alone("sync"):
+        return _synchronised(store, remote, progress)
+
+
+def _synchronised(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
     received: dict[str, None] = {}
     conflicts: list[str] = []
     commit = ""
     for _ in range(_TRIES):
+        _commit_all(store)
         progress("asking the remote")
         theirs = _fetch(store, remote)
-        if theirs and theirs != store.get_current_head():
+        if theirs and not store.history.leads_to(theirs, store.history.head().commit):
             progress("merging")
-            taken = _join(store, theirs)
+            try:
+                taken = _join(store, theirs)
+            except _Busy:
+                continue
             received |= dict.fromkeys(taken.changes)
             conflicts += taken.conflicts
-            commit = store.get_current_head() if taken.changes else commit
-        ours = store.get_current_head()
+            commit = store.history.head().commit if taken.changes else commit
+        ours = store.history.head().commit
         if not ours or ours == theirs:
             return SyncReport(tuple(received), 0, tuple(conflicts), commit)
         progress("sending")
@@ -85,8 +85,20 @@ def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda 
         if _push(store, remote, ours):
             return SyncReport(tuple(received), count, tuple(conflicts), commit)
     raise SyncFailed(
-        "Other machines were sending all the while: what they sent is merged here, and nothing was sent.", "Try again."
+        "Others were writing all the while: what they sent is merged here, and nothing was sent.", "Try again."
     )
+
+
+def _commit_all(store: GitMemoryStore) -> None:
+    if waiting := store.outside_edits():
+        names = ", ".join(each.name for each in waiting[:5])
+        raise UsageError(
+            f"{names} changed outside of ouro, and nobody has vouched for it: it is not sent on.",
+            "`/memory list` in a session shows what waits: accept it, or reject it.",
+        )
+    store.commit_changes("Keep what was written", {ORIGIN: "agent"})
+    if store.refused:
+        raise UsageError(f"{store.refused[0].name} {store.refused[0].reason}.", "Take it out, and try again.")
 
 
 def _fetch(store: GitMemoryStore, remote: str) -> str:
@@ -97,59 +109,52 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
         raise _failed(remote, asked.stderr)
     if not asked.stdout.strip():
         return ""
+    forgotten = forgotten_commits(store.history)
+    if asked.stdout[:40].decode() in forgotten:
+        raise _holds_what_was_forgotten(remote)
+    flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
     done = run_git_abroad(
-        git_dir, ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", remote, f"+{branch}:{_SEEN}"]
+        git_dir, ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, f"+{branch}:{_SEEN}"]
     )
     if done.returncode:
         raise _failed(remote, done.stderr)
-    return store.history.git("rev-parse", "--verify", f"{_SEEN}^{{commit}}").decode().strip()
+    theirs = store.history.git("rev-parse", "--verify", f"{_SEEN}^{{commit}}").decode().strip()
+    if forgotten and not forgotten.isdisjoint(store.history.git("rev-list", theirs).decode().split()):
+        store.history.git("update-ref", "-d", _SEEN)
+        with store.history.alone():
+            drop_unreachable(store.history)
+        raise _holds_what_was_forgotten(remote)
+    return theirs
 
 
-def _join(store: GitMemoryStore, theirs: str) -> _Taken:
-    ours = store.get_current_head()
-    if ours and store.history.leads_to(theirs, ours):
-        return _Taken({}, ())
-    taken = _merged(store, store.history.common(ours, theirs), ours, theirs)
+def _holds_what_was_forgotten(remote: str) -> SyncFailed:
+    return SyncFailed(
+        f"{_shown(remote)} still holds what was forgotten here: nothing is taken in or sent.",
+        f"Forget it on the other machines too, delete the branch `{BRANCH}` at the remote (or give a new, empty one), "
+        "and synchronise again. Hosts of git may keep deleted commits for a while: ask yours.",
+    )
+
+
+def _join(store: GitMemoryStore, theirs: str) -> Merging:
+    """Take their history in; nobody else writes here meanwhile, from the reading of the files to the commit."""
+    taken: list[Merging] = []
+
+    def plan(ours: str) -> Mapping[str, str | None]:
+        taken.append(merged(store, ours, theirs))
+        return taken[0].changes
+
     try:
-        store.join(theirs, taken.changes, "Merge what came from another machine", {ORIGIN: "sync"})
+        made = store.join(theirs, plan, "Merge what came from another machine", {ORIGIN: "sync"})
+    except SyncFailed:
+        store.history.git("update-ref", "-d", _SEEN)
+        with store.history.alone():
+            drop_unreachable(store.history)
+        raise
     except (FileRefused, OSError) as error:
         raise SyncFailed(f"What came could not be written: {error}.", "Mend that, and try again.") from error
-    return taken
-
-
-def _merged(store: GitMemoryStore, base: str, ours: str, theirs: str) -> _Taken:
-    """How the files here have to change, entry by entry."""
-    history = store.history
-    trees = [history.tree(each) for each in (base, ours, theirs)]
-    names = sorted({name for tree in trees for name in tree if len({each.get(name) for each in trees}) > 1})
-    blobs = history.blobs(sorted({tree[name] for tree in trees for name in names if name in tree}))
-    changes: dict[str, str | None] = {}
-    conflicts: list[str] = []
-    for name in names:
-        before, here, there = (_text(blobs, tree.get(name)) for tree in trees)
-        if reason := _why_not(store, name, there):
-            conflicts.append(f"{name} of the other machine is left out here: {reason}")
-            continue
-        merged = merge(name, before, here, there)
-        if merged.text != here:
-            changes[name] = merged.text
-        if merged.also_name:
-            changes[merged.also_name] = merged.also
-        if merged.conflict:
-            conflicts.append(merged.conflict)
-    return _Taken(changes, tuple(conflicts))
-
-
-def _text(blobs: Mapping[str, bytes], blob: str | None) -> str | None:
-    return None if blob is None else blobs[blob].decode(errors="replace")
-
-
-def _why_not(store: GitMemoryStore, name: str, text: str | None) -> str:
-    if text is None:
-        return ""
-    if len(text.encode()) > MOST_BYTES:
-        return "it is too long for a memory"
-    return f"it holds a secret ({kind})" if (kind := store.secret_in(f"{name}\n{text}")) else ""
+    if not made:
+        raise _Busy
+    return taken[0]
 
 
 def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
@@ -169,8 +174,11 @@ def _failed(remote: str, said: bytes) -> SyncFailed:
     lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
     told = next((line for line in reversed(lines) if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
     reason = _PASSWORD.sub("", clean(told.partition(":")[2].strip() or told))[:300]
-    place = _PASSWORD.sub("", clean(remote))
     return SyncFailed(
-        f"{place} cannot be synchronised with: {reason or 'git gave no reason'}.",
+        f"{_shown(remote)} cannot be synchronised with: {reason or 'git gave no reason'}.",
         "What is here is kept. Try again when it can be reached.",
     )
+
+
+def _shown(remote: str) -> str:
+    return _PASSWORD.sub("", clean(remote))

@@ -1,8 +1,12 @@
 import random
 import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.note import Note, note_text
@@ -172,16 +176,192 @@ def test_what_nobody_vouched_for_is_not_sent_on(machines, remote):
         synchronise(one, remote)
 
 
-def test_a_secret_that_another_machine_sent_is_left_out(machines, remote, tmp_path):
+def test_where_another_machine_sent_a_secret_nothing_is_taken_in_and_nothing_of_it_stays(machines, remote, tmp_path):
     one, _ = machines
+    save(one, facts="- Oslo.\n")
     other = GitMemoryStore(tmp_path / "three", "user", tmp_path / "three.git")
     save(other, facts="- Tea.\n", preferences="- The password is hunter2.\n")
     synchronise(other, remote)
 
-    report = synchronise(one, remote)
+    for _ in range(2):
+        with pytest.raises(SyncFailed, match=r"preferences\.md of the other machine holds a secret"):
+            synchronise(one, remote)
 
-    assert files(one) == {"facts.md": "- Tea.\n"}
-    assert report.conflicts == ("preferences.md of the other machine is left out here: it holds a secret (a password)",)
+    assert files(one) == {"facts.md": "- Oslo.\n"}
+    command = ["git", "cat-file", "--batch-all-objects", "--batch"]
+    assert b"hunter2" not in subprocess.run(command, cwd=one.folder, check=True, capture_output=True).stdout
+    save(other, preferences=None)
+    synchronise(other, remote)
+    synchronise(one, remote)
+    assert set(files(one)["facts.md"].splitlines()) == {"- Tea.", "- Oslo."}
+
+
+def test_a_note_that_was_put_away_here_and_changed_there_stays_in_use_once(machines, remote):
+    one, two = machines
+    note = Note(id="mem_00000001", text="Locks.", updated_at="2026-11-01T00:00:00Z")
+    save(one, mem_00000001=note_text(note))
+    synchronise(one, remote)
+    synchronise(two, remote)
+    one.save_and_commit({"mem_00000001.md": None, "archive/mem_00000001.md": note_text(note)}, "Archive", {})
+    save(two, mem_00000001=note_text(replace(note, text="Row locks.", updated_at="2026-11-02T00:00:00Z")))
+
+    synchronise(one, remote)
+    report = synchronise(two, remote)
+    synchronise(one, remote)
+
+    assert report.conflicts == ("mem_00000001.md was put away on one side and changed on the other: it stays in use",)
+    assert files(one) == files(two)
+    assert "Row locks." in files(one)["mem_00000001.md"]
+    assert list((one.folder / "archive").glob("*.md")) == []
+
+
+def plant(remote: str, tmp_path, **files: str) -> Path:
+    folder = tmp_path / "planted"
+    git(tmp_path, "clone", "--quiet", remote, str(folder))
+    git(folder, "checkout", "--quiet", "-B", "main")
+    for name, text in files.items():
+        (folder / name.replace("_dot_", ".")).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "--quiet", "-m", "x")
+    return folder
+
+
+def test_a_repository_that_is_something_else_is_left_alone(machines, remote, tmp_path):
+    save(machines[0], facts="- Tea.\n")
+    folder = plant(remote, tmp_path, bashrc="alias x=y\n", setup_dot_md="# Setup\n")
+    git(folder, "push", "--quiet", "origin", "main")
+    before = git(Path(remote), "rev-parse", "main")
+
+    with pytest.raises(SyncFailed, match="The remote is no memory: it holds 'bashrc'"):
+        synchronise(machines[0], remote)
+
+    assert (git(Path(remote), "rev-parse", "main"), files(machines[0])) == (before, {"facts.md": "- Tea.\n"})
+
+
+def test_what_a_host_puts_into_a_new_repository_is_no_hindrance(machines, remote, tmp_path):
+    folder = plant(remote, tmp_path, LICENSE="MIT\n", _dot_gitignore="x\n")
+    git(folder, "push", "--quiet", "origin", "main")
+    save(machines[0], facts="- Tea.\n")
+
+    synchronise(machines[0], remote)
+    synchronise(machines[1], remote)
+
+    assert files(machines[1]) == {"facts.md": "- Tea.\n"}
+
+
+def test_links_submodules_and_folders_of_the_remote_are_no_memory(machines, remote, tmp_path):
+    save(machines[0], facts="- Tea.\n")
+    synchronise(machines[0], remote)
+    folder = plant(remote, tmp_path, decisions_dot_md="- Locks.\n")
+    (folder / "preferences.md").symlink_to("/etc/hostname")
+    (folder / "deep").mkdir()
+    (folder / "deep" / "x.md").write_text("x")
+    git(folder, "add", "-A")
+    blob = git(folder, "rev-parse", "HEAD").strip()
+    git(folder, "update-index", "--add", "--cacheinfo", f"160000,{blob},sub")
+    git(folder, "commit", "--quiet", "-m", "y")
+    git(folder, "push", "--quiet", "origin", "main")
+
+    synchronise(machines[0], remote)
+
+    assert files(machines[0]) == {"facts.md": "- Tea.\n", "decisions.md": "- Locks.\n"}
+    assert sorted(each.name for each in machines[0].folder.iterdir()) == [".git", "decisions.md", "facts.md"]
+
+
+def test_a_file_that_is_too_long_stops_the_merge_before_it_is_read(machines, remote, tmp_path):
+    save(machines[0], facts="- Tea.\n")
+    synchronise(machines[0], remote)
+    folder = plant(remote, tmp_path, facts_dot_md="x" * 10_000_000)
+    git(folder, "push", "--quiet", "origin", "main")
+
+    with pytest.raises(SyncFailed, match="10,000,000 bytes"):
+        synchronise(machines[0], remote)
+
+    assert files(machines[0]) == {"facts.md": "- Tea.\n"}
+
+
+def test_another_branch_of_the_remote_is_left_alone(machines, remote, tmp_path):
+    folder = plant(remote, tmp_path, code_dot_py="x\n")
+    git(folder, "push", "--quiet", "origin", "main:trunk")
+    save(machines[0], facts="- Tea.\n")
+
+    synchronise(machines[0], remote)
+
+    assert git(Path(remote), "for-each-ref", "--format=%(refname)").split() == ["refs/heads/main", "refs/heads/trunk"]
+
+
+def test_what_is_written_here_between_the_fetch_and_the_merge_is_not_lost(machines, remote):
+    one, two = machines
+    save(one, facts="- Tea.\n")
+    synchronise(one, remote)
+    synchronise(two, remote)
+    save(one, facts="- Tea.\n- Oslo.\n")
+    synchronise(one, remote)
+    written: list[str] = []
+
+    def write(step: str) -> None:
+        if step == "merging" and not written:
+            written.append(step)
+            (two.folder / "facts.md").write_text("- Tea.\n- Written meanwhile.\n")
+            two.vouch("facts.md")
+
+    synchronise(two, remote, write)
+
+    assert set(files(two)["facts.md"].splitlines()) == {"- Tea.", "- Oslo.", "- Written meanwhile."}
+
+
+def test_killed_at_any_moment_a_sync_goes_on_the_next_time(machines, remote):
+    one, two = machines
+    for number in range(6):
+        save(one, **{f"mem_0000000{number}": note_text(Note(id=f"mem_0000000{number}", text=f"Note {number}."))})
+    synchronise(one, remote)
+    synchronise(two, remote)
+    wanted = set(files(two))
+    drawn = random.Random(3)
+    for number in range(12):
+        save(one, facts=f"{files(one).get('facts.md', '')}- one {number}\n")
+        old = files(two).get("facts.md", "")
+        save(
+            two, facts=f"{old}- two {number}\n", mem_00000001=note_text(Note(id="mem_00000001", text=f"Two {number}."))
+        )
+        synchronise(one, remote)
+        code = (
+            "import sys; from pathlib import Path; from ouro.memory.long_term.store import GitMemoryStore;"
+            "from ouro.memory.long_term.sync import synchronise;"
+            f"print(1, flush=True); synchronise(GitMemoryStore(Path({str(two.folder)!r}), 'user',"
+            f" Path({str(two.history.git_dir)!r})), {remote!r})"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        process.stdout.readline()
+        time.sleep(drawn.random() * 0.25)
+        process.kill()
+        process.wait()
+        synchronise(two, remote)
+        synchronise(one, remote)
+
+    assert files(one) == files(two)
+    assert wanted <= set(files(one))
+    lines = set(files(one)["facts.md"].splitlines())
+    assert lines == {f"- one {each}" for each in range(12)} | {f"- two {each}" for each in range(12)}
+    assert git(two.folder, "fsck", "--strict") == ""
+
+
+def test_two_syncs_at_once_on_one_machine_lose_nothing(machines, remote):
+    one, two = machines
+    save(one, facts="".join(f"- {each}\n" for each in range(50)))
+    synchronise(one, remote)
+    synchronise(two, remote)
+    save(one, facts="".join(f"- {each}\n" for each in range(100)))
+    save(two, decisions="- Locks.\n")
+    synchronise(one, remote)
+    again = GitMemoryStore(two.folder, "user", two.history.git_dir)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda store: synchronise(store, remote), [two, again]))
+    synchronise(one, remote)
+
+    assert files(one) == files(two) == {"facts.md": files(one)["facts.md"], "decisions.md": "- Locks.\n"}
+    assert len(files(two)["facts.md"].splitlines()) == 100
 
 
 def test_a_hook_of_the_remote_that_says_no_is_told(machines, remote):
