@@ -194,7 +194,7 @@ class CoreChanged(msgspec.Struct, frozen=True):
     """Long-term memory changed; `session.knowledge.undo(undo)` takes it back."""
 
     scope: str
-    origin: Literal["agent", "person", "outside", "sync", "consolidation", "undo"]
+    origin: Literal["agent", "person", "outside", "sync", "consolidation", "import", "undo"]
     """`outside`: an editor, another session, a pull."""
     summary: str
     """In one line: `preferences.md: + Answer in German`."""

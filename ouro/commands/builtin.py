@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands import conversation, info, memory, models, past, usage, window, work
+from ouro.commands import conversation, info, memory, models, past, remember, usage, window, work
 from ouro.commands.command import Command, FrontEnd
 
 
@@ -27,6 +27,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("copy", conversation.copy),
     Command("export", conversation.export, "[file]"),
     Command("memory", memory.memory, "[list|show|receipt|edit|accept|reject|undo|consolidate|on|off]", ("mem",)),
+    Command("remember", remember.remember, "[user|repo] text"),
+    Command("forget", remember.forget, "words or id"),
     Command("todos", conversation.todos, "", ("todo",)),
     Command("tasks", conversation.tasks, "[kill id]", ("ps", "jobs")),
     Command("init", work.init, "[what matters]", between_turns=True),

@@ -11,13 +11,17 @@ from ouro.commands.command import Command, FrontEnd
 from ouro.errors import OuroError, UsageError
 
 _WORD = re.compile(r"/(\w[\w-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\s*\Z")
+"""One line behind one `#`. `#12 is broken`, `## A heading` and what goes on in further lines are messages."""
 
 
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
     """Run the command that `text` is; False when it is none and should be sent as a message.
 
-    A path (`/usr/bin`, `/tmp`) is none. An unknown command is told, with the nearest ones.
+    A path (`/usr/bin`, `/tmp`) is none. An unknown command is told, with the nearest ones. `#text` is `/remember text`.
     """
+    if kept := _REMEMBER.match(text):
+        text = f"/remember {kept[1]}"
     match = _WORD.match(text)
     if match is None:
         return False

@@ -18,6 +18,7 @@ TRIGGERS = (
     ("/", "a command"),
     ("@", "a file of the project"),
     ("!", "a shell line; the agent sees its output (`!!`: it does not)"),
+    ("#", "remember this line"),
 )
 
 

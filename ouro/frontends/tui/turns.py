@@ -88,7 +88,7 @@ class Turns:
         session = self.session
         if session is None or not self.running:
             self.queue(draft)
-        elif draft.text.startswith("/"):
+        elif draft.text.startswith(("/", "#")):
             self._begin_command(draft)
         elif draft.text.startswith("!") or not session.running:
             self.queue(draft)
@@ -155,7 +155,7 @@ class Turns:
         while self._later:
             draft = self._later.popleft()
             self._view.waiting_changed()
-            if not draft.text.startswith("/") or not await self._guarded_command(draft):
+            if not draft.text.startswith(("/", "#")) or not await self._guarded_command(draft):
                 await self.run(self._events_of(draft))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:

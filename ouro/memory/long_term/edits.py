@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged
+from ouro.memory.long_term.note import is_note_name
 from ouro.memory.long_term.values import FileEdit, Scope
 from ouro.utils.terminal_text import escaped
 
@@ -35,12 +36,24 @@ def digest(texts: Mapping[str, str]) -> str:
 
 
 def _summary(edit: FileEdit) -> str:
-    old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
+    old, new = _lines(edit.before), _lines(edit.after)
+    if is_note_name(edit.name.rpartition("/")[2]):
+        old, new = _said(old), _said(new)
     gone = [line.lstrip("-*# ").strip() for line in old if line not in new and line.strip()]
     come = [line.lstrip("-*# ").strip() for line in new if line not in old and line.strip()]
     words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
     more = len(come) + (0 if come else len(gone)) - 1
     return f"{edit.name}: {escaped(words[0])[:100]}{f' and {more} more' if more > 0 else ''}"
+
+
+def _lines(text: str | None) -> list[str]:
+    return (text or "").splitlines()
+
+
+def _said(lines: list[str]) -> list[str]:
+    """What a note says, without its front matter."""
+    end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else -1
+    return lines[end + 1 :]
 
 
 def edit_of(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> FileEdit:

@@ -14,6 +14,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.asking import remark
 from ouro.memory.long_term.briefing import Briefing
+from ouro.memory.long_term.chronicle import Chronicle
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.edits import subject_of
 from ouro.memory.long_term.opening import reason_of, switch
@@ -31,6 +32,8 @@ from ouro.utils.log import log
 
 Act = Callable[[], list[CoreChanged]]
 _Done = TypeVar("_Done")
+ByHand = Callable[[tuple[ScopeMemory, ...], Moment], tuple[_Done, Sequence[CoreChanged]]]
+"""Something that the person does with the scopes, at a moment: gives what came of it, and what it changed."""
 CORE_FILES = tuple(f"{name}.md" for name in CORE)
 
 
@@ -123,6 +126,11 @@ class LongTermMemoryManager:
         """What counts now, by scope: commits."""
         return {scope.scope: scope.version for scope in self._scopes}
 
+    def chronicle(self) -> Chronicle:
+        """The history of the scopes in use. Blocks, and so does all that it is asked."""
+        bases = {commit: base for scope in self._scopes for commit, base in scope.takes_back.items()}
+        return Chronicle([scope.store for scope in self._scopes], bases)
+
     def receipt(self) -> MemoryReceipt:
         """What was considered when the session began, and what came since."""
         return self._receipt
@@ -203,6 +211,17 @@ class LongTermMemoryManager:
         """Do in a thread what writes notes, while nothing else here writes; carried through whoever is cancelled."""
         return await asyncio.shield(self._alone(act))
 
+    async def by_hand(self, act: ByHand[_Done]) -> _Done:
+        """Do in a thread what the person asks for, while nothing else here writes, and tell what it changed."""
+
+        async def work() -> _Done:
+            async with self._working:
+                done, events = await asyncio.to_thread(self._by_hand, act)
+            self._tell(events)
+            return done
+
+        return await asyncio.shield(work())
+
     async def consolidate(self, scope: Scope) -> str:
         """Have a model merge and compress the core of a scope now; gives what came of it, in a line.
 
@@ -276,6 +295,11 @@ class LongTermMemoryManager:
             if commit and scope.holds(commit):
                 return [scope.undo(commit, self._moment)]
         raise UsageError(f"No commit of memory is called {commit or 'so'}.")
+
+    def _by_hand(self, act: ByHand[_Done]) -> tuple[_Done, list[CoreChanged]]:
+        found = self._refresh()
+        done, events = act(self._scopes, self._moment)
+        return done, [*found, *events]
 
     async def _alone(self, act: Callable[[], _Done]) -> _Done:
         async with self._working:

@@ -21,6 +21,10 @@ class Wires(msgspec.Struct, frozen=True):
     start: Callable[[str, Coroutine[Any, Any, None]], None]
 
 
+_ASKED_FOR = ("person", "import", "undo")
+"""Where a change is from that is told in any case: the person has asked for it."""
+
+
 class Waiting(Protocol):
     """What waits for the person, and what to do with their answer."""
 
@@ -68,7 +72,7 @@ class Teller:
         if self._wires is None:
             return
         for event in events:
-            if event.proposal or not self._silent:
+            if event.proposal or not self._silent or event.origin in _ASKED_FOR:
                 self._wires.tell(event)
             if event.proposal:
                 self._wires.start("ask about memory", self._ask(event.proposal, self._wires))

@@ -1,0 +1,83 @@
+"""/remember and /forget: what a person wants kept, or out of use, at once and without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.markdown import code, escape
+from ouro.errors import UsageError
+from ouro.memory.long_term import forget as forgetting
+from ouro.memory.long_term import remember as remembering
+from ouro.memory.long_term.desk import Desk
+from ouro.memory.long_term.entries import Entry, whence
+from ouro.memory.long_term.remember import Remembering, short
+from ouro.session.by_hand import at_desk
+
+_WIDTH = 100
+_ALL = "all"
+
+
+async def remember(front_end: FrontEnd, argument: str) -> None:
+    """Keep something for later sessions: `/remember Run the tests with pytest -q`."""
+
+    def act(desk: Desk) -> Remembering:
+        return remembering.remember(desk, argument)
+
+    front_end.say(remembered_line(await at_desk(front_end.session, act)))
+
+
+async def forget(front_end: FrontEnd, argument: str) -> None:
+    """Take something out of memory, after a look at what fits: `/forget staging password`."""
+    found = await at_desk(front_end.session, partial(forgetting.fitting, text=argument))
+    if not found:
+        raise UsageError("Nothing that is remembered fits.", "/memory list shows what there is.")
+    front_end.show(preview(found))
+    chosen = await _chosen(front_end, found)
+    if not chosen:
+        front_end.say("Nothing was forgotten.")
+        return
+    done = await at_desk(front_end.session, partial(forgetting.forget, entries=chosen))
+    count = len(done.entries)
+    front_end.say(f"{count} {'entry is' if count == 1 else 'entries are'} no longer remembered; the history has them.")
+
+
+def preview(entries: Sequence[Entry]) -> str:
+    """Exactly what would go, numbered."""
+    lines = [f"{number}. {describe(each)}" for number, each in enumerate(entries, 1)]
+    return "\n".join(["**This would be forgotten**\n", *lines])
+
+
+def describe(entry: Entry) -> str:
+    """An entry on one line of Markdown: what it says, where it stands, and whence it is."""
+    place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
+    about = " · ".join(filter(None, (entry.category if entry.kind == "note" else "", whence(entry))))
+    return f"{escape(short(entry.text, 200))}  \n   {code(place)}{f' · {escape(about)}' if about else ''}"
+
+
+def remembered_line(done: Remembering) -> str:
+    """What became of something to remember, on one line, with the way back."""
+    entry = done.entry
+    place = f"{entry.scope}/{entry.file}" if entry.kind == "core" else f"{entry.scope} note {entry.id[:12]}"
+    undo = f" · /memory undo {done.undo[:7]}" if done.undo else ""
+    match done.state:
+        case "kept":
+            sort = "" if entry.kind == "core" else f", {entry.category}"
+            return f"Remembered in {place}{sort}: {done.why}{undo}"
+        case "restored":
+            return f"Remembered again, from the archive: {place}{undo}"
+        case "confirmed":
+            return f"Known already, and confirmed: {place} · {short(entry.text, _WIDTH)}{undo}"
+
+
+async def _chosen(front_end: FrontEnd, found: Sequence[Entry]) -> Sequence[Entry]:
+    every = [Choice(_ALL, f"All {len(found)}", "each of them")] if len(found) > 1 else []
+    each = [
+        Choice(str(number), f"{number}. {short(entry.text, _WIDTH)}", f"{entry.scope}/{entry.file}")
+        for number, entry in enumerate(found, 1)
+    ]
+    picked = await front_end.choose("Forget which?", [*each, *every])
+    if picked is None:
+        return ()
+    return found if picked == _ALL else [found[int(picked) - 1]]

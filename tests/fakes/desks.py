@@ -1,0 +1,26 @@
+"""A desk on real stores, for one person's memory and one repository's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ouro.memory.index import Index
+from ouro.memory.long_term.desk import NOWHERE, Desk
+from ouro.memory.long_term.opening import open_scopes
+from ouro.memory.long_term.scope_memory import Moment
+from ouro.memory.long_term.stores import repo_store, user_store
+
+
+def desk_of(home: Path, project: Path | None = None, *, indexed: bool = True, moment: Moment = NOWHERE) -> Desk:
+    """As a session in `project` has it; `home` is ouro's. What holds `hunter2secret` holds a secret."""
+
+    def finds_secret(text: str) -> str:
+        return "key" if "hunter2secret" in text else ""
+
+    stores = [user_store(home / "memory", home / "history.git", finds_secret)]
+    if project is not None:
+        stores.append(repo_store(project, home / "history.git", finds_secret))
+    scopes, complaints = open_scopes(stores)
+    assert complaints == ()
+    index = Index(home / "cache" / "index.db")
+    return Desk(scopes, (lambda: index) if indexed else None, moment)

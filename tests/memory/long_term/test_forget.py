@@ -1,0 +1,73 @@
+"""/forget: found, shown, out of use; with the way back."""
+
+import pytest
+from fakes.desks import desk_of
+
+from ouro.errors import UsageError
+from ouro.memory.long_term.entries import all_entries, note_entries
+from ouro.memory.long_term.forget import fitting, forget
+from ouro.memory.long_term.note import Note, new_id
+from ouro.memory.long_term.remember import remember
+
+
+@pytest.fixture
+def ouro(home):
+    return home / ".ouro"
+
+
+@pytest.fixture
+def desk(ouro, repository):
+    return desk_of(ouro, repository)
+
+
+def test_what_fits_is_found_by_its_words_in_core_and_notes(desk):
+    remember(desk, "My heron is called Rex")
+    remember(desk, "The heron answers on port 7777, see api.py")
+    remember(desk, "Always answer in German")
+    assert [each.text for each in fitting(desk, "HERON")] == [
+        "My heron is called Rex",
+        "The heron answers on port 7777, see api.py",
+    ]
+    assert [each.text for each in fitting(desk, "answering german")] == ["Always answer in German"]
+    assert fitting(desk, "zebra") == []
+    with pytest.raises(UsageError, match="Say what to forget"):
+        fitting(desk, "  ")
+
+
+def test_lines_go_and_notes_are_put_away_in_one_commit_a_scope_that_can_be_undone(desk, ouro, repository):
+    remember(desk, "repo: tabs, always")
+    remember(desk, "We always review tabs")
+    note = remember(desk, "tabs in api.py are 4 wide")
+    done = forget(desk, fitting(desk, "tabs"))
+    assert all_entries(desk) == []
+    [change] = done.changes
+    assert not (repository / ".ouro/memory/preferences.md").exists()
+    assert (repository / ".ouro/memory/archive" / note.entry.file).exists()
+    scope = desk.scope("repo")
+    scope.undo(change.undo, desk.moment)
+    assert (repository / ".ouro/memory/preferences.md").read_text() == "- tabs, always\n- We always review tabs\n"
+    assert len(all_entries(desk)) == 3
+
+
+def test_all_versions_of_a_note_go_with_it(desk):
+    first = desk.notebook.add(Note(id=new_id(), scope="user", text="Rex is 3"), "capture").note
+    second = desk.notebook.supersede(first.id, Note(id=new_id(), scope="user", text="Rex is 4"), "capture").note
+    [entry] = fitting(desk, "Rex")
+    assert (entry.id, entry.versions) == (second.id, 2)
+    forget(desk, [entry])
+    assert {each.id for each in note_entries(desk) if each.archived} == {first.id, second.id}
+
+
+def test_a_line_that_changed_meanwhile_is_not_taken_for_another(desk, ouro):
+    remember(desk, "Always answer in German")
+    found = fitting(desk, "german")
+    (ouro / "memory" / "preferences.md").write_text("- Never shout\n")
+    with pytest.raises(UsageError, match="has changed meanwhile"):
+        forget(desk, found)
+    assert (ouro / "memory" / "preferences.md").read_text() == "- Never shout\n"
+
+
+def test_one_that_is_named_by_its_id_is_meant_alone(desk):
+    remember(desk, "My heron is called Rex")
+    remember(desk, "My other heron is called Max")
+    assert [each.text for each in fitting(desk, "user/facts.md:2")] == ["My other heron is called Max"]
