@@ -115,9 +115,10 @@ class NoteFinder:
         return self._parts.lookup.search().vectors is not None
 
     def _spoken(self, text: str) -> str:
+        from ouro.memory.long_term.bearing import gist
         from ouro.memory.question import question_of
 
-        return question_of(text).spoken
+        return question_of(gist(text)).spoken
 
     def _recall(self, *, by_words: bool) -> Recall:
         with self._making:

@@ -17,11 +17,13 @@ from msgspec.structs import replace
 
 from fakes.fake_money import FakeMoney
 from fakes.fake_past import FakePast, FakeTitles
+from fakes.fake_scrollback import FakeScrollback
 from fakes.fake_window import FakeWindow
 from ouro.display import CommandOutput, Display, Todo
 from ouro.events import (
     Answer,
     Event,
+    NotesRecalled,
     PermissionAsked,
     Prompted,
     QuestionAsked,
@@ -102,9 +104,11 @@ class FakeSession:
         self.running = False
         self.is_kept = True
         self.knowledge = None
+        self.recalled = NotesRecalled((), "local")
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()
         self.shown_before: list[Event] = []
+        self.scrollback = FakeScrollback()
         self.past = FakePast()
         self.titles = FakeTitles()
         self.money = FakeMoney()

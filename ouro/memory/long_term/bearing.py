@@ -8,14 +8,17 @@ from ouro.memory.word_scores import stem
 
 LEAST_SHARE = 0.3
 """A note has to do with a message when it says this share of the message's words, weighted by their rarity,"""
+LEAST_SHARE_OF_TWO = 0.2
+"""of which less is needed where two of them are about something,"""
 LEAST_COVER = 0.3
-"""or the message says this share of the note's words,"""
-LEAST_CLOSENESS = 0.42
+"""or two such words are this share of the note's words,"""
+LEAST_CLOSENESS = 0.45
 """or when the two are this close in meaning: the cosine of their vectors."""
 LEAST_ALONE = 0.5
 """One word that they share is enough only where it is this much of the message."""
 LEAST_IMAGINED = 0.3
 """The cosine of a note and what a model imagines that it says, below which they have nothing to do with each other."""
+_PART = 400
 _OF_TASKS = frozenset(
     """
     add again answer ask be better bit build change check clean code continue create current delete do done edit error
@@ -26,6 +29,14 @@ _OF_TASKS = frozenset(
     """.split()  # noqa: SIM905 (a list of this length reads better as words)
 )
 """Words that say what is to be done, and never about what."""
+
+
+def gist(text: str) -> str:
+    """What a message is about: of a long one its end, where the question stands below what was pasted, and its start.
+
+    Also what is looked for: of a long question only the first words are.
+    """
+    return text if len(text) <= 2 * _PART else f"{text[-_PART:]}\n{text[:_PART]}"
 
 
 class Bearing:
@@ -51,7 +62,8 @@ class Bearing:
             return False
         if len(said) == 1:
             return share >= LEAST_ALONE
-        return share >= LEAST_SHARE or cover >= LEAST_COVER
+        telling = len(said - _STEMS_OF_TASKS)
+        return share >= LEAST_SHARE or (telling > 1 and (share >= LEAST_SHARE_OF_TWO or cover >= LEAST_COVER))
 
 
 def _stems(text: str) -> frozenset[str]:

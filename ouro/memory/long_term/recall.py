@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ouro.errors import NoteError
 from ouro.events import Remembered
 from ouro.memory.long_term.anchors import Anchors
-from ouro.memory.long_term.bearing import LEAST_IMAGINED, Bearing
+from ouro.memory.long_term.bearing import LEAST_IMAGINED, Bearing, gist
 from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.branches import is_visible
 from ouro.memory.long_term.decay import FADED, confidence_now
@@ -111,8 +111,9 @@ class Recall:
         began = time.perf_counter()
         named = self._graph.naming(entities_in(text))
         by_name = sorted(named, key=lambda note_id: -named[note_id])[: 3 * self._tuning.top_k]
-        bearing = Bearing(text)
-        hits = self._search.find(text, 3 * self._tuning.top_k, Filter(kinds=("note",), project=situation.project))
+        asked = gist(text)
+        bearing = Bearing(asked)
+        hits = self._search.find(asked, 3 * self._tuning.top_k, Filter(kinds=("note",), project=situation.project))
         found = {hit.id: reason for hit in hits if (reason := bearing.reason(hit))}
         merged = _fused([list(found), by_name])
         candidates = [_Candidate(each, score, found.get(each) or "names the same") for each, score in merged.items()]

@@ -1,0 +1,55 @@
+"""What the thresholds of recall are tuned on: 30 notes, 30 messages that want one of them, 30 that want none."""
+
+import pytest
+from fakes.recall_cases import EVERYDAY, NOTES, WANTED
+
+from ouro.memory.embeddings import local_embedder, vectors_for
+from ouro.memory.index import Index, Sources
+from ouro.memory.index_notes import MemoryFolder
+from ouro.memory.long_term.note import Note, note_text
+from ouro.memory.long_term.notebook import Notebook
+from ouro.memory.long_term.recall import Recall, Situation
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.search import Search
+
+needs_weights = pytest.mark.skipif(local_embedder() is None, reason="ouro[vectors] is not installed")
+
+
+@pytest.fixture
+def told(tmp_path):
+    """Which notes are told with a text, by their names; with vectors, or without."""
+    folder = tmp_path / "memory"
+    folder.mkdir(mode=0o700)
+    names = {}
+    for number, (name, text) in enumerate(NOTES.items()):
+        note = Note(id=f"mem_{number:08x}", text=text, scope="user")
+        names[note.id] = name
+        (folder / note.file_name).write_text(note_text(note))
+    index = Index(tmp_path / "index.db")
+    index.follow(Sources(memories=(MemoryFolder("user", "", folder),)))
+    notebook = Notebook({"user": GitMemoryStore(folder, "user", tmp_path / "history.git")})
+
+    def tell(text: str, embedder=None) -> set[str]:
+        vectors = vectors_for(index, embedder) if embedder else None
+        while vectors and vectors.fill():
+            pass
+        found = Recall(Search(index, vectors), notebook, "memory-0").local(text, Situation(""))
+        return {names[item.id] for item in found.items if item.state == "loaded"}
+
+    yield tell
+    index.close()
+
+
+@pytest.mark.parametrize("embedder", [None, pytest.param(local_embedder(), marks=needs_weights)])
+def test_most_of_what_is_wanted_is_told_and_little_else(told, embedder):
+    found = {text: told(text, embedder) for text in WANTED}
+    hits = sum(len(found[text] & wanted) for text, wanted in WANTED.items())
+    junk = sum(len(found[text] - wanted) for text, wanted in WANTED.items())
+
+    assert hits / len(WANTED) >= 0.95
+    assert hits / (hits + junk) >= 0.95
+
+
+@pytest.mark.parametrize("text", EVERYDAY)
+def test_everyday_messages_want_nothing(told, text):
+    assert told(text) == set()
