@@ -114,6 +114,10 @@ class FrontEnd(Protocol):
         """
         ...
 
+    async def browse_memory(self) -> bool:
+        """Let the person look through long-term memory; False where there is no screen for that."""
+        ...
+
     def copy(self, text: str) -> None:
         """Put text on the clipboard."""
         ...

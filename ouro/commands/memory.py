@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from ouro.commands import memory_timeline
 from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block, code, escape
 from ouro.commands.memory_receipt import recalled_markdown, receipt_markdown
@@ -20,6 +21,8 @@ async def memory(front_end: FrontEnd, argument: str) -> None:
     known = front_end.session.knowledge
     if known is None:
         raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
+    if not word and await front_end.browse_memory():
+        return
     run = _COMMANDS.get(word or "list")
     if run is None:
         raise UsageError(f"/memory knows no `{word}`.", f"It knows: {', '.join(_COMMANDS)}.")
@@ -63,10 +66,6 @@ async def _reject(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) 
     front_end.say("It is not remembered. The history of git has it still.")
 
 
-async def _undo(_front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
-    await known.undo(rest)
-
-
 async def _consolidate(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
     scope, _ = _place(known, f"{rest}/facts.md" if rest else "")
     front_end.say(f"Memory ({scope}): {await known.consolidate(scope)}.")
@@ -95,7 +94,7 @@ _COMMANDS: Mapping[str, _Run] = {
     "edit": _edit,
     "accept": _accept,
     "reject": _reject,
-    "undo": _undo,
+    **memory_timeline.COMMANDS,
     "consolidate": _consolidate,
     "on": _on,
     "off": _off,

@@ -147,6 +147,10 @@ class ReplFrontEnd:
             raise UsageError("That has to wait until the agent, or your shell line, is at rest.")
         self._turns.run(events)
 
+    async def browse_memory(self) -> bool:
+        """There is no screen for that: lists are printed."""
+        return False
+
     def copy(self, text: str) -> None:
         """Hand it to the terminal's clipboard.
 

@@ -23,6 +23,7 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.find import find_session, titled
+from ouro.memory.said_turn import SaidTurn, said_turn
 from ouro.memory.session_words import Hit, find_words, read_ends
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.log import log
@@ -118,6 +119,15 @@ class SessionShelf:
         summaries = [each.summary for each in records if isinstance(each, SummaryRecord)]
         last = spoken[1:] if spoken and spoken[0] == ("user", first) else spoken
         return Preview(summaries[-1] if summaries else "", first, tuple(last[-_LAST_WORDS:]))
+
+    def turn(self, session_id: str, turn: int = 0) -> SaidTurn:
+        """One turn of a session, to be looked at; 0: the last one. Opens nothing. Blocks.
+
+        Raises:
+            SessionNotFound: there is no such session.
+            UsageError: it has no such turn.
+        """
+        return said_turn(self._store.load_session(session_id, read_only=True), turn)
 
     async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[Hit, None]:
         """Where these words were said in these sessions, as it is found; closing the generator ends the search."""

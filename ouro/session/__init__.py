@@ -2,13 +2,16 @@
 
 from ouro.agent.model_source import ModelChoice
 from ouro.memory.backend import RewindScope, SessionInfo
+from ouro.memory.long_term.chronicle import Blame, Chronicle, Difference, Entry, OldFile, PlannedUndo
 from ouro.memory.long_term.manager import CORE_FILES, LongTermMemoryManager
 from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
-from ouro.memory.long_term.values import Scope
+from ouro.memory.long_term.values import BlamedLine, Commit, FileEdit, Hunk, Scope
+from ouro.memory.said_turn import SaidTurn
 from ouro.memory.session_words import Hit
 from ouro.memory.shelf import Preview, SessionShelf
 from ouro.open_request import OpenRequest
+from ouro.session.browsing import Browsing
 from ouro.session.parts import SessionParts, Status
 from ouro.session.past import Branch, Past, Point, Rewound
 from ouro.session.resumed import RepositoryNews, ResumeCard, Resumed, Tail
@@ -18,17 +21,28 @@ from ouro.tools.shell_jobs import JobInfo
 
 __all__ = [
     "CORE_FILES",
+    "Blame",
+    "BlamedLine",
     "Branch",
+    "Browsing",
+    "Chronicle",
+    "Commit",
     "ContextWindow",
+    "Difference",
+    "Entry",
+    "FileEdit",
     "Hit",
+    "Hunk",
     "JobInfo",
     "LongTermMemoryManager",
     "MemoryReceipt",
     "ModelChoice",
+    "OldFile",
     "OpenRequest",
     "Outlook",
     "Past",
     "Pinnable",
+    "PlannedUndo",
     "Point",
     "Preview",
     "Proposal",
@@ -38,6 +52,7 @@ __all__ = [
     "Resumed",
     "RewindScope",
     "Rewound",
+    "SaidTurn",
     "Scope",
     "Session",
     "SessionInfo",

@@ -72,7 +72,7 @@ async def test_edit_writes_what_the_editor_gave_and_undo_takes_it_back(home):
     assert (conversation.folder / "preferences.md").read_text() == "- Answer in German.\n"
     [event] = conversation.changed
     assert (event.origin, event.summary) == ("person", "preferences.md: + Answer in German.")
-    await memory(front_end, f"undo {event.undo[:7]}")
+    await memory(front_end, f"undo {event.undo[:7]} yes")
     assert not (conversation.folder / "preferences.md").exists()
 
 

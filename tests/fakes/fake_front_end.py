@@ -62,6 +62,9 @@ class FakeFrontEnd:
     async def run(self, events):
         self.events.extend([event async for event in events])
 
+    async def browse_memory(self):
+        return False
+
     def copy(self, text):
         self.copied.append(text)
 

@@ -104,6 +104,7 @@ class FakeSession:
         self.running = False
         self.is_kept = True
         self.knowledge = None
+        self.lookup = None
         self.recalled = NotesRecalled((), "local")
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()

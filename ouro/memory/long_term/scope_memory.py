@@ -47,7 +47,7 @@ class ScopeMemory:
         self._accepted = ""
         self.refused: tuple[Skipped, ...] = ()
         """What the last turn wrote and was taken out again, because it holds a secret."""
-        self._takes_back: dict[str, str] = {}
+        self.takes_back: dict[str, str] = {}
         """The commit before all that a commit ended, where that was more than one."""
 
     @property
@@ -211,7 +211,7 @@ class ScopeMemory:
         found = next((each for each in self.store.log(200) if each.id.startswith(commit)), None)
         if found is None:
             raise UsageError(f"There is no commit {commit} in the memory of {self.scope}.")
-        base = self._takes_back.get(found.id) or self._parent(found.id)
+        base = self.takes_back.get(found.id) or self._parent(found.id)
         now = {name: self._now(name) for name in (self._paths(base, found.id) or found.paths)}
         reverse = [FileEdit(name, self.store.text_at(found.id, name), self._old(base, name)) for name in now]
         done = [FileEdit(each.name, now[each.name], carried_over(each, now[each.name] or "")) for each in reverse]
@@ -324,7 +324,7 @@ class ScopeMemory:
     def _told(self, edits: Sequence[FileEdit], origin: str, base: str) -> CoreChanged:
         head = self.loaded.head if self.loaded.head != base else ""
         if head and base:
-            self._takes_back[head] = base
+            self.takes_back[head] = base
         return change_of(self.scope, edits, origin, undo=head)
 
 

@@ -1,0 +1,258 @@
+"""Chronicle: the history of all scopes as a person asks for it: log, diff, blame, as it was, what an undo would do."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from ouro.errors import MemoryUnusable, NoteError, UsageError
+from ouro.memory.long_term import timeline
+from ouro.memory.long_term.memory_files import ARCHIVE
+from ouro.memory.long_term.note import is_note_name
+from ouro.memory.long_term.notebook import Notebook
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.values import CORE, BlamedLine, Commit, FileEdit, Hunk, Scope
+
+_AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
+_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One commit, and whose memory it changed."""
+
+    scope: Scope
+    commit: Commit
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """How the memory of a scope differs between two moments."""
+
+    scope: Scope
+    before: str
+    after: str
+    hunks: tuple[Hunk, ...]
+
+
+class Blame(msgspec.Struct, frozen=True):
+    """Where each line of a file is from."""
+
+    scope: Scope
+    name: str
+    lines: tuple[BlamedLine, ...]
+
+
+class OldFile(msgspec.Struct, frozen=True):
+    """A file as it was at a moment."""
+
+    scope: Scope
+    name: str
+    text: str
+    commit: Commit
+
+
+class PlannedUndo(msgspec.Struct, frozen=True):
+    """What taking a commit back, or one hunk of it, does to the files as they are now."""
+
+    scope: Scope
+    commit: Commit
+    edits: tuple[FileEdit, ...]
+    conflicts: tuple[Hunk, ...]
+    """What stays as it is: its lines have changed since."""
+
+
+class Chronicle:
+    """Every method reads the history of git: use from a thread.
+
+    Args:
+        bases: what a commit is the end of, where that is more than one: the commit before all of it.
+
+    Raises:
+        UsageError: what is named is not there, or is not unique.
+        MemoryUnusable: the history cannot be read.
+    """
+
+    def __init__(self, stores: Sequence[GitMemoryStore], bases: Mapping[str, str] | None = None) -> None:
+        self._bases = bases or {}
+        self.stores = tuple(stores)
+        """Those of all scopes in use, also where nothing was kept yet."""
+        self._stores = tuple(store for store in stores if store.history.exists)
+
+    def log(self, limit: int = 50, file: str = "") -> tuple[Entry, ...]:
+        """The latest commits of all scopes, newest first; with `file` those that changed that file or note."""
+        found = [
+            Entry(store.scope, commit)
+            for store, names in self._places(file)
+            for commit in {each.id: each for name in names for each in store.log(limit, name)}.values()
+        ]
+        return tuple(sorted(found, key=lambda each: datetime.fromisoformat(each.commit.at), reverse=True)[:limit])
+
+    def find(self, commit: str) -> Entry:
+        """The commit of that id, or of that beginning of one; `last` is the latest of all."""
+        if commit in ("", "last", "HEAD"):
+            latest = self.log(1)
+            if not latest:
+                raise UsageError("Memory has no history yet.")
+            return latest[0]
+        found = list(self._called(commit))
+        if len(found) != 1:
+            problem = "Several commits of memory begin with" if found else "No commit of memory is called"
+            raise UsageError(f"{problem} {commit}.", "`/memory log` shows them.")
+        return found[0]
+
+    def changes(self, commit: str) -> Difference:
+        """What one commit changed."""
+        found = self.find(commit)
+        base = self._bases.get(found.commit.id, found.commit.parent)
+        return self._difference(self._store(found.scope), base, found.commit.id)
+
+    def between(self, before: str, after: str) -> Difference:
+        """From one commit to another one of the same scope."""
+        old, new = self.find(before), self.find(after)
+        if old.scope != new.scope:
+            raise UsageError("These commits are of different memories: one of yours, one of the repository's.")
+        return self._difference(self._store(old.scope), old.commit.id, new.commit.id)
+
+    def since(self, date: str) -> tuple[Difference, ...]:
+        """From a date on until now, scope by scope."""
+        moment = moment_of(date)
+        return self.since_commits({store.scope: timeline.commit_at(store.history, moment) for store in self._stores})
+
+    def since_commits(self, versions: Mapping[str, str]) -> tuple[Difference, ...]:
+        """From these commits on until now; of a version that is no commit the history tells nothing."""
+        found = [
+            self._difference(store, versions[store.scope], store.get_current_head())
+            for store in self._stores
+            if store.scope in versions and self._knows(store, versions[store.scope])
+        ]
+        return tuple(each for each in found if each.hunks)
+
+    def blame(self, file: str) -> Blame:
+        """Each line of a file with the commit that it is from."""
+        store, name = self._file(file)
+        return Blame(store.scope, name, timeline.blame(store.history, name))
+
+    def as_of(self, date: str, file: str = "") -> tuple[OldFile, ...]:
+        """The files as they were at the end of a day, or at a moment; one of them, where it is named."""
+        moment = moment_of(date)
+        found: list[OldFile] = []
+        for store, names in self._places(file):
+            commit = timeline.log(store.history, 1, before=moment)
+            for each in commit:
+                tree = store.history.tree(each.id)
+                chosen = sorted(tree, key=_core_first) if names == ("",) else [name for name in names if name in tree]
+                texts = store.history.blobs([tree[name] for name in chosen])
+                found += [
+                    OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), each) for name in chosen
+                ]
+        return tuple(found)
+
+    def plan_undo(self, commit: str, hunk: int = 0) -> PlannedUndo:
+        """What taking it back would do, or only one change of it by its number; changes nothing."""
+        found = self.find(commit)
+        store, hunks = self._store(found.scope), self.changes(found.commit.id).hunks
+        chosen = [each for each in hunks if hunk in (0, each.number)]
+        if not chosen:
+            raise UsageError(f"There is no hunk {hunk} in {found.commit.id[:7]}: it has {len(hunks)}.")
+        edits: list[FileEdit] = []
+        conflicts: list[Hunk] = []
+        for name in dict.fromkeys(each.name for each in chosen):
+            edit, left = _without(store, name, [each for each in chosen if each.name == name])
+            edits += [edit] if edit.before != edit.after else []
+            conflicts += left
+        return PlannedUndo(found.scope, found.commit, tuple(edits), tuple(conflicts))
+
+    def texts_of(self, note_ids: Sequence[str]) -> dict[str, str]:
+        """What these notes say now; a note that is gone is left out."""
+        book = Notebook({store.scope: store for store in self.stores})
+        found: dict[str, str] = {}
+        for note_id in note_ids:
+            with contextlib.suppress(NoteError):  # forgotten since
+                found[note_id] = book.find(note_id).note.text
+        return found
+
+    def _difference(self, store: GitMemoryStore, before: str, after: str) -> Difference:
+        return Difference(store.scope, before, after, tuple(timeline.hunks_between(store.history, before, after)))
+
+    def _knows(self, store: GitMemoryStore, commit: str) -> bool:
+        try:
+            return not commit or bool(timeline.commit_of(store.history, commit))
+        except MemoryUnusable:
+            return False
+
+    def _called(self, commit: str) -> Iterator[Entry]:
+        if not _COMMIT.fullmatch(commit):
+            return
+        for store in self._stores:
+            try:
+                yield Entry(store.scope, timeline.commit_of(store.history, commit))
+            except (MemoryUnusable, IndexError):
+                continue  # it is of another scope
+
+    def _store(self, scope: Scope) -> GitMemoryStore:
+        return next(store for store in self._stores if store.scope == scope)
+
+    def _file(self, file: str) -> tuple[GitMemoryStore, str]:
+        """The one file of that name that is there now."""
+        found = [
+            (store, name)
+            for store, names in self._places(file)
+            for name in names
+            if name in store.history.tree(store.get_current_head())
+        ]
+        if not found:
+            raise UsageError(f"Memory has no file {file}.", "Say it as `facts`, `user/facts.md`, or a note's id.")
+        if len(found) > 1:
+            named = " or ".join(f"`{store.scope}/{name}`" for store, name in found)
+            raise UsageError(f"{file} is in several scopes.", f"Say {named}.")
+        return found[0]
+
+    def _places(self, file: str) -> list[tuple[GitMemoryStore, tuple[str, ...]]]:
+        """Where a file that is called so may be, now or at any time; no name: everything."""
+        scope, _, name = file.partition("/") if file.startswith(("user/", "repo/")) else ("", "", file)
+        name = name.removeprefix(f"{ARCHIVE}/")
+        full = name if name.endswith(".md") or not name else f"{name}.md"
+        names = (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)
+        return [(store, names) for store in self._stores if not scope or store.scope == scope]
+
+
+def moment_of(date: str) -> str:
+    """A date or time as git is told it: a day means its end, as people say it.
+
+    Raises:
+        UsageError: it is none.
+    """
+    words = date.strip().lower()
+    now = datetime.now().astimezone()
+    if ago := _AGO.fullmatch(words):
+        count, unit = int(ago[1]), ago[2]
+        gone = timedelta(hours=count) if unit == "hour" else timedelta(days=count * _DAYS[unit])
+        return (now - gone).isoformat(timespec="seconds")
+    if words in ("today", "yesterday"):
+        words = (now - timedelta(days=words == "yesterday")).date().isoformat()
+    try:
+        found = datetime.fromisoformat(words.upper())
+    except ValueError as error:
+        raise UsageError(f"{date or 'Nothing'} is no date.", "Say 2026-11-21, yesterday, or `3 days ago`.") from error
+    if len(words) <= len("2026-11-21"):
+        found = found.replace(hour=23, minute=59, second=59)
+    return found.astimezone().isoformat(timespec="seconds")
+
+
+def _without(store: GitMemoryStore, name: str, hunks: Sequence[Hunk]) -> tuple[FileEdit, tuple[Hunk, ...]]:
+    """One file with hunks taken back; a file that the commit made goes, where nothing is left of it."""
+    try:
+        now: str | None = store.read(name)
+    except FileNotFoundError:
+        now = None
+    text, left = timeline.without(now or "", hunks)
+    was_made = not left and not text and not any(each.before for each in hunks)
+    return FileEdit(name, now, None if was_made else text), left
+
+
+def _core_first(name: str) -> tuple[bool, str]:
+    return name.removesuffix(".md") not in CORE, name

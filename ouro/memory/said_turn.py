@@ -1,0 +1,76 @@
+"""SaidTurn: one turn of a session, to be looked at: what was said in it, and what memory had put before the model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from ouro.errors import UsageError
+from ouro.memory.backend import LoadedSession
+from ouro.memory.records import RecalledItem
+from ouro.memory.transcript import Entry, Transcript
+from ouro.messages import Context
+
+_QUOTED = re.compile(r'<(memory-[0-9a-f]{16}) (changed|recalled)="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
+_BAR = "| "
+
+
+class SaidTurn(msgspec.Struct, frozen=True):
+    """What a turn was."""
+
+    session_id: str
+    title: str
+    turn: int
+    """Counted over the person's messages, from 1."""
+    number: int
+    """Of the person's message, in the session."""
+    at: str
+    words: tuple[tuple[str, str], ...]
+    """Who (`user`, `assistant`) said what, oldest first; what tools did is left out."""
+    told: tuple[str, ...] = ()
+    """How memory had changed, as it was told with the message: lines with - and +."""
+    recalled: tuple[RecalledItem, ...] = ()
+    """The notes that were considered for the message."""
+    way: str = ""
+    began_with: Mapping[str, str] = {}
+    """The versions of memory that the session began with, by scope."""
+
+
+def said_turn(loaded: LoadedSession, turn: int = 0) -> SaidTurn:
+    """That turn of a session that is loaded whole; 0: the last one.
+
+    Raises:
+        UsageError: there is no such turn on the line that goes on.
+    """
+    transcript = Transcript.of(loaded)
+    entries = transcript.entries
+    begins = [place for place, each in enumerate(entries) if each.message.role == "user" and each.message.text]
+    turn = turn or len(begins)
+    if not 1 <= turn <= len(begins):
+        raise UsageError(f"Session {loaded.header.id[:8]} has no turn {turn}: it has {len(begins)}.")
+    start = begins[turn - 1]
+    end = begins[turn] if turn < len(begins) else len(entries)
+    first = entries[start]
+    record = transcript.recalled.get(first.number)
+    return SaidTurn(
+        session_id=loaded.header.id,
+        title=transcript.title,
+        turn=turn,
+        number=first.number,
+        at=first.at,
+        words=tuple((each.message.role, each.message.text) for each in entries[start:end] if each.message.text),
+        told=_told(first),
+        recalled=record.items if record else (),
+        way=record.way if record else "",
+        began_with={scope: loaded.header.memory[scope] for scope in ("user", "repo") if scope in loaded.header.memory},
+    )
+
+
+def _told(entry: Entry) -> tuple[str, ...]:
+    """The lines of the differences that went to the model with a message."""
+    texts = [part.text for part in entry.message.parts_of(Context)]
+    quoted = [match[3] for text in texts for match in _QUOTED.finditer(text) if match[2] == "changed"]
+    lines = [line for text in quoted for line in text.split("\n")]
+    return tuple(line.removeprefix(_BAR) for line in lines if line.startswith(_BAR))

@@ -1,0 +1,181 @@
+"""/memory log, diff, blame, why, evidence, undo, as-of on a real memory."""
+
+import re
+
+import pytest
+from fakes.fake_front_end import FakeFrontEnd
+from fakes.knowledge import Conversation
+
+from ouro.commands.memory import memory
+from ouro.errors import UsageError
+from ouro.memory.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
+from ouro.memory.shelf import SessionShelf
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import assistant, user
+from ouro.session import OpenRequest
+
+NOTE = "mem_0123456789abcdef0123456789abcdef"
+TEXT = f"---\nid: {NOTE}\ncategory: patterns\nsession_id: s-old\nturn: 1\n---\nTests run with tox.\n"
+
+
+@pytest.fixture
+def home(home):
+    return home / ".ouro"
+
+
+@pytest.fixture
+def said(home):
+    """Two sessions that are kept: s-old, and s-1, which is open."""
+    store = YamlFileMemoryStore(home / "sessions", str)
+    for session_id, texts in {"s-old": ["Use tox.", "Thanks."], "s-1": ["Run the tests."]}.items():
+        store.create_session(SessionHeader(session_id, "/project", "m", "2026-11-20T10:00:00.000Z"))
+        number = 1
+        for text in texts:
+            for message in (user(text), assistant(f"To “{text}”: done.")):
+                store.save_memory(session_id, MessageRecord(number, "2026-11-20T10:00:00.000Z", message))
+                number += 1
+    return store
+
+
+async def front_end_of(home, said, picks=()):
+    conversation = Conversation(home).connect()
+    front_end = FakeFrontEnd(picks=picks)
+    front_end.session.knowledge = conversation.manager
+    front_end.session.shelf = SessionShelf(said, "/project")
+    return front_end, conversation
+
+
+def commits_of(text):
+    return re.findall(r"^- `([0-9a-f]{7})`", text, re.MULTILINE)
+
+
+async def test_log_tells_when_who_and_what_newest_first(home, said):
+    front_end, conversation = await front_end_of(home, said)
+    await conversation.begin("Remember that tests run with tox.")
+    await conversation.write("facts.md", "- Tests run with tox.\n")
+    await conversation.end()
+    await conversation.manager.write("user", {"preferences.md": "- One.\n"}, "Edit preferences.md")
+    await memory(front_end, "log")
+    lines = front_end.shown[0].splitlines()
+    assert lines[0] == "**What memory learned**, newest first"
+    assert re.search(r"user · .* you +s-1:1 · Edit preferences.md", lines[2])
+    assert re.search(r"the agent +s-1:1 · facts.md: \+ Tests run with tox", lines[3])
+    await memory(front_end, "log facts")
+    assert len(commits_of(front_end.shown[1])) == 1
+    with pytest.raises(UsageError, match="Nothing was ever remembered in nothing"):
+        await memory(front_end, "log nothing")
+
+
+async def test_diff_shows_a_commit_two_commits_a_date_and_the_session(home, said):
+    front_end, conversation = await front_end_of(home, said)
+    for text in ("- One.\n", "- One.\n- Two.\n", "- 1.\n- Two.\n"):
+        await conversation.manager.write("user", {"facts.md": text}, "Edit facts.md")
+    await memory(front_end, "log")
+    third, second, first = commits_of(front_end.shown[0])
+    await memory(front_end, f"diff {third}")
+    assert front_end.shown[1].splitlines()[2:] == ["```diff", "@@ 1 · facts.md · line 1 @@", "-- One.", "+- 1.", "```"]
+    await memory(front_end, f"diff {first} {second}")
+    assert "+- Two." in front_end.shown[2]
+    assert "1." not in front_end.shown[2]
+    await memory(front_end, "diff since 2020-01-01")
+    assert "+- 1." in front_end.shown[3]
+    assert "-- " not in front_end.shown[3]
+    with pytest.raises(UsageError, match="is no date"):
+        await memory(front_end, "diff since --output=x")
+    with pytest.raises(UsageError, match="No commit of memory is called --all"):
+        await memory(front_end, "diff --all")
+
+
+async def test_blame_leads_from_a_line_to_the_words_that_taught_it(home, said):
+    front_end, conversation = await front_end_of(home, said, picks=["look"])
+    store = conversation.scopes["user"].store
+    marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "1"}
+    store.save_and_commit({"facts.md": "- Tests run with tox.\n"}, "Learn", marks)
+    await conversation.manager.write("user", {"facts.md": "- Tests run with tox.\n- Two.\n"}, "Edit facts.md")
+    await memory(front_end, "blame facts")
+    first, second = front_end.shown[0].splitlines()[3:5]
+    assert re.search(r"1  .*the agent +s-old:1 +- Tests run with tox.", first)
+    assert re.search(r"2  .*you +s-1 +- Two.", second)
+    await memory(front_end, "blame facts 1")
+    assert "**You**: Use tox." in front_end.shown[1]
+    assert "**ouro**: To “Use tox.”: done." in front_end.shown[1]
+    assert "Thanks" not in front_end.shown[1]
+    assert front_end.opened == [OpenRequest("s-old", read_only=True)]
+    with pytest.raises(UsageError, match="There is no line 7"):
+        await memory(front_end, "blame facts 7")
+
+
+async def test_evidence_goes_from_a_note_to_the_turn_that_taught_it(home, said):
+    front_end, conversation = await front_end_of(home, said)
+    marks = {"Ouro-Origin": "capture", "Ouro-Session": "s-old", "Ouro-Turn": "2"}
+    conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox", marks)
+    await memory(front_end, f"evidence {NOTE}")
+    assert "**You**: Thanks." in front_end.shown[0]
+    assert front_end.opened == []
+    with pytest.raises(UsageError, match="No commit of memory is called mem_x"):
+        await memory(front_end, "evidence mem_x")
+
+
+async def test_why_tells_the_core_what_changed_and_what_was_recalled(home, said):
+    front_end, conversation = await front_end_of(home, said)
+    conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox")
+    items = (RecalledItem(NOTE, "loaded", "words: tests", 1.0, 9), RecalledItem("mem_gone0000", "skipped", "faded"))
+    said.save_memory("s-1", RecalledRecord(1, "2026-11-20T10:00:00.000Z", items, "local"))
+    await memory(front_end, "why")
+    assert front_end.shown[0].splitlines()[0] == "**Turn 1**: Run the tests."
+    assert "(local): 1 notes, 9 tokens" in front_end.shown[0]
+    assert "loaded · 9 tokens · Tests run with tox. (`mem_01234567`: words: tests)" in front_end.shown[0]
+    assert "skipped · 0 tokens" in front_end.shown[0]
+    with pytest.raises(UsageError, match="has no turn 5"):
+        await memory(front_end, "why 5")
+
+
+async def test_undo_shows_what_it_does_and_takes_back_one_hunk(home, said):
+    front_end, conversation = await front_end_of(home, said, picks=["no", "yes"])
+    await conversation.manager.write("user", {"facts.md": "- a\n- b\n- c\n- d\n- e\n"}, "Edit")
+    await conversation.manager.write("user", {"facts.md": "- A\n- b\n- c\n- d\n- E\n"}, "Edit")
+    await memory(front_end, "undo last hunk 2")
+    assert front_end.shown[0].splitlines()[2:] == ["```diff", "facts.md:", "-- E", "+- e", "```"]
+    assert (conversation.folder / "facts.md").read_text() == "- A\n- b\n- c\n- d\n- E\n"
+    await memory(front_end, "undo last hunk 2")
+    assert (conversation.folder / "facts.md").read_text() == "- A\n- b\n- c\n- d\n- e\n"
+    assert conversation.changed[-1].origin == "undo"
+    with pytest.raises(UsageError, match="There is no hunk 9"):
+        await memory(front_end, "undo last hunk 9")
+
+
+async def test_undo_says_what_it_leaves(home, said):
+    front_end, conversation = await front_end_of(home, said)
+    await conversation.manager.write("user", {"facts.md": "- a\n- b\n- c\n"}, "Edit")
+    await conversation.manager.write("user", {"facts.md": "- A\n- b\n- C\n"}, "Edit")
+    await memory(front_end, "log")
+    second = commits_of(front_end.shown[0])[0]
+    await conversation.manager.write("user", {"facts.md": "- A\n- b\n- rewritten\n"}, "Edit")
+    await memory(front_end, f"undo {second} yes")
+    assert (conversation.folder / "facts.md").read_text() == "- a\n- b\n- rewritten\n"
+    assert front_end.said == [("warning", "Left as it is, because its lines have changed since: hunk 2 (facts.md).")]
+    with pytest.raises(UsageError, match="Nothing of that is left"):
+        await memory(front_end, f"undo {second} hunk 2 yes")
+
+
+async def test_undo_takes_a_note_back(home, said):
+    front_end, conversation = await front_end_of(home, said)
+    made = conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox")
+    await memory(front_end, f"undo {made[:7]} yes")
+    assert not (conversation.folder / f"{NOTE}.md").exists()
+
+
+async def test_as_of_shows_memory_as_it_was(home, said):
+    front_end, conversation = await front_end_of(home, said)
+    store = conversation.scopes["user"].store
+    store.ensure_repo()
+    store.history.commit({"facts.md": b"- old\n", f"{NOTE}.md": b"x"}, "A", at=1_700_000_000)
+    store.history.commit({"facts.md": b"- new\n"}, "B", at=1_700_200_000)
+    await memory(front_end, "as-of 2023-11-15 facts")
+    assert "- old" in front_end.shown[0]
+    assert "- new" not in front_end.shown[0]
+    await memory(front_end, "as-of 2 weeks ago")
+    assert "- new" in front_end.shown[1]
+    assert "and 1 notes" in front_end.shown[1]
+    with pytest.raises(UsageError, match="There was no memory yet on 2020-01-01"):
+        await memory(front_end, "as-of 2020-01-01")
