@@ -52,11 +52,13 @@ class Rest:
 
     async def show_more(self, transcript: Transcript, count: int) -> tuple[Entry, ...]:
         """The `count` messages before those that are shown; they are shown then. Raises as `earlier` does."""
-        if not self._hidden(transcript.entries):
+        if self._hidden(transcript.entries) < count:
             await self.earlier(transcript, count)
         entries = transcript.entries
         end = self._hidden(entries)
         begin = max(0, end - count)
+        while begin and entries[begin].message.role == "tool":
+            begin -= 1  # answers are shown with what asked for them
         self._shown_from = entries[begin].number if entries else 0
         return entries[begin:end]
 
@@ -70,7 +72,9 @@ class Rest:
 
     def shows(self, transcript: Transcript) -> None:
         """What is loaded now is what the screen shows; what is loaded later is not, until someone scrolls to it."""
-        self._shown_from = transcript.entries[0].number if transcript.entries and not transcript.is_whole else 0
+        said = (each for each in transcript.entries if each.message.role != "tool")
+        first = None if transcript.is_whole else next(said, None)
+        self._shown_from = first.number if first else 0
 
     def read_what_is_sent(self, take: Callable[[LoadedSession], None]) -> None:
         """Begin to read all that is sent; `take` is given it, and makes it the transcript."""

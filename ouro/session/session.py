@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from ouro.events import Answer, Event, NotesRecalled, Said, TodosChanged, TurnFi
 from ouro.llm.model import Effort, Warmable
 from ouro.memory.long_term.teller import Wires
 from ouro.memory.shelf import SessionShelf
-from ouro.messages import Image, user
+from ouro.messages import Image, Message, user
 from ouro.safety.permissions import Mode
 from ouro.session.background import Background
 from ouro.session.knowing import Knowing
@@ -31,6 +31,7 @@ from ouro.session.money import Money
 from ouro.session.parts import SessionParts, Status
 from ouro.session.past import SHELL_NOTE, Past
 from ouro.session.resumed import taken_up
+from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.window import LOOK_UP, ContextWindow, carried
 from ouro.tools.shell_jobs import JobInfo
@@ -62,16 +63,16 @@ class Session:
         self._background = Background()
         self.lookup = parts.lookup
         self._nested = NestedInstructions(parts.cwd, parts.trusts)
-        self.knowledge = parts.knowledge
-        if self.knowledge is not None:
-            self.knowledge.connect(Wires(self._background.tell, self._questions.inquire, self._background.start))
-        self._knowing = Knowing(parts.knowledge, parts.memory, parts.recalling)
+        self.knowledge, self.learning = parts.knowledge, parts.learning
+        self._knowing = Knowing(parts.knowledge, parts.memory, parts.recalling, parts.learning)
+        self._knowing.connect(Wires(self._background.tell, self._questions.inquire, self._background.start))
         self.past = Past(parts.memory, lambda: self.running, self._begin_anew, parts.undoers)
         self.money = Money(parts.memory, parts.shelf, parts.limits)
         parts.models.afford = self.money.refuse
         self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
         parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
+        self.scrollback = Scrollback(parts.memory, self._replay)
         requests = Requests(parts.instructions, self._runner)
         compactor = Compactor(
             CompactorParts(
@@ -81,7 +82,7 @@ class Session:
                 requests=requests,
                 rules=parts.compaction,
                 carried=self._carried,
-                on_compacted=self._tell_again,
+                on_compacted=self._compacted,
             )
         )
         self.window = ContextWindow(parts.memory, parts.models.current, requests, compactor, self._play)
@@ -154,7 +155,7 @@ class Session:
 
     def history(self) -> Iterator[Event]:
         """The transcript so far, as the events that would have shown it."""
-        return replay(self._memory.shown(), self._runner.title, self._knowing.receipts())
+        return self.scrollback.shown()
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
         """One turn; TurnFinished comes last, exactly once.
@@ -313,6 +314,10 @@ class Session:
         self._nested.clear()
         self._told = None
 
+    def _compacted(self) -> None:
+        self._tell_again()
+        self._knowing.compacted()
+
     async def _carried(self) -> str:
         """What a summary takes along beside the model's words."""
         now = await surroundings(self.cwd, self._parts.permissions.mode)
@@ -330,6 +335,9 @@ class Session:
                 await self._share(f"{SHELL_NOTE}{line}\n{own.result.text}")
             except SaveFailed as error:
                 yield Said(str(error), "error")
+
+    def _replay(self, messages: Iterable[Message]) -> Iterator[Event]:
+        return replay(messages, self._runner.title, self._knowing.receipts())
 
     async def _release_models(self) -> None:
         if not self.running:

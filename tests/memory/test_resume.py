@@ -116,7 +116,7 @@ async def test_what_was_loaded_for_another_reason_is_shown_when_someone_scrolls_
 
     assert memory.shown() == shown
     assert texts(await memory.show_more(60)) == [f"m{number}" for number in range(203, 263)]
-    assert texts(await memory.show_more(1000)) == [f"m{number}" for number in range(113, 203)]
+    assert texts(await memory.show_more(90)) == [f"m{number}" for number in range(113, 203)]
     assert texts(await memory.show_more(1000)) == [f"m{number}" for number in range(1, 113)]
     assert not memory.has_hidden
     await memory.close()

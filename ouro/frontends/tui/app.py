@@ -30,6 +30,7 @@ from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.prompt import Prompt
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
+from ouro.frontends.tui.widgets.transcript import Transcript
 from ouro.open_request import PICK, OpenRequest
 from ouro.utils.log import log
 
@@ -64,6 +65,7 @@ class OuroApp(App[int], inherit_bindings=False):
         files = ProjectFiles(self._list_files, self._look_again)
         self.parts = make_parts(look, keymap, files.haystack, self._take_back)
         view = ScreenView(self.parts, self._run_command, TerminalNotices(self), look.bell_after)
+        self._view = view
         self.turns = Turns(view)
         self.front_end = ScreenFrontEnd(self, self.parts, self.turns, view, keymap, keep_theme)
         self._opening = Opening(open_session, self.front_end, self.turns, view, open_shelf)
@@ -129,6 +131,10 @@ class OuroApp(App[int], inherit_bindings=False):
     @on(ResumePanel.Chosen)
     def _go_on(self, message: ResumePanel.Chosen) -> None:
         self.run_worker(self._opening.go_on(message.part))
+
+    @on(Transcript.TopReached)
+    def _look_back(self) -> None:
+        self.run_worker(self._view.show_earlier())
 
     @on(Prompt.Changed)
     @on(Prompt.SelectionChanged)

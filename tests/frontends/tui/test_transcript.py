@@ -9,6 +9,7 @@ from textual.selection import SELECT_ALL, Selection
 from ouro.display import Display, Plain
 from ouro.events import Prompted, Replied, TextDelta, ToolFinished, ToolStarted
 from ouro.frontends.tui.blocks.messages import Answer, Notice, UserMessage
+from ouro.frontends.tui.transcript_writer import blocks_of
 from ouro.messages import ToolCall, assistant
 
 SIZE = (40, 10)
@@ -44,6 +45,30 @@ async def test_it_stays_where_the_reader_scrolled_to_and_says_what_is_new():
         assert app.lines()[:9] == before[:9]
         assert app.lines()[9] == "  ↓ 4 new lines"
         assert not app.transcript.following
+
+
+async def test_what_is_put_before_the_first_line_moves_nothing_that_is_looked_at():
+    reached = []
+
+    class Watching(TranscriptApp):
+        def on_transcript_top_reached(self):
+            reached.append("top")
+
+    app = Watching(*(Prompted(f"question {n}") for n in range(20)))
+    async with app.run_test(size=SIZE) as pilot:
+        app.transcript.action_scroll_home()
+        await pilot.pause()
+        before = app.lines()
+        older = [Prompted(f"older {n}") for n in range(5)]
+        app.transcript.prepend(blocks_of([*older, *card()], app.transcript))
+        assert app.lines() == before
+        app.transcript.action_page_up()
+        assert "older 4" in "\n".join(app.lines())
+        app.transcript.action_scroll_home()
+        assert "older 0" in "\n".join(app.lines()[:2])
+        app.transcript.action_scroll_home()
+        await pilot.pause()
+    assert len(reached) == 3
 
 
 async def test_the_end_key_and_a_click_on_the_hint_follow_again():

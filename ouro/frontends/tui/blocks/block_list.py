@@ -48,6 +48,10 @@ class BlockList:
         self._heights.append(block.estimate(self._width))
         self._measured.append(False)
 
+    def prepend(self, blocks: Sequence[Block]) -> None:
+        """Put blocks before all others."""
+        self._rebuild([*blocks, *self.blocks])
+
     def remove(self, blocks: Iterable[Block]) -> None:
         """Take blocks out."""
         gone = set(blocks)

@@ -10,6 +10,7 @@ from time import monotonic
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Region, Size
+from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
@@ -30,6 +31,9 @@ _WARM_UP = 0.4
 
 class Transcript(LineScroll):
     """All blocks of a conversation. Stays at its end unless the reader scrolled up."""
+
+    class TopReached(Message):
+        """The reader came to the first line, and wants to see what stands before it."""
 
     def __init__(
         self,
@@ -59,6 +63,12 @@ class Transcript(LineScroll):
         """Put a block at the end."""
         self._blocks.add(block)
         self._frames.add(block)
+
+    def prepend(self, blocks: Sequence[Block]) -> None:
+        """Put blocks before all others; what the reader looks at stays where it is."""
+        place = self._blocks.block_at(self.scroll_offset.y)
+        self._blocks.prepend(blocks)
+        self._return_to(place)
 
     def update(self, block: Block) -> None:
         """Show what changed in a block, with the next frame."""
@@ -131,6 +141,14 @@ class Transcript(LineScroll):
         if not self._is_arranging:
             self.following = round(new_value) >= self.max_scroll_y
             self._arrange()
+            if round(new_value) == 0:
+                self.post_message(self.TopReached())
+
+    def step(self, lines: int) -> None:
+        """Scroll by so many lines, up where negative."""
+        if lines < 0 and self.scroll_offset.y == 0:
+            self.post_message(self.TopReached())
+        super().step(lines)
 
     def on_click(self, event: events.Click) -> None:
         """Fold or open what was clicked on; the hint at the bottom leads to the end."""
