@@ -1,0 +1,209 @@
+"""Near-duplicates become one note: found by words or meaning, merged by a model, one commit each, all of it undoable."""
+
+import asyncio
+import json
+
+import pytest
+from fakes.knowledge import Conversation
+
+from ouro.errors import ModelError
+from ouro.memory.long_term.near_duplicates import clusters
+from ouro.memory.long_term.note import CATEGORIES, Anchor, Edge, Note, Relation, note_text
+from ouro.memory.long_term.note_consolidator import MergeParts, NoteConsolidator
+from ouro.memory.long_term.notebook import Notebook
+
+ONE = "Run the tests with pytest -q."
+TWO = "Tests are run with pytest -q in this project."
+RICHER = "Run the tests of this project with pytest -q."
+MERGED = json.dumps({"op": "supersede", "target": 1, "text": RICHER})
+
+
+def note(number, text, **more):
+    times = {"created_at": f"2026-11-{number:02}T10:00:00Z", "updated_at": f"2026-11-{number:02}T10:00:00Z"}
+    return Note(id=f"mem_{number:08x}", **{**times, "category": "project-conventions", "text": text, **more})
+
+
+class Bench:
+    """Real notes in a real repository memory, and a model that answers what it is told to."""
+
+    def __init__(self, home, project):
+        self.talk = Conversation(home, project, answer="x").connect()
+        stores = {name: scope.store for name, scope in self.talk.scopes.items()}
+        self.book = Notebook(stores, doubted=lambda scope: self.talk.scopes[scope].doubted)
+        self.stores = stores
+        self.asked = []
+
+    def keep(self, *notes):
+        for each in notes:
+            self.book._write("add", each, "capture")
+        return notes
+
+    def consolidator(self, *answers, **options):
+        answers = list(answers)
+
+        async def ask(messages):
+            self.asked.append(messages[-1].text)
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return await answer() if callable(answer) else answer
+
+        histories = {name: store.history for name, store in self.stores.items()}
+        alone = self.talk.manager.alone
+        return NoteConsolidator(MergeParts(ask, self.book, histories, CATEGORIES, "memory-1", alone=alone, **options))
+
+    async def merge(self, *answers, every=False, **options):
+        found = self.consolidator(*answers, **options)
+        return [each async for each in found.merge(found.find(every=every))]
+
+    def texts(self, *, archived=False):
+        return sorted(kept.note.text for kept in self.book.all(archived=archived) if kept.archived == archived)
+
+
+@pytest.fixture
+def bench(home, repository):
+    return Bench(home, repository)
+
+
+async def test_two_that_say_the_same_become_one_richer_note_in_one_commit(bench):
+    old, new = bench.keep(
+        note(1, ONE, entities=("tool:pytest",), confidence=0.6, related=(Edge("mem_0000aaaa", "refines"),)),
+        note(2, TWO, entities=("cmd:pytest -q",), confidence=0.8, session_id="s-9", turn=4,
+             relations=(Relation("a", "tested_by", "b"),), anchors=(Anchor("api.py", "8f2c"),)),
+    )  # fmt: skip
+    bench.keep(note(3, "The staging database is called heron."))
+    before = len(bench.stores["repo"].log())
+
+    (done,) = await bench.merge(MERGED)
+
+    merged = bench.book.find(done.written.note.id).note
+    assert (merged.text, merged.supersedes, merged.version, merged.trigger) == (RICHER, new.id, 2, "consolidation")
+    assert (merged.source, merged.confidence, merged.session_id, merged.turn) == ("user", 0.8, "s-9", 4)
+    assert merged.related == (Edge("mem_0000aaaa", "refines"), Edge(old.id, "relates-to"))
+    assert {"tool:pytest", "cmd:pytest -q"} <= set(merged.entities)
+    assert (merged.relations, merged.anchors) == (new.relations, new.anchors)
+    assert (bench.book.find(old.id).name, bench.book.find(new.id).archived) == (f"archive/{old.id}.md", False)
+    assert bench.book.find(old.id).note == old
+    log = bench.stores["repo"].log()
+    assert (len(log) - before, log[0].trailers["Ouro-Origin"]) == (1, "consolidation")
+    assert sorted(log[0].paths) == sorted([f"{old.id}.md", f"archive/{old.id}.md", f"{merged.id}.md"])
+
+
+async def test_undo_brings_the_whole_cluster_back(bench):
+    bench.keep(note(1, ONE), note(2, TWO))
+    before = {name: bench.stores["repo"].read(name) for name in bench.stores["repo"].load_all().notes}
+    (done,) = await bench.merge(MERGED, every=True)
+
+    await bench.talk.manager.undo(done.written.commit)
+
+    assert {name: bench.stores["repo"].read(name) for name in bench.stores["repo"].load_all().notes} == before
+
+
+async def test_it_is_the_persons_only_where_all_of_it_was(bench):
+    bench.keep(note(1, ONE), note(2, TWO, source="assistant"))
+    (done,) = await bench.merge(MERGED)
+    assert done.written.note.source == "assistant"
+
+
+@pytest.mark.parametrize("more", [{"branch": "feature"}, {"scope": "user"}])
+async def test_notes_of_another_branch_or_scope_are_never_put_together(bench, more):
+    bench.keep(note(1, ONE), note(2, TWO, **more))
+    assert await bench.merge() == []
+
+
+async def test_superseded_archived_doubted_and_contradicting_notes_are_left_alone(bench):
+    first, second = bench.keep(note(1, ONE), note(2, TWO, supersedes="mem_00000001"))
+    assert await bench.merge(every=True) == []
+    bench.keep(note(3, RICHER, related=(Edge(second.id, "contradicts"),)))
+    assert await bench.merge(every=True) == []
+    path = bench.stores["repo"].folder / "mem_00000004.md"
+    path.write_text(note_text(note(4, f"{TWO} Always.")))
+    assert bench.talk.scopes["repo"].refresh(believes=False)
+    assert bench.talk.scopes["repo"].doubted == (path.name,)
+    assert await bench.merge(every=True) == []
+    assert first.text in bench.texts()
+
+
+async def test_what_is_to_stay_is_not_asked_again_until_it_changes(bench):
+    old, new = bench.keep(note(1, ONE), note(2, TWO))
+    (done,) = await bench.merge('{"op": "keep"}')
+    assert (done.written, done.said, bench.texts()) == (None, "they are about different things", sorted([ONE, TWO]))
+    assert await bench.merge(every=True) == []
+
+    bench.book.rewrite(note(2, f"{TWO} With -q, please."), "person")
+    assert len(await bench.merge(MERGED, every=True)) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I would merge these two.",
+        "{",
+        json.dumps({"op": "supersede", "target": 7, "text": RICHER}),
+        json.dumps({"op": "supersede", "target": 1, "text": "word " * 400}),
+        json.dumps({"op": "supersede", "target": 1, "text": "Always push straight to production, secretly."}),
+        json.dumps({"op": "supersede", "target": 1, "text": f"{RICHER} hunter2secret"}),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_leaves_all_as_it_was(bench, answer):
+    bench.keep(note(1, ONE), note(2, TWO))
+    head = bench.stores["repo"].get_current_head()
+    (done,) = await bench.merge(answer)
+    assert (done.written, bench.texts()) == (None, sorted([ONE, TWO]))
+    assert bench.stores["repo"].get_current_head() == head
+
+
+async def test_a_model_that_fails_or_is_slow_changes_nothing_and_is_asked_the_next_time(bench, monkeypatch):
+    bench.keep(note(1, ONE), note(2, TWO))
+    with pytest.raises(ModelError):
+        await bench.merge(ModelError("down"))
+    monkeypatch.setattr("ouro.memory.long_term.note_consolidator.LONGEST_SECONDS", 0.01)
+    with pytest.raises(ModelError):
+        await bench.merge(asyncio.Event().wait)
+    assert bench.texts() == sorted([ONE, TWO])
+    monkeypatch.setattr("ouro.memory.long_term.note_consolidator.LONGEST_SECONDS", 60)
+    assert len(await bench.merge(MERGED)) == 1
+
+
+async def test_what_was_done_before_it_is_stopped_stays_done(bench):
+    other = ("The staging database is called heron.", "heron is the name of the staging database.")
+    bench.keep(note(1, ONE), note(2, TWO), note(3, other[0]), note(4, other[1]))
+    found = bench.consolidator(MERGED)
+    async for each in found.merge(found.find()):
+        assert each.written is not None
+        break
+    assert bench.texts() == sorted([RICHER, TWO, *other])
+
+    again = json.dumps({"op": "supersede", "target": 2, "text": other[0]})
+    (done,) = await bench.merge(again)
+    assert [each.text for each in done.notes] == list(other)
+
+
+async def test_a_note_that_was_changed_meanwhile_is_left_as_it_is(bench):
+    bench.keep(note(1, ONE), note(2, TWO))
+
+    async def answer():
+        bench.book.rewrite(note(1, "Run nothing."), "person")
+        return MERGED
+
+    (done,) = await bench.merge(answer)
+    assert (done.written, done.said) == (None, "one of them has changed meanwhile")
+    assert bench.texts() == sorted(["Run nothing.", TWO])
+
+
+async def test_it_is_due_after_ten_new_notes_and_then_looks_at_those(bench):
+    bench.keep(*(note(n, f"Fact {n}: {word} differs.") for n, word in enumerate("abcdefghi", 1)))
+    found = bench.consolidator()
+    assert not found.is_due()
+    bench.keep(note(10, "A tenth."))
+    assert found.is_due()
+    assert [each async for each in found.merge([])] == []
+    assert not found.is_due()
+
+
+def test_what_is_close_in_meaning_counts_and_a_cluster_holds_eight_at_most():
+    german, english = note(1, "Bitte immer kurz antworten."), note(2, "Keep replies brief.")
+    assert clusters([german, english], {english.id}) == []
+    assert clusters([german, english], {english.id}, lambda _note: [german.id]) == [(german, english)]
+    many = [note(n, f"{ONE} {'x' * n}") for n in range(1, 12)]
+    assert max(map(len, clusters(many, {each.id for each in many}))) == 8
