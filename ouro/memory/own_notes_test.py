@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 import msgspec
 
 from ouro.memory.index_schema import SHIFT
+from ouro.memory.long_term.recall import Recall, Situation
 from ouro.memory.retrieval_test import Answer
-from ouro.memory.search import Filter, Search
+from ouro.memory.search import Search
 
-_MOST_HITS = 25
+MOST_HITS = 25
 _LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FROM notes)"
 
 
@@ -25,22 +26,27 @@ class OwnQuestions(msgspec.Struct, frozen=True):
     """Notes that were not asked for, since no session tells what taught them."""
 
 
-def ask_own_notes(search: Search) -> OwnQuestions:
-    """Ask for every note that is in force. Blocks for some milliseconds a note.
+def ask_own_notes(search: Search, recall_in: Callable[[str], Recall]) -> OwnQuestions:
+    """Ask for every note that is in force, by the recall of the turns. Blocks for some milliseconds a note.
+
+    Args:
+        search: has the notes and the sessions that taught them.
+        recall_in: recall as it is in the repository with that root; empty: outside of any.
 
     Raises:
         SearchUnavailable: the index cannot be read just now.
     """
     with search.index.reading() as database:
-        notes = database.execute(f"SELECT note, text, session, turn FROM notes WHERE {_LATEST}").fetchall()
+        notes = database.execute(
+            f"SELECT note, text, session, turn, project, branch FROM notes WHERE {_LATEST}"
+        ).fetchall()
     found: list[Answer] = []
     texts: dict[str, str] = {}
-    for note, text, session, turn in notes:
+    for note, text, session, turn, project, branch in notes:
         if question := _words_of_turn(search, session, turn):
-            started = time.perf_counter()
-            hits = search.find(question, _MOST_HITS, Filter(kinds=("note",)))
-            spent = (time.perf_counter() - started) * 1000
-            found.append(Answer(note, tuple(hit.id for hit in hits), round(spent, 2)))
+            recalled = recall_in(project).local(question, Situation(project, branch))
+            ids = tuple(item.id for item in recalled.items if item.state == "loaded")
+            found.append(Answer(note, ids, round(recalled.milliseconds, 2)))
             texts[note] = text
     return OwnQuestions(found, {note: [note] for note in texts}, texts, len(notes) - len(texts))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ouro.memory.embeddings import local_embedder, vectors_for
 from ouro.memory.index import Index, Sources
-from ouro.memory.index_notes import MemoryFolder
+from ouro.memory.index_notes import MemoryFolder, project_of
 from ouro.memory.long_term.folders import repo_folder
 from ouro.memory.search import Search
 from ouro.safety.trust import find_root
@@ -31,7 +31,8 @@ def sources(index: Index) -> Sources:
         projects = [Path(row[0]) for row in database.execute("SELECT DISTINCT project FROM sessions") if row[0]]
         known = [Path(row[0]) for row in database.execute("SELECT DISTINCT project FROM files WHERE project <> ''")]
     roots = dict.fromkeys(find_root(each) for each in (Path.cwd(), *projects) if each.is_dir())
-    folders = {MemoryFolder("repo", str(root), repo_folder(root)) for root in (*roots, *known)}
+    places = {repo_folder(root) for root in (*roots, *known)}
+    folders = [MemoryFolder("repo", project_of("repo", place), place) for place in places]
     memories = (MemoryFolder("user", "", get_memory_dir()), *sorted(folders, key=lambda each: each.project))
     return Sources(get_sessions_dir(), memories)
 

@@ -5,16 +5,24 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
 from ouro.memory.embeddings import local_embedder
-from ouro.memory.own_notes_test import ask_own_notes
+from ouro.memory.long_term.notebook import Notebook
+from ouro.memory.long_term.recall import Recall, Tuning
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.stores import repo_store, user_store
+from ouro.memory.long_term.values import Scope
+from ouro.memory.own_notes_test import MOST_HITS, ask_own_notes
 from ouro.memory.retrieval_test import Document, Measured, Query, answer_line, answers, measure, read_lines
+from ouro.memory.search import Search
 from ouro.subcommands.memory_index import opened_index, search_of
 from ouro.subcommands.output import show, show_json, show_table
+from ouro.utils.runtime import get_history_dir, get_memory_dir
 
 
 def test_files(args: argparse.Namespace, work: Path) -> int:
@@ -35,13 +43,22 @@ def test_own_notes(args: argparse.Namespace) -> int:
     """Ask for each of the user's notes by the words of the turn that taught it."""
     with opened_index() as index:
         search = search_of(index, words_only=args.words)
-        questions = ask_own_notes(search)
+        questions = ask_own_notes(search, cache(partial(_recall_in, search)))
     measured = measure(questions.answers, questions.wanted)
     if args.json:
         show_json({**asdict(measured), "without_a_turn": questions.without_a_turn})
     else:
         _print(measured, questions.texts, questions.without_a_turn)
     return int(measured.recall["10"] < args.at_least)
+
+
+def _recall_in(search: Search, project: str) -> Recall:
+    """Recall as a session in that repository has it, but for the budget: what is asked is where a note stands."""
+    histories = get_history_dir()
+    stores: dict[Scope, GitMemoryStore] = {"user": user_store(get_memory_dir(), histories, str)}
+    if project:
+        stores["repo"] = repo_store(Path(project), histories, str)
+    return Recall(search, Notebook(stores), "memory", Tuning(MOST_HITS, budget=sys.maxsize))
 
 
 def _print(measured: Measured, texts: dict[str, str], without: int) -> None:

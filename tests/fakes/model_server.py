@@ -47,7 +47,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,8 @@ class ModelServer:
         self.models = list(models)
         self.routes = dict(routes or {})
         self.requests: list[Request] = []
+        self.embed: Callable[[list[str]], list[list[float]] | Raw] | None = None
+        """The vectors that POST …/embeddings gives; None: there is no such place."""
         self.stopping = threading.Event()
         self._came = threading.Condition()
         self._log = log
@@ -192,6 +194,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request("POST", self.path, headers, body, connection=self.client_address[1])
+        if self.owner.embed is not None and self.path.endswith("/embeddings"):
+            self._send(_vectors(self.owner.embed(request.body["input"])))
+            return
         if not self.path.partition("?")[0].endswith(("/chat/completions", "/messages")):
             self._send(failure(404, f"no {self.path} here"))
             return
@@ -311,6 +316,13 @@ class _Handler(BaseHTTPRequestHandler):
         while not event.wait(0.02):
             if self._client_gone() or self.owner.stopping.is_set():
                 raise GoneError
+
+
+def _vectors(answer: list[list[float]] | Raw) -> Raw:
+    if isinstance(answer, Raw):
+        return answer
+    rows = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(answer)]
+    return Raw(200, {"object": "list", "data": rows})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ NOTES = {
     "german": "The person likes answers in German, code and comments in English.",
     "postgres": "The database is Postgres 16; SQLite is used only in unit tests.",
     "migrations": "Migrations are written by hand in db/migrations, alembic's autogenerate dropped an index once.",
-    "staging": "Deploy goes to staging first with `make deploy-staging`; production only on Tuesdays after the standup.",
+    "staging": "Deploy goes to staging first with `make deploy-staging`; production on Tuesdays, after the standup.",
     "api": "src/api.py is generated from openapi.yaml: change the schema, never the file.",
     "tabs": "Indentation is four spaces, the Makefile alone has tabs.",
     "types": "New functions carry type annotations; mypy runs in strict mode.",
@@ -39,10 +39,15 @@ LONG_PASTE = (
         f'  File "/srv/app/handlers/module_{n}.py", line {n}, in handle\n    result = self.dispatch(event)\n'
         for n in range(30)
     )
-    + "sqlalchemy.exc.OperationalError: canceling statement due to lock timeout\n\nwhile two people save the same user: "
-    "should we take row locks for user updates here?"
+    + "sqlalchemy.exc.OperationalError: canceling statement due to lock timeout\n\n"
+    "while two people save the same user: should we take row locks for user updates here?"
 )
-CODE = "```python\nfrom decimal import Decimal\n\ndef total(amounts: list[float]) -> float:\n    return sum(amounts)  # money\n```"
+CODE = """```python
+from decimal import Decimal
+
+def total(amounts: list[float]) -> float:
+    return sum(amounts)  # money
+```"""
 
 WANTED = {
     "add requests as a dependency, which command installs packages here?": {"uv"},
