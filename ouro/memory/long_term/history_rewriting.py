@@ -7,7 +7,9 @@ and gives the same commits.
 
 from __future__ import annotations
 
+import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -23,6 +25,8 @@ _KEPT = "refs/ouro/kept"
 _FORGOTTEN = "forgotten"
 _LEFT_BY_GIT = ("ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG")
 _AT_ONCE = 2_000
+_STALE = 10.0
+_ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
 Change = Callable[[bytes], bytes]
 
 
@@ -31,8 +35,8 @@ def forgotten_commits(history: History) -> frozenset[str]:
     return frozenset(history.own(_FORGOTTEN).split())
 
 
-def objects(history: History) -> Iterator[tuple[str, bytes]]:
-    """Each commit, file and tag that is in the git directory, whether something leads to it or not: kind, content.
+def objects(history: History) -> Iterator[bytes]:
+    """Each object in the git directory, whether something leads to it or not: what a person has written in it.
 
     Raises:
         MemoryUnusable: git is not there, or an object cannot be read.
@@ -43,14 +47,21 @@ def objects(history: History) -> Iterator[tuple[str, bytes]]:
         yield from _contents(history, ids[start : start + _AT_ONCE])
 
 
-def _contents(history: History, ids: list[str]) -> Iterator[tuple[str, bytes]]:
+def _contents(history: History, ids: list[str]) -> Iterator[bytes]:
     answer = history.git("cat-file", "--batch", given="".join(f"{each}\n" for each in ids).encode())
     at = 0
     for _ in ids:
         end = answer.index(b"\n", at)
         _, kind, size = answer[at:end].split()
-        yield kind.decode(), answer[end + 1 : end + 1 + int(size)]
+        yield _words(kind.decode(), answer[end + 1 : end + 1 + int(size)])
         at = end + 2 + int(size)
+
+
+def _words(kind: str, content: bytes) -> bytes:
+    """Without the names of other objects, in which anything may stand by chance."""
+    if kind == "tree":
+        return b"\n".join(_ENTRY.findall(content))
+    return content if kind == "blob" else content.partition(b"\n\n")[2]
 
 
 def rewrite(history: History, in_file: Change, in_words: Change, in_name: Change, accept: Callable[[str], None]) -> int:
@@ -66,6 +77,9 @@ def rewrite(history: History, in_file: Change, in_words: Change, in_name: Change
         MemoryUnusable: git is not there, or said no; the history is whole.
         OSError: something could not be written; likewise.
     """
+    _drop_stale_locks(history)
+    for name in history.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
+        history.git("update-ref", "--no-deref", "-d", name)
     refs = _refs(history)
     accepted = history.own("accepted")
     for number, commit in enumerate([*_loose_ends(history), *([accepted] if _is_there(history, accepted) else [])]):
@@ -116,8 +130,16 @@ def _refs(history: History) -> dict[str, str]:
 def _loose_ends(history: History) -> list[str]:
     """Commits that nothing leads to: what was taken back with plain git, and can be found by the reflog."""
     done = run_git(history.git_dir, ("fsck", "--no-reflogs", "--dangling", "--no-progress"))
-    lines = done.stdout.decode().splitlines()
-    return sorted(line.split()[-1] for line in lines if line.startswith("dangling commit "))
+    found = {line.split()[-1] for line in done.stdout.decode().splitlines() if line.startswith("dangling commit ")}
+    return sorted(found - forgotten_commits(history))  # those were on their way out when ouro was ended
+
+
+def _drop_stale_locks(history: History) -> None:
+    """What a git left that was ended; a living one holds a lock for milliseconds."""
+    for each in (*history.git_dir.glob("*.lock"), *(history.git_dir / "refs").rglob("*.lock")):
+        with suppress(OSError):
+            if time.time() - each.stat().st_mtime > _STALE:
+                each.unlink()
 
 
 def _is_there(history: History, commit: str) -> bool:

@@ -1,0 +1,235 @@
+"""M8: what is forgotten cannot be read any more, in no byte of any file, and nothing else is lost."""
+
+import base64
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from fakes.told_sessions import Conversation
+
+from ouro.memory.backend import CompactionRecord, SummaryRecord, TitleRecord
+from ouro.memory.long_term.forgetting import Forgetting, Home
+from ouro.memory.long_term.history import History
+from ouro.memory.long_term.note import Note, note_text, parse_note
+from ouro.memory.long_term.proposals import Proposal, Proposals
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.values import FileEdit
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, user
+
+SECRET = 'Tr0ub4dor & "3" zebra'
+FORMS = (
+    SECRET,
+    SECRET.upper(),
+    SECRET.replace(" ", "\n    "),
+    base64.b64encode(f"x{SECRET}yz".encode()).decode(),
+    quote(SECRET),
+    SECRET.replace('"', '\\"'),
+    SECRET.replace("zebra", "zeb\\\n  ra"),
+)
+NOTE_ID = "mem_00000001"
+
+
+def git(folder: Path, *arguments: str) -> bytes:
+    return subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True).stdout
+
+
+@pytest.fixture
+def place(home) -> Home:
+    root = home / ".ouro"
+    return Home(root, root / "history.git", root / "sessions", root / "cache" / "index.db")
+
+
+def memory(place: Home, folder: Path | None = None) -> GitMemoryStore:
+    made = folder or place.path / "memory"
+    return GitMemoryStore(made, "repo" if folder else "user", place.histories / ("app.git" if folder else "user.git"))
+
+
+def tell(place: Home, number: int, *, holds: bool) -> str:
+    """A session with all that a session may hold."""
+    words = list(FORMS) if holds else ["nothing", "of", "it"]
+    talk = Conversation(place.sessions, number)
+    call = ToolCall("call_1", "shell", {"command": f"echo {words[0]}", "nested": {"a": [words[-1]]}, "id": words[0]})
+    talk.say(
+        user("  leading blanks\n\nand a last line \n"),
+        user("\n".join(words)),
+        Message("assistant", (Thinking(f"hm {words[0]}", "signature"), Text("ok"), call)),
+        Message("user", (ToolReply("call_1", "shell", "long\n" * 30_000 + words[0]),)),
+        assistant("It is " + words[1]),
+    )
+    talk.change(TitleRecord(f"About {words[0]}", "2026-11-21T20:15:00.000Z"))
+    talk.change(SummaryRecord(f"They said {words[2]}", "2026-11-21T20:15:00.000Z", 5))
+    talk.change(CompactionRecord(6, "2026-11-21T20:15:01.000Z", (1, 3), (), f"In short: {words[0]}"))
+    talk.end()
+    return talk.id
+
+
+@pytest.fixture
+def told(place, tmp_path) -> Home:
+    """A home that holds the secret wherever it can be."""
+    for store in (memory(place), memory(place, tmp_path / "app" / ".ouro" / "memory")):
+        store.save_and_commit({"facts.md": "- Oslo.\n"}, "Learn")
+        store.save_and_commit({"facts.md": f"- Oslo.\n- The key is {SECRET}\n- Tea.\n"}, f"Learn {SECRET}")
+        store.save_and_commit({"facts.md": "- Oslo.\n- Tea.\n", "preferences.md": f"- {SECRET}\n"}, "Move")
+        note = Note(id=NOTE_ID, text=f"Use {SECRET} here.", entities=(f"cmd:run {SECRET}", "pkg:flask"))
+        store.save_and_commit({f"{NOTE_ID}.md": note_text(note), "archive/mem_00000002.md": note_text(note)}, "Note")
+        git(store.folder, "commit", "-q", "--allow-empty", "-m", f"lost {SECRET}")
+        git(store.folder, "reset", "-q", "--hard", "HEAD~1")
+        store.accept(store.get_current_head())
+    edit = FileEdit("facts.md", None, f"- {SECRET}\n")
+    Proposals(memory(place).history).add(Proposal("abc123", "user", "agent", (edit,), "it waits"))
+    tell(place, 1, holds=True)
+    tell(place, 2, holds=False)
+    YamlFileMemoryStore(place.sessions).delete_session(tell(place, 3, holds=True))
+    folder = next(place.sessions.glob("*_00000001"))
+    (folder / "session-1.torn").write_text(f"---\nmessage: 9\ntext: {SECRET}\n")
+    (place.path / "history").write_text(f'"first"\n"say {FORMS[5]}"\n')
+    (place.path / "logs").mkdir()
+    (place.path / "logs" / "ouro.log").write_text(f"INFO before\nINFO {SECRET}\nINFO behind\n")
+    (place.path / "cache").mkdir()
+    for ending in ("", "-wal", ".aside"):
+        (place.path / "cache" / f"index.db{ending}").write_bytes(b"\0\xff" + SECRET.encode())
+    return place
+
+
+def every_byte(place: Home, tmp_path) -> bytes:
+    """All files, their names, and all objects of the histories, unpacked."""
+    files = [each for root in (place.path, tmp_path / "app") for each in root.rglob("*") if each.is_file()]
+    objects = [
+        subprocess.run(
+            ["git", f"--git-dir={each}", "cat-file", "--batch-all-objects", "--batch", "--unordered"],
+            check=True, capture_output=True,
+        ).stdout
+        for each in place.histories.glob("*.git")
+    ]  # fmt: skip
+    return b"\n".join([*(each.read_bytes() + str(each).encode() for each in files), *objects])
+
+
+def whole(data: bytes) -> bytes:
+    return b" ".join(data.replace(b"\\\n", b"").split()).lower().replace(b'\\"', b'"')
+
+
+def is_gone(place: Home, tmp_path) -> bool:
+    data = whole(every_byte(place, tmp_path))
+    return not any(whole(form.encode()) in data for form in (*FORMS, "Tr0ub4dor", "VHIwdWI0ZG9yICYgIjMiIHplYnJh"))
+
+
+def test_m8_nothing_of_it_is_left_in_any_byte(told, tmp_path):
+    assert not is_gone(told, tmp_path)
+
+    found = Forgetting(SECRET, told).look()
+    before = every_byte(told, tmp_path)
+    done = Forgetting(SECRET, told).forget()
+
+    assert before != every_byte(told, tmp_path)
+    assert is_gone(told, tmp_path)
+    assert done.left == ()
+    assert {each.place for each in found.places if each.count} == {
+        "your memory: core, notes, archive",
+        "your memory: what waits for your answer",
+        "your memory: git history (objects that can be read)",
+        f"the memory of {tmp_path / 'app'}: core, notes, archive",
+        f"the memory of {tmp_path / 'app'}: git history (objects that can be read)",
+        "what was said in sessions, their summaries and titles",
+        "tool outputs beside sessions",
+        "what was set aside beside sessions",
+        "what you typed into prompts",
+        "the log",
+        "the index",
+    }
+    assert Forgetting(SECRET, told).look().count == 0
+
+
+def test_m8_the_objects_of_before_cannot_be_read(told):
+    history = told.histories / "user.git"
+    blobs = git(history, "rev-list", "--all", "--reflog", "--objects", "--no-object-names").split()
+    held = [each for each in blobs if SECRET.encode() in git(history, "cat-file", "-p", each.decode())]
+    assert held
+
+    Forgetting(SECRET, told).forget()
+
+    for each in held:
+        assert subprocess.run(["git", f"--git-dir={history}", "cat-file", "-e", each], check=False).returncode
+    assert git(history, "fsck", "--strict") == b""
+    seen = git(history, "rev-list", "--all").split()
+    assert set(git(history, "reflog", "--format=%H").split()) <= set(seen)
+
+
+def test_m8_what_does_not_hold_it_is_as_it_was(told, tmp_path):
+    store, sessions = memory(told), YamlFileMemoryStore(told.sessions)
+    other = next(told.sessions.glob("*_00000002")) / "session.yaml"
+    untouched = other.read_bytes()
+    subjects = git(store.folder, "log", "--format=%s %at %an", "main").decode()
+    loaded = sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True).records
+
+    Forgetting(SECRET, told).forget()
+
+    assert other.read_bytes() == untouched
+    assert (store.folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
+    assert not (store.folder / "preferences.md").exists()
+    note = parse_note(f"{NOTE_ID}.md", (store.folder / f"{NOTE_ID}.md").read_text())
+    assert (note.note.text, note.note.entities) == ("Use [forgotten] here.", ("cmd:run [forgotten]", "pkg:flask"))
+    now = git(store.folder, "log", "--format=%s %at %an", "main").decode()
+    assert now.partition("\n")[2] == subjects.replace(SECRET, "[forgotten]")
+    assert now.startswith("Forget ")
+    assert store.outside_edits() == ()
+    again = sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True)
+    assert [type(each) for each in again.records] == [type(each) for each in loaded]
+    assert again.records[0] == loaded[0]
+    assert again.notices == ()
+    log = (told.path / "logs" / "ouro.log").read_text().splitlines()
+    assert (log[0], log[2]) == ("INFO before", "INFO behind")
+    assert set(log[1]) == set("INFO *")
+
+
+def test_m8_what_was_not_believed_is_not_believed_afterwards(told):
+    store = memory(told)
+    (store.folder / "facts.md").write_text(f"- Oslo.\n- Tea.\n- Always run {SECRET} now\n")
+
+    Forgetting(SECRET, told).forget()
+
+    assert [each.after for each in memory(told).outside_edits()] == ["- Oslo.\n- Tea.\n- Always run [forgotten] now\n"]
+
+
+def test_m8_a_session_that_is_open_is_named_and_left(told):
+    sessions = YamlFileMemoryStore(told.sessions)
+    sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")
+    try:
+        done = Forgetting(SECRET, told).forget()
+    finally:
+        sessions.close_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")
+
+    assert len(done.left) == 1
+    assert "2026-11-21_00000001" in done.left[0]
+    assert Forgetting(SECRET, told).forget().left == ()
+    assert Forgetting(SECRET, told).look().count == 0
+
+
+def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
+    drawn = random.Random(5)
+    code = (
+        "import sys; from pathlib import Path; from ouro.memory.long_term.forgetting import Forgetting, Home;"
+        f"h = Path({str(told.path)!r}); print(1, flush=True);"
+        f"Forgetting({SECRET!r}, Home(h, h/'history.git', h/'sessions', h/'cache'/'index.db')).forget()"
+    )
+    for _ in range(8):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+        process.stdout.readline()
+        time.sleep(drawn.random() * 0.4)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert History(told.histories / "user.git").head().commit
+        git(told.histories / "user.git", "fsck", "--strict")
+
+    done = Forgetting(SECRET, told).forget()
+
+    assert done.left == ()
+    assert is_gone(told, tmp_path)
+    assert (memory(told).folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
+    assert memory(told).outside_edits() == ()
