@@ -43,6 +43,7 @@ from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
 from ouro.session.finding import make_lookup, search_for
 from ouro.session.knowing import KnowledgeRules, RecallRules, begins_with, with_knowledge
+from ouro.session.learning_rules import LearningRules, with_learning
 from ouro.session.resumed import memory_changes
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
@@ -79,6 +80,8 @@ class Options(msgspec.Struct, frozen=True):
     ephemeral: bool = False
     titles: bool = False
     """Let a model find titles, where the settings do: for front ends at which a person stays."""
+    captures: bool = False
+    """What is said becomes notes, beside the conversation, where the settings let it: as for titles."""
     trust: bool = False
     memory: bool = True
     """Long-term memory is read and written, where the settings do not say otherwise."""
@@ -150,6 +153,9 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
         if stores:
             rules, finds = _knowledge_rules(ground), mask.kind_of_secret
             parts = await asyncio.to_thread(with_knowledge, parts, stores, scopes, complaints, rules, finds)
+            if options.captures and not memory.read_only:
+                root = find_root(options.cwd)
+                parts = with_learning(parts, store, scopes, root, _learning_rules(ground))
         session = Session(parts)
     except BaseException:
         await memory.close()  # else it would count as open here
@@ -232,6 +238,11 @@ def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
         root = find_root(ground.options.cwd)
         stores.append(repo_store(root, histories, mask.kind_of_secret, is_shared=settings.repo.share))
     return stores
+
+
+def _learning_rules(ground: _Ground) -> LearningRules:
+    memory = ground.settings.memory
+    return LearningRules(memory.cadence_turns, memory.write, memory.half_life_days, memory.categories)
 
 
 def _guarded(store: GitMemoryStore) -> GuardedMemory:

@@ -291,6 +291,7 @@ def _options(args: argparse.Namespace, titles: bool) -> Options:
         ephemeral=args.ephemeral,
         memory=not args.no_memory,
         titles=titles,
+        captures=titles,
         trust=args.trust,
     )
 

@@ -14,7 +14,9 @@ _KEPT = {
     "refine": "Remembered in more detail",
     "contradict": "Remembered, against an earlier note",
     "confirm": "Confirmed",
+    "rewrite": "Changed",
     "archive": "Archived",
+    "share": "Known on every branch",
     "propose": "Not remembered before you say so",
 }
 _WHENCE = {"outside": " outside of ouro", "consolidation": ", merged by a model", "sync": " by a sync"}
@@ -32,7 +34,7 @@ def memory_line(event: MemoryEvent) -> str:
         case NotesRecalled():
             return memories(loaded(event))
         case NoteKept():
-            return f"{_KEPT[event.operation]} ({event.scope}): {event.text}"
+            return _note_line(event)
         case CoreChanged():
             return _core_line(event)
         case _:
@@ -64,6 +66,12 @@ def receipt(event: Compacted) -> str:
             f"- the summary took {used.input:,} tokens read ({used.cached:,} cached), {used.output:,} written{cost}"
         )
     return "\n".join([*lines, "- the session keeps every message", *(["", event.summary] if event.summary else [])])
+
+
+def _note_line(event: NoteKept) -> str:
+    waits = " · /memory list" if event.operation == "propose" else ""
+    undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
+    return f"{_KEPT[event.operation]} ({event.scope}): {event.text}{waits}{undo}"
 
 
 def _core_line(event: CoreChanged) -> str:

@@ -20,11 +20,13 @@ from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.teller import Wires
 from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message, Usage
 from ouro.safety.trust import find_root
 from ouro.session.learned import Learned
+from ouro.session.learning import Learning
 from ouro.session.note_finder import FinderParts, NoteFinder
 from ouro.session.parts import SessionParts
 from ouro.session.recalling import Recalling, RecallParts, Retrieval
@@ -40,11 +42,28 @@ class Knowing:
     """Stands between the turns of a session and its long-term memory, where it has one."""
 
     def __init__(
-        self, knowledge: LongTermMemoryManager | None, memory: MemoryManager, recalling: Recalling | None = None
+        self,
+        knowledge: LongTermMemoryManager | None,
+        memory: MemoryManager,
+        recalling: Recalling | None = None,
+        learning: Learning | None = None,
     ) -> None:
         self._knowledge = knowledge
         self._memory = memory
         self._recalling = recalling
+        self._learning = learning
+
+    def connect(self, wires: Wires) -> None:
+        """The session is there: who tells and asks, and works beside it."""
+        if self._knowledge:
+            self._knowledge.connect(wires)
+        if self._learning:
+            self._learning.connect(wires)
+
+    def compacted(self) -> None:
+        """A summary stands for older messages from here on."""
+        if self._learning:
+            self._learning.compacted()
 
     @property
     def recalled(self) -> NotesRecalled:
@@ -87,6 +106,8 @@ class Knowing:
         finally:
             if self._knowledge:
                 await self._knowledge.turn_ended(self._memory.messages(), self._is_whole)
+            if self._learning:
+                self._learning.turn_ended()
 
     async def close(self) -> None:
         """Wait for what is being written."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from ouro.errors import OuroError
 from ouro.memory.line import Entry
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import SESSION, TURN, Commit
+from ouro.memory.long_term.values import MESSAGE, SESSION, TURN, Commit
 from ouro.memory.manager import MemoryManager
 from ouro.session.past import Undoable
 
@@ -66,17 +66,19 @@ class Learned:
     def _is_since(self, commit: Commit, number: int) -> bool:
         """Whether a commit was made in a turn of the line from message `number` on.
 
-        Git keeps no more than the second. Where a message was said in that very second, the turn that the commit names
-        tells on which side of it it stands.
+        A note is captured some turns later, and names its message. Of others git keeps no more than the second: where a
+        message was said in that very second, the turn that the commit names tells on which side of it it stands.
         """
         transcript = self._memory.transcript
+        gone = {each.number for each in transcript.entries if each.number >= number}
+        if (captured := commit.trailers.get(MESSAGE, "")).isdigit():
+            return int(captured) in gone
         said = [*transcript.entries, *(entry for branch in transcript.branches for entry in branch.entries)]
         made = _time(commit.at)
         before = [each for each in said if each.at and _second(each) <= made]
         if not before:
             return False
         last = max(before, key=lambda each: (_time(each.at), each.number))
-        gone = {each.number for each in transcript.entries if each.number >= number}
         if last.number not in gone:
             return False
         first = next(each for each in transcript.entries if each.number == number)

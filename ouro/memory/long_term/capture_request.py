@@ -48,6 +48,10 @@ class Spoken(msgspec.Struct, frozen=True):
     number: int
     role: Literal["user", "assistant"]
     text: str
+    turn: int = 0
+    at: str = ""
+    branch: str = ""
+    """The one that was checked out; empty outside of any, or where it is not known."""
 
 
 def words_of(number: int, message: Message) -> Spoken | None:

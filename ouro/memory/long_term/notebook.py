@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -11,14 +11,18 @@ from msgspec.structs import replace
 
 from ouro.errors import NoteError
 from ouro.memory.long_term.memory_files import ARCHIVE, FileRefused
-from ouro.memory.long_term.note import Edge, Note, ParsedNote, Relationship, is_note_name, note_text, parse_note
+from ouro.memory.long_term.note import Anchor, Edge, Note, ParsedNote, Relationship, is_note_name, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.values import ORIGIN, SESSION, TURN, Origin, Scope
 
 _SUBJECT_WIDTH = 80
 _MORE_SURE = 0.15
 """What one confirmation adds to the confidence in what was only concluded."""
-Change = Literal["add", "supersede", "refine", "contradict", "relate", "confirm", "archive", "restore", "rewrite"]
+Change = Literal[
+    "add", "supersede", "refine", "contradict", "relate", "confirm", "archive", "restore", "rewrite", "share"
+]
+Trailers = Mapping[str, str]
+_CHANGES: Mapping[Relationship, Change] = {"refines": "refine", "contradicts": "contradict", "relates-to": "relate"}
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -53,6 +57,7 @@ class Notebook:
         stores: where the notes of each scope are.
         latest: the last version of a note, by the id of any of its versions (`Graph.latest`).
         now: the time, for what is written.
+        doubted: the files of a scope that hold what nobody has vouched for: they are neither found nor changed.
     """
 
     def __init__(
@@ -60,8 +65,10 @@ class Notebook:
         stores: Mapping[Scope, GitMemoryStore],
         latest: Callable[[str], str] = str,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        doubted: Callable[[Scope], Collection[str]] = lambda _scope: (),
     ) -> None:
         self._stores = stores
+        self._doubted = doubted
         self._latest = latest
         self._now = now
 
@@ -92,44 +99,67 @@ class Notebook:
                         return kept
         raise NoteError(f"There is no note {note_id[:60]}.", "`/memory list` shows them all.")
 
-    def add(self, note: Note, origin: Origin) -> Written:
-        """Keep a new note.
+    def add(self, note: Note, origin: Origin, trailers: Trailers | None = None) -> Written:
+        """Keep a new note; `trailers` say more of the commit.
 
         Raises:
             SecretInMemory: it holds a secret; nothing was written.
             LongTermMemoryError, OSError: it could not be written.
         """
-        return self._write("add", self._dated(note), origin)
+        return self._write("add", self.dated(note), origin, trailers)
 
-    def supersede(self, note_id: str, note: Note, origin: Origin) -> Written:
-        """Keep a note in the place of an older one, which stays; a chain is linear, so behind its last version.
+    def supersede(self, note_id: str, note: Note, origin: Origin, trailers: Trailers | None = None) -> Written:
+        """Keep a note in the place of an older one, which stays.
 
         Raises:
             NoteError: there is no such note.
             SecretInMemory, LongTermMemoryError, OSError: as `add`.
         """
-        old = self.find(self._latest(note_id)).note
-        note = replace(note, supersedes=old.id, version=old.version + 1)
-        return self._write("supersede", self._dated(note), origin)
+        return self._write("supersede", self.dated(self.successor(note_id, note)), origin, trailers)
 
-    def connect(self, note: Note, note_id: str, relationship: Relationship, origin: Origin) -> Written:
+    def connect(
+        self,
+        note: Note,
+        note_id: str,
+        relationship: Relationship,
+        origin: Origin,
+        trailers: Trailers | None = None,
+    ) -> Written:
         """Keep a new note that refines, contradicts or has to do with another one.
 
         Raises:
             NoteError: there is no such note.
             SecretInMemory, LongTermMemoryError, OSError: as `add`.
         """
-        other = self.find(self._latest(note_id)).note
-        note = replace(note, related=(*note.related, Edge(other.id, relationship)))
-        changes: Mapping[Relationship, Change] = {
-            "refines": "refine",
-            "contradicts": "contradict",
-            "relates-to": "relate",
-        }
-        return self._write(changes[relationship], self._dated(note), origin)
+        tied = self.tied(note, note_id, relationship)
+        return self._write(_CHANGES[relationship], self.dated(tied), origin, trailers)
 
-    def confirm(self, note_id: str, origin: Origin) -> Written:
-        """Note that it still holds: it was said again, or borne out.
+    def successor(self, note_id: str, note: Note) -> Note:
+        """The note as what takes the place of another one: a chain is linear, so behind its last version.
+
+        Raises:
+            NoteError: there is no such note.
+        """
+        old = self.find(self._latest(note_id)).note
+        return replace(note, supersedes=old.id, version=old.version + 1)
+
+    def tied(self, note: Note, note_id: str, relationship: Relationship) -> Note:
+        """The note with an edge to the last version of another one.
+
+        Raises:
+            NoteError: there is no such note.
+        """
+        other = self.find(self._latest(note_id)).note
+        return replace(note, related=(*note.related, Edge(other.id, relationship)))
+
+    def confirm(
+        self,
+        note_id: str,
+        origin: Origin,
+        trailers: Trailers | None = None,
+        anchors: Callable[[Note], tuple[Anchor, ...]] | None = None,
+    ) -> Written:
+        """Note that it still holds: it was said again, or borne out. `anchors` gives what it speaks of as of now.
 
         Raises:
             NoteError: there is no such note.
@@ -138,9 +168,10 @@ class Notebook:
         kept = self.find(self._latest(note_id))
         confidence = min(1.0, kept.note.confidence + _MORE_SURE)
         note = replace(kept.note, confidence=confidence, confirmed_at=self._stamp())
-        if kept.archived:
-            return self._put(kept.scope, "confirm", note, {kept.name: None, note.file_name: note_text(note)}, origin)
-        return self._write("confirm", note, origin, scope=kept.scope)
+        if anchors is not None:
+            note = replace(note, anchors=anchors(note))
+        moved: dict[str, str | None] = {kept.name: None} if kept.archived else {}
+        return self._put(kept.scope, "confirm", note, {**moved, note.file_name: note_text(note)}, origin, trailers)
 
     def archive(self, note_ids: Sequence[str], origin: Origin) -> list[Written]:
         """Put notes away: kept, but not recalled. One commit a scope.
@@ -176,6 +207,23 @@ class Notebook:
             kept.scope, "restore", note, {**changes, **({kept.name: None} if kept.archived else {})}, origin
         )
 
+    def share(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
+        """Let notes that were known on a branch only be known to all. One commit a scope.
+
+        Raises:
+            NoteError: one of them is not there.
+            LongTermMemoryError, OSError: it could not be written.
+        """
+        found = [self.find(each) for each in note_ids]
+        done: list[Written] = []
+        for scope in self._stores:
+            shared = [(each.name, replace(each.note, branch=None)) for each in found if each.scope == scope]
+            if shared:
+                changes: dict[str, str | None] = {name: note_text(note) for name, note in shared}
+                written = self._put(scope, "share", shared[0][1], changes, origin)
+                done += [replace(written, note=note) for _, note in shared]
+        return done
+
     def rewrite(self, note: Note, origin: Origin) -> Written:
         """Change a note where it stands, as a person would in an editor; a new scope moves it there.
 
@@ -203,25 +251,34 @@ class Notebook:
         return self._stores[scope]
 
     def _read(self, scope: Scope, name: str) -> Kept | None:
+        if name in self._doubted(scope):
+            return None  # it waits for the person: what is changed in it would count as vouched for
         try:
             parsed: ParsedNote = parse_note(name.rpartition("/")[2], self._stores[scope].read(name))
         except (FileRefused, FileNotFoundError):
             return None  # the store's own list says of each why it is left out
         return Kept(parsed.note, scope, name, parsed.complaints)
 
-    def _write(self, change: Change, note: Note, origin: Origin, scope: Scope | None = None) -> Written:
-        return self._put(scope or note.scope, change, note, {note.file_name: note_text(note)}, origin)
+    def _write(self, change: Change, note: Note, origin: Origin, trailers: Trailers | None = None) -> Written:
+        return self._put(note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers)
 
     def _put(
-        self, scope: Scope, change: Change, note: Note, changes: Mapping[str, str | None], origin: Origin
+        self,
+        scope: Scope,
+        change: Change,
+        note: Note,
+        changes: Mapping[str, str | None],
+        origin: Origin,
+        trailers: Trailers | None = None,
     ) -> Written:
         words = " ".join(note.text.split())
         short = words if len(words) <= _SUBJECT_WIDTH else words[: _SUBJECT_WIDTH - 1] + "…"
-        trailers = {ORIGIN: origin, SESSION: note.session_id, TURN: str(note.turn or "")}
-        commit = self.store(scope).save_and_commit(changes, f"{change.capitalize()}: {short}", trailers)
+        whence = {ORIGIN: origin, SESSION: note.session_id, TURN: str(note.turn or ""), **(trailers or {})}
+        commit = self.store(scope).save_and_commit(changes, f"{change.capitalize()}: {short}", whence)
         return Written(change, note, scope, commit)
 
-    def _dated(self, note: Note) -> Note:
+    def dated(self, note: Note) -> Note:
+        """The note with the time of now, where it has none."""
         now = self._stamp()
         return replace(note, created_at=note.created_at or now, updated_at=now, confirmed_at=note.confirmed_at or now)
 

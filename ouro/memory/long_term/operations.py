@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
-from rapidfuzz import fuzz, process
 
 from ouro.memory.long_term.entities import entities_in, normalized, normalized_all
 from ouro.memory.long_term.note import Note, Relation, Source
@@ -78,6 +77,14 @@ class Ground(msgspec.Struct, frozen=True):
     """The repository, for the names of files."""
 
 
+_EMPTY = re.compile(r"\[\s*\]")
+_NOTHING = re.compile(
+    r"\W*(?:\w+\W+){0,4}?(?:nothing|none|null|no\W+(?:new\W+)?(?:operations?|notes?|changes?))\b.{0,200}",
+    re.IGNORECASE | re.DOTALL,
+)
+"""As small models say it: `None.`, `There is nothing worth a note here.`"""
+
+
 class _Invalid(ValueError):
     """What was said cannot be done."""
 
@@ -104,6 +111,13 @@ def read_operations(answer: str, ground: Ground) -> tuple[tuple[Operation, ...],
     if len(done) > MOST_OPERATIONS:
         refused += [Refused(each.text, "too many at once") for each in done[MOST_OPERATIONS:]]
     return tuple(done[:MOST_OPERATIONS]), tuple(refused)
+
+
+def is_answer(answer: str) -> bool:
+    """Whether a model has understood what it was asked for: operations, or that there are none."""
+    if any(_verb(raw) for raw in _objects(answer)):
+        return True
+    return bool(_EMPTY.search(answer)) or answer.strip() == "{}" or bool(_NOTHING.fullmatch(answer.strip()))
 
 
 # Form
@@ -209,6 +223,8 @@ def _category(raw: Mapping[str, Any], target: Note | None, ground: Ground) -> st
         return target.category
     if said in ground.categories:
         return said
+    from rapidfuzz import fuzz, process  # for the few names that are misspelt
+
     near = process.extractOne(said, list(ground.categories), scorer=fuzz.ratio, score_cutoff=_NEAR)
     if near is None:
         raise _Invalid(f"there is no category `{clean(said)[:60]}`")

@@ -12,8 +12,8 @@ Origin = Literal["agent", "person", "outside", "capture", "consolidation", "impo
 """Who a commit comes from: its trailer `Ouro-Origin`."""
 CORE = ("decisions", "preferences", "facts")
 """The categories of the core, each in `<category>.md`, in the order in which they are shown."""
-ORIGIN, SESSION, TURN = "Ouro-Origin", "Ouro-Session", "Ouro-Turn"
-"""The trailers that say whence a commit is."""
+ORIGIN, SESSION, TURN, MESSAGE = "Ouro-Origin", "Ouro-Session", "Ouro-Turn", "Ouro-Message"
+"""The trailers that say whence a commit is; the message is that which a note was captured from."""
 
 
 class Skipped(msgspec.Struct, frozen=True):

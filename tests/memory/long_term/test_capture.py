@@ -1,15 +1,17 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
-from ouro.errors import TransientModelError
+from ouro.errors import ModelError, TransientModelError
 from ouro.memory.long_term.anchors import Anchors
-from ouro.memory.long_term.capture import Capture, CaptureParts, Moment
+from ouro.memory.long_term.capture import Capture, Captured, CaptureParts, Moment
 from ouro.memory.long_term.capture_request import LONGEST_PART, MOST_CHARACTERS, Spoken, capture_request, words_of
 from ouro.memory.long_term.note import CATEGORIES, Edge, Note
 from ouro.memory.long_term.notebook import Notebook
+from ouro.memory.long_term.said_before import SaidBefore
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.messages import Message, ToolCall, assistant, user
+from ouro.messages import ToolCall, assistant, user
 
 MOMENT = Moment("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7, "cadence")
 PERSON = Spoken(1, "user", "In this project run the tests with pytest -q, please.")
@@ -30,12 +32,12 @@ class Classifier:
         self.answers = list(answers)
         self.asked: list[str] = []
 
-    async def __call__(self, messages) -> Message:
+    async def __call__(self, messages) -> str:
         self.asked.append(messages[-1].text)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return assistant(answer if isinstance(answer, str) else json.dumps(answer))
+        return answer if isinstance(answer, str) else json.dumps(answer)
 
 
 class Bench:
@@ -55,19 +57,21 @@ class Bench:
         self.proposed: list[tuple[Note, tuple[str, ...]]] = []
         self.root = folder
 
-    async def run(self, classifier, spoken=(PERSON, ANSWER), sources=(), branch=None):
+    async def run(self, classifier, spoken=(PERSON, ANSWER), sources=(), recalled=(), asks=False):
         parts = CaptureParts(
             ask=classifier,
             notebook=self.notebook,
-            nearest=lambda _text, most: [kept.note for kept in self.notebook.all()][:most],
+            nearest=lambda _spoken, most: [kept.note for kept in self.notebook.all()][:most],
+            said_before=lambda scope: SaidBefore(self.stores[scope].history),
             propose=lambda note, sources: self.proposed.append((note, tuple(sources))),
             categories=CATEGORIES,
             mark="memory-0123",
             root=str(self.root),
             anchors=Anchors(self.root),
-            branch=lambda: branch,
+            main_branch=lambda: "main",
+            asks=asks,
         )
-        return await Capture(parts).run(list(spoken), MOMENT, sources)
+        return await Capture(parts).run(list(spoken), replace(MOMENT, recalled=tuple(recalled)), sources)
 
     def notes(self) -> list[Note]:
         return [kept.note for kept in self.notebook.all()]
@@ -79,7 +83,9 @@ def bench(tmp_path):
 
 
 async def test_what_was_said_becomes_notes_that_know_whence_they_are(bench):
-    done = await bench.run(Classifier([TESTS, GENERATED]), branch="feature")
+    on_feature = [replace(each, branch="feature") for each in (PERSON, ANSWER)]
+
+    done = await bench.run(Classifier([TESTS, GENERATED]), on_feature)
 
     first, second = sorted(bench.notes(), key=lambda note: note.source, reverse=True)
     assert (first.text, first.source, first.session_id, first.turn, first.trigger) == (
@@ -161,11 +167,76 @@ async def test_a_secret_is_refused_and_the_rest_kept(bench):
     assert len(done.refused) == 1
 
 
-@pytest.mark.parametrize("answer", ["", "I would rather not.", "[{", "\x00" * 100, json.dumps([{"op": "add"}] * 50)])
-async def test_nonsense_writes_nothing(bench, answer):
-    done = await bench.run(Classifier(answer))
+@pytest.mark.parametrize("answer", ["", "I would rather not.", "[{", "\x00" * 100, '{"title": "Tests"}'])
+async def test_nonsense_writes_nothing_and_is_a_failure(bench, answer):
+    with pytest.raises(ModelError):
+        await bench.run(Classifier(answer))
 
-    assert (done.written, bench.notes()) == ((), [])
+    assert bench.notes() == []
+
+
+@pytest.mark.parametrize("answer", ["[]", "```json\n[]\n```", "None.", "There is nothing worth a note here.", "{}"])
+async def test_an_answer_that_there_is_nothing_is_an_answer(bench, answer):
+    assert await bench.run(Classifier(answer)) == Captured()
+
+
+async def test_what_the_person_took_out_is_not_captured_from_the_same_words_again(bench):
+    said = [replace(PERSON, at="2026-11-21T20:00:00Z"), replace(ANSWER, at="2026-11-21T20:00:05Z")]
+    await bench.run(Classifier([TESTS]), said)
+    (note,) = bench.notes()
+    bench.stores["repo"].save_and_commit({note.file_name: None}, "Away")
+
+    done = await bench.run(Classifier([{**TESTS, "text": "With pytest -q run the tests."}]), said)
+    assert (bench.notes(), [each.reason for each in done.refused]) == ([], ["it was captured before"])
+
+    await bench.run(Classifier([TESTS]), [replace(PERSON, at="2026-11-22T08:00:00Z")])
+    assert [each.text for each in bench.notes()] == [TESTS["text"]]
+
+
+async def test_what_was_proposed_once_is_not_proposed_again(bench):
+    for _ in range(2):
+        await bench.run(Classifier([], [GENERATED]), sources=["read api.py"])
+
+    assert len(bench.proposed) == 1
+
+
+async def test_material_from_outside_bears_out_only_what_the_model_was_handed(bench):
+    await bench.run(Classifier([{**TESTS, "confidence": 0.5}]))
+    (note,) = bench.notes()
+    confirm = [{"op": "confirm", "target": 1}]
+
+    await bench.run(Classifier([], confirm), sources=["read api.py"])
+    assert bench.notes() == [note]
+    await bench.run(Classifier([], confirm), sources=["read api.py"], recalled=[note.id])
+    assert bench.notes()[0].confidence == 0.65
+
+
+async def test_where_all_is_asked_nothing_is_written_and_a_proposal_knows_what_it_would_replace(bench):
+    await bench.run(Classifier([TESTS]))
+    (old,) = bench.notes()
+    await bench.run(
+        Classifier(
+            [{"op": "supersede", "target": 1, "text": "Run the tests with tox."}, {"op": "confirm", "target": 1}]
+        ),
+        asks=True,
+    )
+
+    assert bench.notes() == [old]
+    assert [(note.text, note.supersedes, note.version) for note, _ in bench.proposed] == [
+        ("Run the tests with tox.", old.id, 2)
+    ]
+
+
+async def test_a_note_names_the_turn_and_the_message_that_say_the_most_of_it(bench):
+    said = [
+        Spoken(1, "user", "Good morning, let us begin.", turn=1),
+        Spoken(3, "user", "In this project run the tests with pytest -q.", turn=2),
+        Spoken(5, "user", "Now the documentation, please.", turn=3),
+    ]
+    await bench.run(Classifier([TESTS]), said)
+
+    (commit,) = bench.stores["repo"].log()
+    assert (bench.notes()[0].turn, commit.trailers["Ouro-Turn"], commit.trailers["Ouro-Message"]) == (2, "2", "3")
 
 
 async def test_a_classifier_that_fails_is_told_to_the_caller(bench):

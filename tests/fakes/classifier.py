@@ -1,0 +1,81 @@
+"""A conversation with a classifier beside it: one scripted model that answers each by what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+
+from ouro.assemble import Options, opener
+from ouro.errors import ModelError
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
+from ouro.messages import Message
+from ouro.session import OpenRequest
+
+BEGIN = "You keep the notebook"
+
+
+class Two:
+    """Answers the conversation with `replies` (then "Yes."), the classifier with `answers` (then `[]`).
+
+    An answer of the classifier may be a list of operations, a text, an error, a ScriptedReply, or a function of what
+    it was asked that gives one of these.
+    """
+
+    def __init__(self, *answers, replies: Sequence = (), always=None) -> None:
+        self.answers = list(answers)
+        self.replies = list(replies)
+        self.always = always
+        self.captures: list[str] = []
+        """What the classifier was asked, oldest first."""
+        self.order: list[str] = []
+        """Which of the two was asked, in order."""
+        self.prompts: list[tuple[Message, ...]] = []
+        self.model = ScriptedModel(self._steps())
+
+    def _steps(self):
+        while True:
+            yield self._answer
+
+    def _answer(self, messages: Sequence[Message]):
+        if not messages[0].text.startswith(BEGIN):
+            self.order.append("talk")
+            self.prompts.append(tuple(messages))
+            return self.replies.pop(0) if self.replies else "Yes."
+        self.order.append("capture")
+        self.captures.append(messages[-1].text)
+        answer = self.always if self.always is not None else self.answers.pop(0) if self.answers else []
+        if isinstance(answer, Callable) and not isinstance(answer, type):
+            answer = answer(messages[-1].text)
+        if isinstance(answer, ModelError):
+            return ScriptedReply(error=answer)
+        return answer if isinstance(answer, str | ScriptedReply) else json.dumps(answer)
+
+    def opener(self, repository, **options):
+        return opener(Options(repository, ready_model=self.model, **{"captures": True, "mode": "auto", **options}))
+
+    async def open(self, repository, resume: str = "", **options):
+        return await self.opener(repository, **options)(OpenRequest(resume))
+
+
+async def say(session, *texts):
+    for text in texts:
+        async for _ in session.send(text):
+            pass
+
+
+async def quiet(session, *, seconds: float = 30.0):
+    """Until nothing is at work beside the conversation but what waits for the person."""
+    async with asyncio.timeout(seconds):
+        while any(not each.get_name().startswith(("ask about", "nothing")) for each in session._background._tasks):
+            await asyncio.sleep(0.01)
+
+
+def news(session) -> list:
+    """What was told beside the turns and nobody has read yet."""
+    queue = session._background._news
+    return [queue.get_nowait() for _ in range(queue.qsize())]
+
+
+def add(text: str, category: str = "project-conventions", by: str = "user", **fields) -> dict:
+    return {"op": "add", "text": text, "category": category, "said_by": by, **fields}

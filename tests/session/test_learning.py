@@ -1,0 +1,396 @@
+"""What was said becomes notes, some turns later, beside the conversation, and nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+
+import pytest
+from fakes.classifier import Two, add, news, quiet, say
+
+from ouro.errors import ModelUnavailable
+from ouro.events import NoteKept, QuestionAsked, Reply
+from ouro.llm.scripted_model import ScriptedReply, call
+from ouro.memory.backend import CapturedRecord, CostRecord
+from ouro.memory.long_term.note import Note, parse_note
+from ouro.utils.runtime import get_config_path, get_memory_dir
+
+TESTS = "Run the tests with pytest -q."
+
+
+def notes(folder) -> list[Note]:
+    found = [parse_note(path.name, path.read_text()).note for path in folder.glob("mem_*.md")]
+    return sorted(found, key=lambda note: (note.created_at, note.text))
+
+
+@pytest.fixture
+def repo_notes(repository):
+    return lambda: notes(repository / ".ouro" / "memory")
+
+
+@pytest.fixture
+def user_notes():
+    return lambda: notes(get_memory_dir())
+
+
+@pytest.fixture
+def settings(home):
+    def write(text):
+        get_config_path().parent.mkdir(parents=True, exist_ok=True)
+        get_config_path().write_text(text)
+
+    write("memory: {cadence_turns: 2}\n")
+    return write
+
+
+async def captured(session) -> list[int]:
+    await session.close()
+    loaded = session._memory._store.load_session(session.id, read_only=True)
+    return [each.message for each in loaded.records if isinstance(each, CapturedRecord)]
+
+
+async def test_after_some_turns_what_was_said_becomes_a_note_and_is_told_with_its_undo(
+    repository, settings, repo_notes
+):
+    two = Two([add(TESTS)])
+    session = await two.open(repository)
+    await say(session, "hello there, good morning", "run the tests with pytest -q here, always")
+    await quiet_capture(session, two)
+
+    [note] = repo_notes()
+    assert (note.text, note.source, note.turn, note.trigger, note.session_id) == (
+        TESTS,
+        "user",
+        2,
+        "cadence",
+        session.id,
+    )
+    [told] = [each for each in news(session) if isinstance(each, NoteKept)]
+    assert (told.operation, told.note_id, told.text, told.scope) == ("add", note.id, TESTS, "repo")
+    await session.knowledge.undo(told.undo)
+    assert repo_notes() == []
+    assert await captured(session) == [4]
+
+
+async def quiet_capture(session, two, count=1):
+    """Until the classifier was asked so often and nothing of it is at work any more."""
+    async with asyncio.timeout(30):
+        while len(two.captures) < count or _at_work(session):
+            await asyncio.sleep(0.01)
+
+
+def _at_work(session) -> bool:
+    return any(each.get_name() == "capture" for each in session._background._tasks)
+
+
+async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository, settings):
+    two = Two([add(TESTS)])
+    session = await two.open(repository)
+    await say(session, "run the tests with pytest -q", "thank you very much")
+    await quiet_capture(session, two)
+    await say(session, "another thing: the tests with pytest need redis", "and that is all")
+    await quiet_capture(session, two, 2)
+
+    assert ("pytest -q" in two.captures[0], "another thing" in two.captures[0]) == (True, False)
+    said = two.captures[1].partition("The conversation, quoted")[2]
+    assert ("pytest -q" in said, "another thing" in said) == (False, True)
+    assert TESTS in two.captures[1].partition("The conversation, quoted")[0]
+    await session.close()
+    records = session._memory._store.load_session(session.id, read_only=True).records
+    assert [each.purpose for each in records if isinstance(each, CostRecord)] == ["capture", "capture"]
+    assert [each.message for each in records if isinstance(each, CapturedRecord)] == [4, 8]
+
+
+async def test_the_conversation_does_not_wait_for_a_classifier_that_never_answers(repository, settings):
+    held = asyncio.Event()
+    two = Two(always=lambda _asked: ScriptedReply("[]", hold=held.wait))
+    session = await two.open(repository)
+    for number in range(6):
+        await say(session, f"this is turn number {number}")
+        if number == 1:
+            async with asyncio.timeout(30):
+                while not two.captures:
+                    await asyncio.sleep(0.01)
+
+    assert two.order == ["talk", "talk", "capture", "talk", "talk", "talk", "talk"]
+    assert [each for each in news(session) if isinstance(each, NoteKept)] == []
+    await session.close()
+    assert session._memory.transcript.captured == 0
+
+
+@pytest.mark.parametrize("bad", [ModelUnavailable("down"), "I am a teapot.", '{"a": ['])
+async def test_failures_are_silent_and_the_next_good_answer_catches_up(
+    repository, settings, repo_notes, bad, caplog, monkeypatch
+):
+    monkeypatch.setattr("ouro.llm.retry.ATTEMPTS", 1)
+    two = Two(always=bad)
+    session = await two.open(repository)
+    await say(session, "run the tests with pytest -q", "thanks")
+    await quiet_capture(session, two)
+    await say(session, "one more turn")
+    await quiet_capture(session, two, 2)
+    asked = len(two.captures)
+    await say(session, "this trigger is passed over")
+    assert (len(two.captures), repo_notes(), session._memory.transcript.captured) == (asked, [], 0)
+    assert news(session) == []
+    assert "capture:" in caplog.text
+
+    two.always = [add(TESTS)]
+    await say(session, "now it works again")
+    await quiet_capture(session, two, asked + 1)
+    assert [each.text for each in repo_notes()] == [TESTS]
+    assert "run the tests" in two.captures[-1]
+    assert await captured(session) == [10]
+
+
+async def test_a_compaction_captures_what_it_covers_first(repository, repo_notes):
+    two = Two([add(TESTS)], replies=["Yes, of course. " * 400, "Yes.", "Yes.", "The summary."])
+    session = await two.open(repository)
+    await say(session, "run the tests with pytest -q", "go on", "and on")
+    async for _ in session.window.compact(""):
+        pass
+    await quiet_capture(session, two)
+
+    [note] = repo_notes()
+    assert (note.text, note.trigger) == (TESTS, "compaction")
+    await session.close()
+
+
+async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_next_start(repository, repo_notes):
+    two = Two([add(TESTS)])
+    first = await two.open(repository)
+    await say(first, "run the tests with pytest -q")
+    await first.close()
+    before = [each.updated_at for each in first.shelf._store.list_sessions()]
+    assert two.order == ["talk"]
+
+    second = await two.open(repository)
+    await asyncio.sleep(0.05)
+    assert two.order == ["talk"]
+    await say(second, "hello again")
+    await quiet(second)
+
+    assert two.order == ["talk", "talk", "capture"]
+    [note] = repo_notes()
+    assert (note.session_id, note.trigger, note.turn) == (first.id, "session-end", 1)
+    assert [each.updated_at for each in first.shelf._store.list_sessions()][1:] == before
+    assert await captured(first) == [2]
+    await second.close()
+
+    third = await two.open(repository)
+    await say(third, "and again")
+    await quiet(third)
+    assert "hello again" in two.captures[-1]
+    assert len(two.captures) == 2
+    await third.close()
+
+
+async def test_at_most_three_sessions_are_caught_up_with_and_one_that_is_open_is_left_alone(repository):
+    two = Two()
+    open_ = await two.open(repository)
+    await say(open_, "this one is open in another window")
+    for number in range(4):
+        one = await two.open(repository, captures=False)
+        await say(one, f"session number {number} has something to say")
+        await one.close()
+    last = await two.open(repository)
+    await say(last, "hello there")
+    await quiet(last)
+
+    assert [f"number {n}" in text for text, n in zip(two.captures, (3, 2, 1), strict=True)] == [True] * 3
+    await last.close()
+    await open_.close()
+
+
+@pytest.mark.parametrize("options", [{"memory": False}, {"ephemeral": True}, {"captures": False}])
+async def test_without_memory_or_a_person_nothing_is_captured(repository, settings, options):
+    two = Two([add(TESTS)])
+    session = await two.open(repository, **options)
+    await say(session, "run the tests with pytest -q", "thanks a lot", "and more")
+    await quiet(session)
+    await session.close()
+
+    assert (session.learning, two.captures) == (None, [])
+
+
+async def test_a_session_without_memory_is_not_captured_later(repository):
+    two = Two([add(TESTS)])
+    private = await two.open(repository, memory=False)
+    await say(private, "this is between the two of us")
+    await private.close()
+    session = await two.open(repository)
+    await say(session, "hello")
+    await quiet(session)
+    await session.close()
+
+    assert two.captures == []
+
+
+async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repository, settings, repo_notes):
+    concluded = [add("api.py says hello.", by="assistant"), add("It has no tests.", by="assistant")]
+    two = Two([], concluded, replies=[call("read", path="api.py"), "It says hello."])
+    session = await two.open(repository)
+    await say(session, "look at api.py for me please", "thank you for that")
+    await quiet_capture(session, two, 2)
+
+    assert repo_notes() == []
+    [told] = [each for each in news(session) if isinstance(each, NoteKept)]
+    assert (told.operation, told.text, told.undo) == ("propose", "api.py says hello. (and 1 more)", "")
+    first, second = session.knowledge.proposals()
+    assert first.sources == ("read api.py",)
+    await session.knowledge.accept(first.id)
+    await session.knowledge.reject(second.id)
+    assert [each.text for each in repo_notes()] == ["api.py says hello."]
+    await session.close()
+    again = await two.open(repository)
+    assert again.knowledge.proposals() == ()
+    await again.close()
+
+
+@pytest.mark.parametrize(
+    ("write", "told", "waiting"), [("ask", ["propose"], 1), ("silent", [], 0), ("tell", ["add"], 0)]
+)
+async def test_writes_are_told_or_asked_or_silent(repository, settings, repo_notes, write, told, waiting):
+    settings(f"memory: {{cadence_turns: 1, write: {write}}}\n")
+    two = Two([add(TESTS)])
+    session = await two.open(repository)
+    await say(session, "run the tests with pytest -q")
+    await quiet_capture(session, two)
+
+    assert [each.operation for each in news(session) if isinstance(each, NoteKept)] == told
+    assert (len(session.knowledge.proposals()), len(repo_notes())) == (waiting, 1 - waiting)
+    await session.close()
+
+
+async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note(repository, settings, repo_notes):
+    settings("memory: {cadence_turns: 1, write: tell}\n")
+    wrote = call("write", path=str(get_memory_dir() / "preferences.md"), content="- Answer in German.\n")
+    two = Two([add(TESTS)], replies=["Yes.", wrote, "Noted."])
+    session = await two.open(repository)
+    await say(session, "run the tests with pytest -q")
+    await quiet_capture(session, two)
+    await say(session, "answer in German from now on")
+
+    changed = [each for each in news(session) if type(each).__name__ == "CoreChanged"]
+    assert [each.summary for each in changed] == ["preferences.md: + Answer in German."]
+    assert [each.text for each in repo_notes()] == [TESTS]
+    assert TESTS not in two.prompts[1][-1].text
+    await session.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "left", "chain"),
+    [
+        ("keep both", ["Tests run with tox.", TESTS], None),
+        ("the new one replaces it", ["Tests run with tox.", TESTS], "old"),
+        ("the old one stays", [TESTS], None),
+    ],
+)
+async def test_a_contradiction_is_put_to_the_person(repository, settings, repo_notes, answer, left, chain):
+    settings("memory: {cadence_turns: 1}\n")
+    two = Two([add(TESTS)], [{"op": "contradict", "target": 1, "text": "Tests run with tox.", "said_by": "user"}])
+    session = await two.open(repository)
+    await say(session, "run the tests with pytest -q")
+    await quiet_capture(session, two)
+    [old] = repo_notes()
+    await say(session, "in this project the tests run with tox")
+    await quiet_capture(session, two, 2)
+    async with asyncio.timeout(30):
+        while not (asked := [each for each in news(session) if isinstance(each, QuestionAsked)]):
+            await asyncio.sleep(0.01)
+    assert (asked[0].of_turn, TESTS in asked[0].question.details) == (False, True)
+    session.answer(asked[0].question_id, Reply((answer,)))
+    async with asyncio.timeout(30):
+        while session._background._tasks:
+            await asyncio.sleep(0.01)
+
+    assert sorted(each.text for each in repo_notes()) == sorted(left)
+    new = [each for each in repo_notes() if each.id != old.id]
+    assert [each.supersedes for each in new] == ([old.id if chain else None] if new else [])
+    assert not any(edge.relationship == "contradicts" for each in new for edge in each.related)
+    await session.close()
+
+
+async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, settings, repo_notes, user_notes):
+    two = Two([add("I like tabs.", "coding-preferences"), add(TESTS)])
+    session = await two.open(repository)
+    await say(session, "i like tabs, mind you", "run the tests with pytest -q")
+    await quiet_capture(session, two)
+    assert (len(user_notes()), len(repo_notes())) == (1, 1)
+
+    last = session.past.points()[-1].number
+    assert await session.past.can_rewind(last) == {"memory": "1 change"}
+    await session.past.rewind(last, ("memory",))
+    assert ([each.text for each in user_notes()], repo_notes()) == (["I like tabs."], [])
+    await say(session, "hello again to you", "this is something else")
+    await quiet_capture(session, two, 2)
+    assert "pytest" not in two.captures[-1]
+    await session.close()
+
+
+async def test_what_was_learned_on_a_branch_is_known_to_all_once_it_is_merged(repository, settings, repo_notes):
+    def git(*arguments):
+        subprocess.run(["git", *arguments], cwd=repository, check=True, capture_output=True)
+
+    settings("memory: {cadence_turns: 1}\n")
+    git("switch", "-qc", "feature")
+    two = Two([add(TESTS)])
+    session = await two.open(repository)
+    await say(session, "run the tests with pytest -q")
+    await quiet_capture(session, two)
+    await session.close()
+    assert [each.branch for each in repo_notes()] == ["feature"]
+
+    git("commit", "-q", "--allow-empty", "-m", "work")
+    git("switch", "-q", "main")
+    for is_merged in (False, True):
+        if is_merged:
+            git("merge", "-q", "feature")
+        session = await two.open(repository)
+        await say(session, "hello")
+        await quiet(session)
+        told = [each for each in news(session) if isinstance(each, NoteKept) and each.operation == "share"]
+        assert ([each.branch for each in repo_notes()], len(told)) == ([None if is_merged else "feature"], is_merged)
+        if told:
+            await session.knowledge.undo(told[0].undo)
+            assert [each.branch for each in repo_notes()] == ["feature"]
+        await session.close()
+
+
+async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_person_said_does_not(
+    repository, settings, repo_notes
+):
+    settings("memory: {cadence_turns: 1}\n")
+    two = Two([add(TESTS), add("The api is old.", by="assistant")])
+    session = await two.open(repository)
+    await say(session, "run the tests with pytest -q")
+    await quiet_capture(session, two)
+    await session.close()
+    folder = repository / ".ouro" / "memory"
+    for path in folder.glob("mem_*.md"):
+        path.write_text(path.read_text().replace("2026-", "2020-"))
+    session = await two.open(repository)
+    for each in session.knowledge.proposals():
+        await session.knowledge.accept(each.id)
+    await say(session, "hello")
+    await quiet(session)
+
+    assert [each.text for each in repo_notes()] == [TESTS]
+    assert [each.text for each in notes(folder / "archive")] == ["The api is old."]
+    [told] = [each for each in news(session) if isinstance(each, NoteKept) and each.operation == "archive"]
+    assert told.text == "a note that nothing has confirmed for long: The api is old."
+    await session.knowledge.undo(told.undo)
+    assert len(repo_notes()) == 2
+    await session.close()
+
+
+async def test_categories_of_the_settings_are_offered_with_their_scopes(repository, settings, user_notes):
+    settings("memory: {cadence_turns: 1, categories: {api quirks: [user]}}\n")
+    two = Two([{"op": "add", "text": "The billing api wants cents.", "category": "API quirks", "said_by": "user"}])
+    session = await two.open(repository)
+    await say(session, "note that the billing api wants cents")
+    await quiet_capture(session, two)
+
+    assert "api-quirks" in two.model.requests[-1].messages[0].text
+    assert [(each.category, each.scope) for each in user_notes()] == [("api-quirks", "user")]
+    await session.close()
