@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from ouro.errors import SessionError
-from ouro.memory.session_file import opened, read_range, replace
+from ouro.memory.session_file import opened, read_range, replace, sync_folder
 from ouro.messages import Image
 
 FOLDER = "outputs"
@@ -59,7 +59,9 @@ def _name(data: bytes, ending: str) -> str:
 
 def _keep(folder: Path, name: str, data: bytes) -> str:
     place = (folder / name).parent
-    place.mkdir(mode=0o700, exist_ok=True)
+    if not place.is_dir():
+        place.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(folder)
     if not (folder / name).exists():
         replace(place, (folder / name).name, data)
     return name

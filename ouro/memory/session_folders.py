@@ -13,7 +13,7 @@ from ouro.errors import SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import SessionHeader
 from ouro.memory.outputs import FOLDER as OUTPUTS
 from ouro.memory.serialization import BadRecordError, header_from
-from ouro.memory.session_file import FILE_NAME, opened, read_range, split, sync_folder
+from ouro.memory.session_file import FILE_NAME, opened, read_range, replace, split, sync_folder
 from ouro.memory.yaml_text import BadYamlError, load
 from ouro.utils.runtime import ensure_private_dir
 
@@ -130,20 +130,20 @@ def folder_names(root: Path) -> list[str]:
 
 
 def link_outputs(source: Path, target: Path) -> None:
-    """Give a copy of a session the outputs that lie beside it. Raises OSError."""
+    """Give a copy of a session the outputs beside it; what is no file of ours is left behind. Raises OSError."""
     try:
-        names = sorted(os.listdir(source / OUTPUTS))  # noqa: PTH208
+        with os.scandir(source / OUTPUTS) as found:
+            names = sorted(each.name for each in found if each.is_file(follow_symlinks=False))
     except FileNotFoundError:
         return
     (target / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
     for name in names:
         with suppress(SessionError), opened(source / OUTPUTS, name, os.O_RDONLY) as descriptor:
-            # What is no file of ours is left behind. Outputs are never written to again: a link is a copy.
+            # Outputs are never written to again: a link is a copy.
             try:
                 (target / OUTPUTS / name).hardlink_to(source / OUTPUTS / name)
             except OSError:
-                with opened(target / OUTPUTS, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as copy:
-                    os.write(copy, read_range(descriptor, 0, os.fstat(descriptor).st_size))
+                replace(target / OUTPUTS, name, read_range(descriptor, 0, os.fstat(descriptor).st_size))
     sync_folder(target / OUTPUTS)
 
 

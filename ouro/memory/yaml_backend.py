@@ -226,9 +226,10 @@ class YamlFileMemoryStore:
 
     def outputs_folder(self, header: SessionHeader) -> Path:
         """`outputs/` in the session's folder."""
-        held = self._open.get(header.id)
-        folder = held.folder if held else self._root / f"{header.created_at[:10]}_{header.id[:8]}"
-        return folder / OUTPUTS
+        try:
+            return self._find(header.id) / OUTPUTS
+        except SessionNotFound:  # nothing was said in it yet
+            return self._root / f"{header.created_at[:10]}_{header.id[:8]}" / OUTPUTS
 
     def _find(self, session_id: str) -> Path:
         held = self._open.get(session_id)

@@ -11,7 +11,7 @@ from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.find import find_session
 from ouro.memory.manager import MemoryManager
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import Image, user
+from ouro.messages import Image, ToolReply, tool, user
 
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
 
@@ -93,6 +93,38 @@ def test_s13_what_belongs_to_another_user_is_refused(root, folder, monkeypatch):
     with pytest.raises(SessionError, match="belongs to another user"):
         YamlFileMemoryStore(root).load_session(HEADER.id)
     assert YamlFileMemoryStore(root).obstacle() == f"{root} belongs to another user"
+
+
+def test_s13_whatever_is_made_is_the_user_s_alone(root, folder):
+    before = os.umask(0)
+    try:
+        store = YamlFileMemoryStore(root)
+        copy = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
+        other = SessionHeader("2d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
+        store.fork_session(HEADER.id, None, copy)
+        store.import_session(other, [MessageRecord(1, "", tool(ToolReply("1", "read", "long\n" * 9000)))])
+        store.delete_session(copy.id)
+        store.list_sessions(), store.list_deleted()
+    finally:
+        os.umask(before)
+
+    modes = {path.relative_to(root): stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*")}
+    assert {mode for path, mode in modes.items() if (root / path).is_dir()} == {0o700}
+    assert {mode for path, mode in modes.items() if not (root / path).is_dir()} == {0o600}
+    assert len(modes) > 12
+
+
+def test_s13_what_lies_in_outputs_and_is_no_file_of_ours_is_not_copied(root, folder, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    (folder / "outputs" / "link.txt").symlink_to(tmp_path / "secret")
+    os.mkfifo(folder / "outputs" / "pipe.txt")
+    store = YamlFileMemoryStore(root)
+    copy = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
+    store.fork_session(HEADER.id, None, copy)
+
+    kept = list(store.outputs_folder(copy).iterdir())
+    assert [path.suffix for path in kept] == [".png"]
+    assert store.load_session(copy.id).records[0].message == store.load_session(HEADER.id).records[0].message
 
 
 def test_s13_a_picture_s_name_cannot_lead_elsewhere(root, folder):

@@ -8,7 +8,7 @@ import pytest
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.session_file import replace
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import user
+from ouro.messages import ToolReply, tool, user
 
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
 
@@ -54,6 +54,46 @@ class TestOrder:
         folder = "2026-11-21_0d9f3c52"
         assert created == ["write session.yaml", "fsync session.yaml", f"fsync {folder}", "fsync sessions"]
         assert calls == ["write session.yaml", "fsync session.yaml"]
+
+    def test_s17_a_long_output_is_flushed_before_the_record_that_names_it(self, home, calls):
+        store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+        store.create_session(HEADER)
+        calls.clear()
+        store.save_message(HEADER.id, MessageRecord(1, "", tool(ToolReply("1", "read", "line\n" * 9000))))
+
+        assert [step.split(" ")[0] if ".txt" in step else step for step in calls] == [
+            "fsync 2026-11-21_0d9f3c52",
+            "write",
+            "fsync",
+            "rename",
+            "fsync outputs",
+            "write session.yaml",
+            "fsync session.yaml",
+        ]
+
+    def test_s17_a_session_made_whole_is_flushed_before_it_has_its_name(self, home, calls, monkeypatch):
+        rename = Path.rename
+        monkeypatch.setattr(
+            Path, "rename", lambda path, target: calls.append(f"rename to {target.name}") or rename(path, target)
+        )
+        store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+        store.import_session(HEADER, [MessageRecord(1, "", user("one"))])
+        store.delete_session(HEADER.id)
+        store.restore_session(HEADER.id)
+
+        folder = "2026-11-21_0d9f3c52"
+        steps = [step for step in calls if "lock" not in step]
+        assert [step for step in steps if "unfinished" not in step] == [
+            "fsync session.yaml",
+            f"rename to {folder}",
+            "fsync sessions",
+            f"rename to {folder}",
+            "fsync .trash",
+            "fsync sessions",
+            f"rename to {folder}",
+            "fsync sessions",
+            "fsync .trash",
+        ]
 
     def test_s17_a_whole_file_is_flushed_before_it_takes_the_other_s_place(self, tmp_path, calls):
         (tmp_path / ".index.yaml").write_text("old")
