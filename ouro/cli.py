@@ -24,7 +24,7 @@ SUBCOMMANDS = {
     "sessions": "list, show, export, rename, remove and repair sessions",
     "usage": "tokens and money by model: today, this month, and in all",
     "models": "the models that can be used, and why the others cannot",
-    "memory": "search what was said and noted, measure the search, look after the index",
+    "memory": "what is remembered: list, search, change, import, export, check it",
     "config": "each setting, its value, and where that comes from",
     "doctor": "check the installation, and say what to mend",
     "completion": "a script that completes this command line in bash, zsh or fish",
@@ -169,11 +169,24 @@ def _positive_float(text: str) -> float:
 def _run(args: argparse.Namespace) -> int:
     if args.version:
         return main(["--version"])
+    _refuse_what_means_nothing(args)
     if args.prompt is not None or args.input == "stream-json":
         return _run_headless(args)
     if args.plain or not _can_do_full_screen():
         return _run_plain(args)
     return _run_full_screen(args)
+
+
+def _refuse_what_means_nothing(args: argparse.Namespace) -> None:
+    """Before anything is drawn."""
+    from ouro.errors import UsageError
+
+    if args.resume or args.latest:
+        return
+    if args.fork:
+        raise UsageError("--fork copies a session: say which one with --resume, or --continue for the last.")
+    if args.part != "full":
+        raise UsageError("--part says how to go on with a session: say which one with --resume, or --continue.")
 
 
 def _can_do_full_screen() -> bool:
@@ -301,12 +314,6 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _request(args: argparse.Namespace) -> OpenRequest:
-    from ouro.errors import UsageError
     from ouro.open_request import OpenRequest
 
-    wanted = "latest" if args.latest else args.resume
-    if args.fork and not wanted:
-        raise UsageError("--fork copies a session: say which one with --resume, or --continue for the last.")
-    if args.part != "full" and not wanted:
-        raise UsageError("--part says how to go on with a session: say which one with --resume, or --continue.")
-    return OpenRequest(wanted, fork=args.fork, part=args.part)
+    return OpenRequest("latest" if args.latest else args.resume, fork=args.fork, part=args.part)

@@ -1,4 +1,4 @@
-"""`ouro memory`: search what was said and noted, measure the search, and look after the index."""
+"""`ouro memory`: what is remembered, and what was said; each room of its actions has a file of its own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ouro.subcommands import memory_entries, memory_transfer, memory_writing
 from ouro.subcommands.output import show, show_json, show_table
 
 EXAMPLE = """\
 examples:
+  ouro memory list
+  ouro memory remember "Run the tests with pytest -q"
+  ouro memory forget staging password
+  ouro memory import CLAUDE.md --dry-run
+  ouro memory export memory.md
+  ouro memory doctor
   ouro memory search "why optimistic locking" --since 2026-01-01
   ouro memory reindex
   ouro memory index
@@ -22,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions of `ouro memory` and their flags."""
     parser.epilog = EXAMPLE
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    memory_entries.add_arguments(actions)
+    memory_writing.add_arguments(actions)
+    memory_transfer.add_arguments(actions)
     _add_search(_action(actions, "search", "find notes, core lines and what was said in any session", _search))
     _action(actions, "reindex", "make the index anew from the files", _reindex)
     _action(actions, "index", "what is in the index, and how large it is", _index)

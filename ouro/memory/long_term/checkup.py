@@ -136,7 +136,7 @@ def _is_in_cycle(note_id: str, known: Mapping[str, Kept]) -> bool:
 def _doubles(scope: str, entries: Sequence[Entry]) -> Iterator[Finding]:
     by_words: dict[str, list[Entry]] = {}
     for each in entries:
-        if each.scope == scope and not each.archived and "superseded" not in each.badges:
+        if each.scope == scope and not each.archived and "replaced" not in each.badges:
             by_words.setdefault(folded(each.text), []).append(each)
     for same in by_words.values():
         if len(same) > 1:

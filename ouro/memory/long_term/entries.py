@@ -48,7 +48,7 @@ class Entry(msgspec.Struct, frozen=True):
     confidence: float = 1.0
     supersedes: str = ""
     badges: tuple[str, ...] = ()
-    """`archived`, `superseded`, `contradicted`, `waits` (nobody has vouched for it), `stale`."""
+    """`archived`, `replaced`, `contradicted`, `unconfirmed` (nobody has vouched for it), `stale`."""
     versions: int = 1
     """Length of its chain."""
 
@@ -66,9 +66,9 @@ def whence(entry: Entry) -> str:
 
 
 def all_entries(desk: Desk, *, archived: bool = False) -> list[Entry]:
-    """Core lines, then notes, newest first; what was superseded only where `archived`."""
+    """Core lines, then notes, newest first; what was replaced only where `archived`."""
     notes = sorted(note_entries(desk), key=lambda each: each.at, reverse=True)
-    kept = [each for each in notes if archived or not (each.archived or "superseded" in each.badges)]
+    kept = [each for each in notes if archived or not (each.archived or "replaced" in each.badges)]
     return [*core_entries(desk), *kept]
 
 
@@ -125,7 +125,7 @@ def _core_lines(scope: ScopeMemory, category: str) -> Iterator[Entry]:
     if not text.strip():
         return
     blamed = _blamed(scope, name)
-    badges = ("waits",) if name in scope.doubted else ()
+    badges = ("unconfirmed",) if name in scope.doubted else ()
     for number, line in enumerate(text.splitlines(), 1):
         if not is_line(line):
             continue
@@ -194,16 +194,16 @@ def _from_files(desk: Desk) -> list[Entry]:
 
 
 def _badged(desk: Desk, entries: list[Entry]) -> list[Entry]:
-    superseded = {each.supersedes for each in entries if each.supersedes}
+    replaced = {each.supersedes for each in entries if each.supersedes}
     contradicted = _contradicted(desk)
     doubted = {(scope.scope, name) for scope in desk.scopes for name in scope.doubted}
     badged = []
     for each in entries:
         badges = (
             *(("archived",) if each.archived else ()),
-            *(("superseded",) if each.id in superseded else ()),
+            *(("replaced",) if each.id in replaced else ()),
             *(("contradicted",) if each.id in contradicted else ()),
-            *(("waits",) if (each.scope, each.file) in doubted else ()),
+            *(("unconfirmed",) if (each.scope, each.file) in doubted else ()),
         )
         badged.append(replace(each, badges=badges) if badges else each)
     return badged

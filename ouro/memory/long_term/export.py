@@ -71,7 +71,7 @@ def _core(desk: Desk, scope: ScopeMemory) -> Iterator[str]:
 
 def _notes(scope: Scope, entries: Sequence[Entry]) -> Iterator[str]:
     notes = [each for each in entries if each.kind == "note" and each.scope == scope]
-    latest = [each for each in notes if "superseded" not in each.badges]
+    latest = [each for each in notes if "replaced" not in each.badges]
     for category in sorted({each.category for each in latest if not each.archived}):
         yield f"### Notes: {category}"
         for each in latest:

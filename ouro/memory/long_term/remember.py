@@ -78,7 +78,7 @@ def folded(text: str) -> str:
 def same_as(text: str, entries: list[Entry]) -> Entry | None:
     """The entry that says the same in the same words; one in use before one of the archive."""
     words = folded(text)
-    found = [each for each in entries if folded(each.text) == words and "superseded" not in each.badges]
+    found = [each for each in entries if folded(each.text) == words and "replaced" not in each.badges]
     return min(found, key=lambda each: each.archived, default=None) if words else None
 
 

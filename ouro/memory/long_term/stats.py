@@ -21,9 +21,9 @@ class MemoryStats(msgspec.Struct, frozen=True):
     core: Mapping[str, int]
     """Lines, by `scope/category`."""
     notes: Mapping[str, int]
-    """By `scope/category`; without the archive and what was superseded."""
+    """By `scope/category`; without the archive and what was replaced."""
     archived: int
-    superseded: int
+    replaced: int
     contradicted: int
     sources: Mapping[str, int]
     """Notes by who said it; core lines by who committed them."""
@@ -48,13 +48,13 @@ def stats(desk: Desk, recalled: Mapping[str, int] | None = None, now: datetime |
     entries = all_entries(desk, archived=True)
     core = [each for each in entries if each.kind == "core"]
     notes = [each for each in entries if each.kind == "note"]
-    used = [each for each in notes if not each.archived and "superseded" not in each.badges]
+    used = [each for each in notes if not each.archived and "replaced" not in each.badges]
     known = {each.id for each in notes}
     return MemoryStats(
         core=_counted(f"{each.scope}/{each.category}" for each in core),
         notes=_counted(f"{each.scope}/{each.category}" for each in used),
         archived=sum(each.archived for each in notes),
-        superseded=sum("superseded" in each.badges for each in notes),
+        replaced=sum("replaced" in each.badges for each in notes),
         contradicted=sum("contradicted" in each.badges for each in notes),
         sources=_counted(each.source or "unknown" for each in [*core, *used]),
         triggers=_counted(kept.note.trigger for kept in desk.notebook.all()),

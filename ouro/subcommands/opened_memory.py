@@ -1,0 +1,75 @@
+"""Long-term memory as subcommands use it: the stores of this folder, without a session and without a model."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from ouro.config import load_settings
+from ouro.errors import UsageError
+from ouro.llm.catalog import Catalog
+from ouro.memory.long_term.desk import Desk
+from ouro.memory.long_term.opening import open_scopes
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.stores import repo_store, user_store
+from ouro.safety.secrets import SecretMask, secret_values
+from ouro.safety.trust import TrustStore, acting_files, find_root
+from ouro.settings import MemorySettings
+from ouro.subcommands.memory_index import opened_index
+from ouro.utils.runtime import get_history_dir, get_memory_dir, get_trust_path
+from ouro.utils.terminal_text import clean
+
+
+class OpenedMemory(msgspec.Struct, frozen=True):
+    """What is there for the folder in which the program was started."""
+
+    desk: Desk
+    stores: tuple[GitMemoryStore, ...]
+    """Of all scopes that the settings allow, also where memory was switched off."""
+    settings: MemorySettings
+
+
+@contextmanager
+def opened_memory() -> Iterator[OpenedMemory]:
+    """Memory of the user, and of this repository where it is trusted; what is left out is said on standard error.
+
+    Raises:
+        UsageError: memory is off by the settings.
+    """
+    root = find_root(Path.cwd())
+    files = acting_files(root, Path.cwd())
+    is_trusted = not files or TrustStore(get_trust_path()).is_trusted(root, files)
+    settings = load_settings(root if is_trusted else None).memory
+    if not settings.enabled:
+        raise UsageError("Memory is off.", "By `memory.enabled` in the settings.")
+    histories = get_history_dir()
+    stores = [user_store(get_memory_dir(), histories, _kind_of_secret, settings.remote)]
+    if settings.repo.enabled and is_trusted:
+        stores.append(repo_store(root, histories, _kind_of_secret, is_shared=settings.repo.share))
+    scopes, complaints = open_scopes(stores)
+    _tell(*complaints)
+    if settings.repo.enabled and not is_trusted:
+        _tell("You have not said that you trust this folder: its memory is not read. Start ouro here once.")
+    with opened_index() as index:
+        yield OpenedMemory(Desk(scopes, lambda: index), tuple(stores), settings)
+
+
+def _tell(*lines: str) -> None:
+    for line in lines:
+        sys.stderr.write(f"ouro: {clean(line)}\n")
+
+
+@cache
+def _mask() -> SecretMask:
+    return SecretMask([*Catalog.from_files().key_values(), *secret_values(os.environ)])
+
+
+def _kind_of_secret(text: str) -> str:
+    """The keys of models.yaml are read only when something is written."""
+    return _mask().kind_of_secret(text)
