@@ -18,8 +18,13 @@ from pathlib import Path
 import numpy as np  # with one thread: OPENBLAS_NUM_THREADS=1, as ouro has it
 
 from ouro.memory.embeddings import local_embedder
-from ouro.memory.index import Index
+from ouro.memory.index import Index, Sources
+from ouro.memory.index_notes import MemoryFolder
 from ouro.memory.index_schema import SHIFT
+from ouro.memory.long_term.note import Note, note_text
+from ouro.memory.long_term.notebook import Notebook
+from ouro.memory.long_term.recall import Recall, Situation
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.passages import content_hash
 from ouro.memory.search import Filter, Search
 from ouro.memory.vectors import Vectors
@@ -102,10 +107,51 @@ def measure(name: str, search: Search, wanted: Filter, length: int) -> None:
         started, before = time.perf_counter(), time.process_time()
         search.find(query, 5, wanted)
         spent.append(((time.process_time() - before) * 1000, (time.perf_counter() - started) * 1000))
+    show(name, spent)
+
+
+def show(name: str, spent: Sequence[tuple[float, float]]) -> None:
+    """Print how long something took: processor and clock."""
     cpu, wall = (sorted(each) for each in zip(*spent, strict=True))
     middle, high = SAMPLE // 2, int(SAMPLE * 0.95)
-    figures = f"CPU p50 {cpu[middle]:5.1f} p95 {cpu[high]:5.1f} ms   clock p50 {wall[middle]:5.1f} p95 {wall[high]:5.1f} ms"
+    figures = (
+        f"CPU p50 {cpu[middle]:5.1f} p95 {cpu[high]:5.1f} ms   clock p50 {wall[middle]:5.1f} p95 {wall[high]:5.1f} ms"
+    )
     print(f"{name:<52} {figures}", flush=True)
+
+
+def whole_recall(folder: Path, notes: int, index: Index, vectors: Vectors) -> None:
+    """Recall as a turn runs it, over files: followed, looked for, read, weighed, put into words."""
+    place = folder / f"notes-{notes}"
+    if not place.exists():
+        place.mkdir(mode=0o700)
+        talk = Talk()
+        for number in range(notes):
+            before = f"mem_{number - 1:08x}" if number % 10 == 9 else None
+            note = Note(
+                id=f"mem_{number:08x}",
+                created_at="2026-01-01T00:00:00Z",
+                scope="user",
+                text=talk.text(25),
+                entities=(f"file:src/m{number % 700}.py", "tool:pytest"),
+                supersedes=before,
+            )
+            (place / note.file_name).write_text(note_text(note))
+    started = time.perf_counter()
+    index.follow(Sources(memories=(MemoryFolder("user", "", place),)))
+    print(f"{notes:,} note files read into the index in {time.perf_counter() - started:.1f} s")
+    while vectors._fill("notes", 1_000):
+        pass
+    notebook = Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")})
+    for words in (6, 12, 40):
+        for name, search in (("words", Search(index)), ("words and vectors", Search(index, vectors))):
+            talk, recall, spent = Talk(), Recall(search, notebook, "memory-0"), []
+            for number in range(SAMPLE):
+                text = f"{talk.text(words)} src/m{number}.py pytest"
+                began, before = time.perf_counter(), time.process_time()
+                recall.local(text, Situation(""))
+                spent.append(((time.process_time() - before) * 1000, (time.perf_counter() - began) * 1000))
+            show(f"the whole recall, {words} words said, by {name}", spent)
 
 
 def first_vector() -> None:
@@ -151,6 +197,12 @@ def main() -> None:
             if args.vectors or name == "words":
                 measure(f"memory_search, {words} words asked, by {name}", search, Filter(), words)
     index.close()
+    if args.notes:
+        index = Index(args.folder / f"notes-{args.notes}.db")
+        vectors = Vectors(index, RandomEmbedder())
+        vectors._choose_model()
+        whole_recall(args.folder, args.notes, index, vectors)
+        index.close()
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def _different(words: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     return list({stem(forms[0]): forms for forms in reversed(words)}.values())
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """What the words index takes a word for: asked of one that holds nothing else."""
     with _ONE_AT_A_TIME:

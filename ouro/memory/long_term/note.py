@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -144,16 +145,22 @@ def _plain(text: str) -> str:
 
 
 def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
-    known = {field.name: field for field in msgspec.structs.fields(Note) if field.name not in ("text", "extra")}
+    known = _known_fields()
     values: dict[str, Any] = {}
     complaints: list[str] = []
     for name, value in data.items():
         if name not in known:
             continue
         try:
-            values[name] = msgspec.convert(value, known[name].type, strict=False)
+            values[name] = msgspec.convert(value, known[name], strict=False)
         except (msgspec.ValidationError, OverflowError) as error:
             complaints.append(f"`{name}` cannot be read: {error}")
     extra = {name: value for name, value in data.items() if name not in known}
     values["confidence"] = min(1.0, max(0.0, values.get("confidence", 1.0)))
     return Note(**{"id": "", **values}, extra=extra), complaints
+
+
+@cache
+def _known_fields() -> Mapping[str, Any]:
+    """The fields of the front matter and their types."""
+    return {each.name: each.type for each in msgspec.structs.fields(Note) if each.name not in ("text", "extra")}
