@@ -274,7 +274,7 @@ def _parts(
     seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
     shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
     lookup = _lookup(ground, scopes)
-    search = search_for(lookup) if lookup else None
+    search = search_for(lookup, scopes, root) if lookup else None
     return SessionParts(
         cwd=options.cwd,
         memory=memory,
