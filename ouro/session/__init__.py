@@ -1,5 +1,7 @@
 """One conversation: all that a front end may do."""
 
+from typing import TYPE_CHECKING
+
 from ouro.agent.model_source import ModelChoice
 from ouro.memory.backend import RewindScope, SessionInfo
 from ouro.memory.long_term.chronicle import Blame, Chronicle, Difference, Entry, OldFile, PlannedUndo
@@ -18,6 +20,10 @@ from ouro.session.resumed import RepositoryNews, ResumeCard, Resumed, Tail
 from ouro.session.session import Session
 from ouro.session.window import ContextWindow, Outlook, Pinnable, WindowReport
 from ouro.tools.shell_jobs import JobInfo
+
+if TYPE_CHECKING:  # they come with SQLite
+    from ouro.memory.long_term.overview import Listed as Listed
+    from ouro.memory.long_term.overview import NoteDetails as NoteDetails
 
 __all__ = [
     "CORE_FILES",

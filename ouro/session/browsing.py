@@ -18,7 +18,7 @@ from ouro.safety.trust import find_root
 
 if TYPE_CHECKING:
     from ouro.events import CoreChanged
-    from ouro.memory.long_term.listing import Listed, Listing, NoteDetails
+    from ouro.memory.long_term.overview import Listed, NoteDetails, Overview
     from ouro.session.session import Session
 
 _Told = TypeVar("_Told")
@@ -37,7 +37,7 @@ class Browsing:
             raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
         self._session = session
         self._known = session.knowledge
-        self._listing: Listing | None = None
+        self._listing: Overview | None = None
 
     @property
     def session_id(self) -> str:
@@ -152,13 +152,13 @@ class Browsing:
 
         return await self._known.by_hand(act)
 
-    def _list(self) -> Listing:
-        from ouro.memory.long_term.listing import Listing  # SQLite, for who looks
+    def _list(self) -> Overview:
+        from ouro.memory.long_term.overview import Overview  # SQLite, for who looks
 
         if self._listing is None:
             lookup = self._session.lookup
             if lookup is None:
                 raise UsageError("There is no index of memory here.")
             stores = self._known.chronicle().stores
-            self._listing = Listing(lookup.search().index, stores, find_root(self._session.cwd))
+            self._listing = Overview(lookup.search().index, stores, find_root(self._session.cwd))
         return self._listing

@@ -127,6 +127,10 @@ class KeyActions:
             raise UsageError("Memory is off here.")
         self._app.push_screen(ReceiptSheet(knowledge.receipt(), self._front_end.session.recalled))
 
+    def memory(self) -> None:
+        """Look through what is remembered."""
+        self._turns.say(Draft("/memory"))
+
     def model(self) -> None:
         """Choose a model."""
         self._turns.say(Draft("/model"))

@@ -173,6 +173,16 @@ class ScreenFrontEnd:
             raise UsageError("That has to wait until the agent, or your shell line, is at rest.")
         await self._turns.run(events)
 
+    async def browse_memory(self) -> bool:
+        """Look through long-term memory, on the whole screen."""
+        from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely wanted
+        from ouro.session import Browsing
+
+        request = await self.result_of(MemoryBrowser(Browsing(self.session), self._keymap))
+        if request is not None:
+            await self.open(request)
+        return True
+
     def copy(self, text: str) -> None:
         """Put text on the clipboard."""
         self._app.copy_to_clipboard(text)

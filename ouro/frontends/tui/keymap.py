@@ -9,7 +9,7 @@ from typing import Literal
 
 from ouro.errors import ConfigError
 
-Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions"]
+Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("todos", ("ctrl+t",), "the agent's plan", "app"),
     Action("jobs", ("ctrl+b",), "background jobs", "app"),
     Action("receipt", ("ctrl+y",), "what memory put into the prompt", "app"),
+    Action("memory", ("f4",), "look through what is remembered", "app"),
     Action("model", ("alt+p",), "choose a model", "app"),
     Action("redraw", ("ctrl+l",), "draw the screen again", "app"),
     Action("suspend", ("ctrl+z",), "suspend", "app", "suspend_process"),
@@ -72,6 +73,18 @@ ACTIONS: tuple[Action, ...] = (
     Action("delete_session", ("ctrl+d", "d"), "sessions: move to the trash", "sessions"),
     Action("restore_session", ("ctrl+u", "u"), "sessions: take back from the trash", "sessions"),
     Action("look_inside", ("ctrl+o", "space"), "sessions: what was said in it", "sessions"),
+    Action("next_tab", ("right", "ctrl+right"), "memory: notes, core, timeline, archive, proposals", "memory"),
+    Action("previous_tab", ("left", "ctrl+left"), "memory: the tab before", "memory"),
+    Action(
+        "change_memory", ("ctrl+a", "s"), "memory: yours, the repository's, or both", "memory"
+    ),
+    Action("edit_note", ("f2", "e"), "memory: edit in your editor", "memory"),
+    Action("confirm_note", ("c",), "memory: it still holds", "memory"),
+    Action("archive_note", ("a",), "memory: put away", "memory"),
+    Action("restore_note", ("r",), "memory: take out of the archive", "memory"),
+    Action("take_back", ("u",), "memory: undo a commit, one change of it, or what was just done", "memory"),
+    Action("accept", ("y",), "memory: accept a proposal", "memory"),
+    Action("reject", ("n",), "memory: reject a proposal", "memory"),
     _edit("left", "left", "a character left", "cursor_left"),
     _edit("right", "right ctrl+f", "a character right", "cursor_right"),
     _edit("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),
@@ -154,7 +167,7 @@ class Keymap:
 
     def _refuse_clashes(self, changed: set[str]) -> None:
         """One key may do different things in the prompt and in a question, but not two things in one place."""
-        for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), ("sessions",)):
+        for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), ("sessions",), ("memory",)):
             taken: dict[str, str] = {}
             for action in (each for each in ACTIONS if each.place in places):
                 for key in self._keys[action.name]:

@@ -1,0 +1,154 @@
+"""The pages of the memory browser: a note, a line of the core, a commit, a proposal, the turn that taught one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ouro.frontends.memory_rows import said_lines, writer
+from ouro.frontends.tui.widgets.memory_detail import Link, Page
+
+if TYPE_CHECKING:
+    from ouro.session import BlamedLine, Commit, Difference, Entry, Listed, NoteDetails, Proposal, SaidTurn
+
+_MOST_LINES = 400
+_NO_TURN = "written by hand, or outside of a session"
+
+
+def note_page(details: NoteDetails) -> Page:
+    """A note: what it says, how sure that is, whence it is, its versions, what it has to do with."""
+    note, page = details.note, Page()
+    page.add(note.text or "(empty)", "title")
+    page.add(f"{details.scope} · {note.category} · {note.id[:12]}", "detail")
+    said = "you said so" if note.source == "user" else "concluded"
+    page.add(
+        f"confidence now {details.confidence:.0%} ({said}), confirmed {note.confirmed_at[:10] or 'never'}", "detail"
+    )
+    if details.badges:
+        page.add(f"[{'] ['.join(details.badges)}]", "who")
+    for each in details.complaints:
+        page.add(f"in its file: {each}", "removed")
+    page.add("")
+    _add_turn(page, note.session_id, note.turn, note.trigger)
+    _add_chain(page, details)
+    if details.ties:
+        page.add("")
+        page.add("Has to do with", "who")
+        for tie in details.ties:
+            page.add(f"{tie.way}: {_short(tie.text)}", link=Link("note", tie.note_id))
+    if note.entities or note.relations:
+        page.add("")
+        page.add("Names", "who")
+        for entity in note.entities:
+            page.add(f"  {entity}")
+        for relation in note.relations:
+            page.add(f"  {relation.source} {relation.rel} {relation.target}")
+    return page
+
+
+def core_page(listed: Listed, lines: tuple[BlamedLine, ...]) -> Page:
+    """A line of the core: its file, and who wrote it when."""
+    page = Page()
+    page.add(listed.text, "title")
+    page.add(f"{listed.scope}/{listed.name}, line {listed.line}", "detail")
+    found = next((each for each in lines if each.number == listed.line), None)
+    page.add("")
+    if found is None:
+        page.add("not committed yet", "detail")
+        return page
+    _add_commit(page, found.commit)
+    page.add(f"the commit: {found.commit.subject}", link=Link("commit", found.commit.id))
+    return page
+
+
+def commit_page(entry: Entry, found: Difference) -> Page:
+    """A commit as a diff; each hunk can be taken back by itself."""
+    page = Page()
+    page.add(entry.commit.subject, "title")
+    page.add(f"{entry.scope} · {entry.commit.id[:12]}", "detail")
+    _add_commit(page, entry.commit)
+    for hunk in found.hunks:
+        link = Link("hunk", entry.commit.id, hunk=hunk.number)
+        page.add("")
+        page.add(f"{hunk.number} · {hunk.name} · line {hunk.start + 1}", "who", link)
+        for line in hunk.before:
+            page.add(f"- {line.rstrip()}", "removed")
+        for line in hunk.after:
+            page.add(f"+ {line.rstrip()}", "added")
+    del page.lines[_MOST_LINES:]
+    return page
+
+
+def proposal_page(proposal: Proposal) -> Page:
+    """What waits, why, and what had been read before."""
+    from difflib import unified_diff
+
+    page = Page()
+    page.add("Waits for you", "title")
+    page.add(f"{proposal.scope} · {proposal.id} · {proposal.reason}", "detail")
+    for source in proposal.sources:
+        page.add(f"read before: {source}", "detail")
+    for edit in proposal.edits:
+        page.add("")
+        page.add(edit.name, "who")
+        before, after = (edit.before or "").splitlines(), (edit.after or "").splitlines()
+        for line in list(unified_diff(before, after, lineterm="", n=0))[2:]:
+            if not line.startswith("@@"):
+                page.add(f"{line[:1]} {line[1:]}", "added" if line[0] == "+" else "removed")
+    if proposal.session:
+        page.add("")
+        _add_turn(page, proposal.session, proposal.turn, "")
+    return page
+
+
+def turn_page(said: SaidTurn) -> Page:
+    """The words that taught something; Enter opens the session, to look only."""
+    page = Page()
+    page.add(f"Turn {said.turn} of {said.title or said.session_id[:8]}", "title")
+    page.add(f"message {said.number} · {said.at[:16].replace('T', ' ')} · session {said.session_id[:8]}", "detail")
+    page.add("Enter opens that session, to look only", link=Link("turn", said.session_id))
+    for who, words in said_lines(said):
+        page.add("")
+        page.add(who, "who")
+        page.add(words)
+    return page
+
+
+def told_page(text: str) -> Page:
+    """One thing to say, in place of what cannot be shown."""
+    page = Page()
+    page.add(text, "detail")
+    return page
+
+
+def _add_turn(page: Page, session_id: str, turn: int, trigger: str) -> None:
+    page.add("Taught by", "who")
+    if session_id and turn:
+        how = f" ({trigger})" if trigger else ""
+        page.add(f"session {session_id[:8]}, turn {turn}{how}", link=Link("turn", session_id, turn))
+    else:
+        page.add(f"  {_NO_TURN}", "detail")
+
+
+def _add_commit(page: Page, commit: Commit) -> None:
+    session, turn = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
+    page.add(f"{commit.at[:16].replace('T', ' ')}, by {writer(commit)}", "detail")
+    if session and turn.isdigit():
+        page.add(f"session {session[:8]}, turn {turn}", link=Link("turn", session, int(turn)))
+
+
+def _add_chain(page: Page, details: NoteDetails) -> None:
+    if len(details.chain) < 2:
+        return
+    changes = len(details.chain) - 1
+    page.add("")
+    page.add(f"Changed {changes} time{'s' if changes > 1 else ''}, oldest first", "who")
+    for each in details.chain:
+        if each.note_id == details.note.id:
+            page.add(f"  {each.at[:10]} {_short(each.text)} (this one)")
+        else:
+            page.add(f"{each.at[:10]} {_short(each.text)}", link=Link("note", each.note_id))
+
+
+def _short(text: str, most: int = 160) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= most else f"{words[: most - 1]}…"

@@ -1,0 +1,169 @@
+"""Overview: the notes and core lines there are, and all there is to tell of one, for whoever looks through them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from ouro.memory.index import Index, Sources
+from ouro.memory.index_notes import MemoryFolder, project_of
+from ouro.memory.long_term.anchors import Anchors
+from ouro.memory.long_term.decay import confidence_now
+from ouro.memory.long_term.graph import Graph, Link
+from ouro.memory.long_term.note import Note
+from ouro.memory.long_term.notebook import Notebook
+from ouro.memory.long_term.store import GitMemoryStore
+
+_COLUMNS = "note, kind, scope, category, text, at, path, line, session, turn, branch, supersedes, archived"
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One note, or one line of the core."""
+
+    id: str
+    kind: str
+    """`note` or `core`."""
+    scope: str
+    category: str
+    text: str
+    at: str
+    name: str
+    """The file, below the scope's folder."""
+    line: int = 0
+    session: str = ""
+    turn: int = 0
+    badges: tuple[str, ...] = ()
+    """`archived`, `contradicted`, `replaced`, `unconfirmed` (nobody has vouched for it), `on BRANCH`."""
+
+
+class Tie(msgspec.Struct, frozen=True):
+    """From a note to another one."""
+
+    way: str
+    """`refines`, `contradicts` or `relates-to`; with `by` behind it where the other note says so of this one."""
+    note_id: str
+    text: str
+
+
+class NoteDetails(msgspec.Struct, frozen=True):
+    """All there is to tell of a note."""
+
+    note: Note
+    scope: str
+    name: str
+    chain: tuple[Link, ...]
+    """All versions, oldest first, this one among them."""
+    ties: tuple[Tie, ...]
+    confidence: float
+    """As of now."""
+    badges: tuple[str, ...]
+    complaints: tuple[str, ...]
+
+
+class Overview:
+    """Everything blocks: use from a thread. The list comes from the index, details from the file.
+
+    Args:
+        index: brought up to date with the folders of `stores` before it is read.
+        doubted: the files, by scope and name, that nobody has vouched for.
+        root: of the repository that is worked in.
+
+    Raises:
+        SearchUnavailable: the index cannot be read just now.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        stores: Sequence[GitMemoryStore],
+        root: Path,
+        doubted: Callable[[], Collection[tuple[str, str]]] = frozenset,
+        half_life_days: float = 30,
+    ) -> None:
+        self._index = index
+        self._folders = [MemoryFolder(s.scope, project_of(s.scope, s.folder), s.folder) for s in stores]
+        self._notebook = Notebook({store.scope: store for store in stores})
+        self._anchors = Anchors(root)
+        self._doubted = doubted
+        self._half_life = half_life_days
+
+    def all(self) -> list[Listed]:
+        """Notes and core lines of these scopes, the latest first."""
+        self._index.follow(Sources(memories=tuple(self._folders)))
+        with self._index.reading() as database:
+            contradicted = _ids(database, "SELECT other FROM edges WHERE relationship = 'contradicts'")
+            replaced = _ids(database, "SELECT supersedes FROM notes WHERE supersedes <> ''")
+            doubted = self._doubted()
+            found: list[Listed] = []
+            for folder in self._folders:
+                rows = database.execute(
+                    f"SELECT {_COLUMNS} FROM notes WHERE scope = ? AND project = ?", (folder.scope, folder.project)
+                )
+                found += [_listed(row, folder, contradicted, replaced, doubted) for row in rows]
+        return sorted(found, key=lambda each: (each.at, each.name, -each.line), reverse=True)
+
+    def details(self, note_id: str) -> NoteDetails:
+        """All there is to tell of a note.
+
+        Raises:
+            NoteError: there is none of that id.
+        """
+        kept = self._notebook.find(note_id)
+        note, graph = kept.note, Graph(self._index)
+        chain, ties = graph.chain(note.id), self._ties(note.id)
+        badges = [
+            *(["archived"] if kept.archived else []),
+            *(["replaced"] if chain and chain[-1].note_id != note.id else []),
+            *(["contradicted"] if any(tie.way == "contradicts, by" for tie in ties) else []),
+            *(["unconfirmed"] if (kept.scope, kept.name) in self._doubted() else []),
+            *([f"stale: {', '.join(changed)}"] if (changed := self._anchors.changed(note.anchors)) else []),
+            *([f"on {note.branch}"] if note.branch else []),
+        ]
+        confidence = confidence_now(note, datetime.now(UTC), self._half_life)
+        return NoteDetails(note, kept.scope, kept.name, chain, ties, confidence, tuple(badges), kept.complaints)
+
+    def _ties(self, note_id: str) -> tuple[Tie, ...]:
+        with self._index.reading() as database:
+            there = database.execute("SELECT relationship, other FROM edges WHERE note = ?", (note_id,)).fetchall()
+            back = database.execute("SELECT relationship, note FROM edges WHERE other = ?", (note_id,)).fetchall()
+            texts = {other: _text_of(database, other) for _, other in (*there, *back)}
+        named = [*there, *((f"{way}, by", other) for way, other in back)]
+        return tuple(Tie(way, other, texts[other]) for way, other in named)
+
+
+def _listed(
+    row: Sequence[object],
+    folder: MemoryFolder,
+    contradicted: Collection[str],
+    replaced: Collection[str],
+    doubted: Collection[tuple[str, str]],
+) -> Listed:
+    values: Mapping[str, object] = dict(zip(_COLUMNS.split(", "), row, strict=True))
+    note_id, kind, branch = str(values["note"]), str(values["kind"]), str(values["branch"])
+    name = str(Path(str(values["path"])).relative_to(folder.path))
+    badges = [
+        *(["archived"] if values["archived"] else []),
+        *(["replaced"] if kind == "note" and note_id in replaced else []),
+        *(["contradicted"] if kind == "note" and note_id in contradicted else []),
+        *(["unconfirmed"] if (folder.scope, name) in doubted else []),
+        *([f"on {branch}"] if branch else []),
+    ]
+    texts = (str(values[key]) for key in ("scope", "category", "text", "at"))
+    scope, category, text, at = texts
+    line, turn = int(str(values["line"])), int(str(values["turn"]))
+    return Listed(
+        note_id, kind, scope, category, text, at, name, line, str(values["session"]), turn, tuple(badges)
+    )  # fmt: skip
+
+
+def _ids(database: sqlite3.Connection, question: str) -> frozenset[str]:
+    return frozenset(row[0] for row in database.execute(question))
+
+
+def _text_of(database: sqlite3.Connection, note_id: str) -> str:
+    row = database.execute("SELECT text FROM notes WHERE note = ? AND kind = 'note' LIMIT 1", (note_id,)).fetchone()
+    return str(row[0]) if row else "it is not there any more"

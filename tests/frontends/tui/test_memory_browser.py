@@ -1,0 +1,227 @@
+"""The memory browser on a real memory: by keys alone."""
+
+import asyncio
+
+import pytest
+from fakes.fake_session import FakeSession, opener
+from fakes.knowledge import Conversation
+from fakes.screens import opened, screen_of, screen_text, until
+
+from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
+from ouro.memory.long_term.note import Edge, Note, note_text
+from ouro.memory.lookup import Lookup
+from ouro.memory.records import MessageRecord, SessionHeader
+from ouro.memory.shelf import SessionShelf
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import assistant, user
+from ouro.session import OpenRequest
+
+AT = "2026-11-20T10:00:00Z"
+
+
+def note(number, text, **other):
+    values = {"id": f"mem_{number:08d}", "created_at": AT, "updated_at": AT, "confirmed_at": AT, "scope": "user"}
+    return Note(**{**values, "text": text, **other})
+
+
+NOTES = [
+    note(1, "Run the tests with tox.", category="project-conventions"),
+    note(2, "Run the tests with pytest -q.", supersedes="mem_00000001", version=2, session_id="s-old", turn=1),
+    note(3, "Answer in German.", entities=("tool:ruff",), related=(Edge("mem_00000002", "relates-to"),)),
+    note(4, "The release is on Fridays.", branch="feature"),
+    note(5, "Releases are on Mondays.", related=(Edge("mem_00000004", "contradicts"),)),
+]
+
+
+@pytest.fixture
+def home(home):
+    return home / ".ouro"
+
+
+@pytest.fixture
+async def memory(home):
+    conversation = Conversation(home).connect()
+    store = conversation.scopes["user"].store
+    store.save_and_commit({"facts.md": "- One.\n- Two.\n- Three.\n"}, "Edit facts.md", {"Ouro-Origin": "person"})
+    marks = {"Ouro-Origin": "capture", "Ouro-Session": "s-old", "Ouro-Turn": "1"}
+    store.save_and_commit({each.file_name: note_text(each) for each in NOTES}, "Add: five notes", marks)
+    store.save_and_commit({"facts.md": "- 1.\n- Two.\n- 3.\n"}, "Change two lines", {"Ouro-Origin": "agent"})
+    return conversation
+
+
+@pytest.fixture
+def app(home, memory):
+    store = YamlFileMemoryStore(home / "sessions", str)
+    store.create_session(SessionHeader("s-old", "/project", "m", "2026-11-20T10:00:00.000Z"))
+    for number, message in enumerate((user("From now on pytest."), assistant("I will.")), 1):
+        store.save_memory("s-old", MessageRecord(number, "2026-11-20T10:00:00.000Z", message))
+    session, later = FakeSession(), FakeSession(session_id="s-old")
+    session.knowledge = memory.manager
+    session.lookup = Lookup(home / "cache" / "index.sqlite", lambda: None, lambda: None)
+    session.shelf = SessionShelf(store, "/project")
+    open_session = opener(session, later)
+    app = screen_of(open_session=open_session)
+    app.requests = open_session.requests
+    return app
+
+
+async def browsing(pilot):
+    await opened(pilot)
+    await pilot.press("f4")
+    await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser) and pilot.app.screen._rows)
+    return pilot.app.screen
+
+
+def texts(browser):
+    return [row.text for row in browser._list._rows]
+
+
+async def shows(pilot, words):
+    await until(pilot, lambda: words in screen_text(pilot.app))
+
+
+async def test_notes_in_force_are_listed_and_typing_narrows_them_down(app):
+    async with app.run_test(size=(80, 24)) as pilot:
+        browser = await browsing(pilot)
+        assert sorted(texts(browser)) == sorted(each.text for each in NOTES[1:])
+        await pilot.press(*"run pytest")
+        assert texts(browser) == ["Run the tests with pytest -q."]
+        assert "all · 1 of 4" in screen_text(pilot.app)
+        await shows(pilot, "Changed 1 time, oldest first")
+
+
+async def test_a_note_tells_its_badges_and_leads_to_others_and_back(app):
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press(*"fridays")
+        await shows(pilot, "[contradicted] [on feature]")
+        await pilot.press("enter", "down", "enter")
+        await shows(pilot, "written by hand")
+        browser._search.value = ""
+        browser._search.focus()
+        await pilot.press(*"german")
+        await shows(pilot, "relates-to: Run the tests with pytest -q.")
+        await pilot.press("enter", "enter")
+        await shows(pilot, "session s-old, turn 1")
+        await pilot.press("escape")
+        await shows(pilot, "tool:ruff")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, MemoryBrowser))
+
+
+async def test_evidence_shows_the_words_and_opens_their_session_to_look_only(app):
+    async with app.run_test(size=(100, 30)) as pilot:
+        await browsing(pilot)
+        await pilot.press(*"pytest -q", "enter")
+        await shows(pilot, "session s-old, turn 1")
+        await pilot.press("enter")
+        await shows(pilot, "From now on pytest.")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.requests[1:] == [OpenRequest("s-old", read_only=True)])
+
+
+async def test_the_timeline_takes_back_one_change_of_a_commit(app, memory):
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press("tab", "right", "right")
+        assert texts(browser) == ["Change two lines", "Add: five notes", "Edit facts.md"]
+        await shows(pilot, "2 · facts.md · line 3")
+        await pilot.press("enter", "down", "u")
+        await shows(pilot, "Taken back hunk 2 of: Change two lines.")
+        assert (memory.folder / "facts.md").read_text() == "- 1.\n- Two.\n- Three.\n"
+        assert texts(browser)[0] == "Undo: Change two lines"
+
+
+async def test_archive_and_restore_and_undo_by_one_key(app, memory):
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press(*"german", "tab", "a")
+        await shows(pilot, "Archived: kept, but not recalled. u takes it back.")
+        assert (memory.folder / "archive" / "mem_00000003.md").exists()
+        await pilot.press("u")
+        await until(pilot, lambda: (memory.folder / "mem_00000003.md").exists())
+        await until(pilot, lambda: texts(browser) == ["Answer in German."])
+        await pilot.press("a")
+        await until(pilot, lambda: not texts(browser))
+        await pilot.press("right", "right", "right")
+        assert texts(browser) == ["Answer in German."]
+        await pilot.press("r")
+        await shows(pilot, "It is back.")
+        await pilot.press("left", "left", "left", "c")
+        await shows(pilot, "Confirmed: it still holds.")
+
+
+async def test_a_note_is_edited_in_the_editor(app, memory, monkeypatch, tmp_path):
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/German/French/' \"$1\"\n")
+    editor.chmod(0o700)
+    monkeypatch.setenv("EDITOR", str(editor))
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setattr("ouro.frontends.tui.outside._lend_terminal", _run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press(*"german", "tab", "e")
+        await shows(pilot, "Kept as you wrote it.")
+        assert "Answer in French." in (memory.folder / "mem_00000003.md").read_text()
+        assert texts(browser) == []
+
+
+async def _run(_app, command):
+    process = await asyncio.create_subprocess_exec(*command)
+    await process.wait()
+
+
+async def test_a_proposal_is_accepted_with_one_key(app, memory):
+    await memory.begin("Look at the README.")
+    await memory.read("README.md", "tests run with tox")
+    await memory.write("preferences.md", "- Tests run with tox.\n")
+    await memory.end()
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        assert "proposals 1" in screen_text(pilot.app)
+        await pilot.press("tab", "left")
+        await shows(pilot, "read before: read README.md")
+        await pilot.press("y")
+        await shows(pilot, "Accepted.")
+        assert (memory.folder / "preferences.md").read_text() == "- Tests run with tox.\n"
+        assert texts(browser) == []
+
+
+async def test_a_line_of_the_core_says_who_wrote_it(app):
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press("tab", "right")
+        assert texts(browser) == ["- 1.", "- Two.", "- 3."]
+        await shows(pilot, "by the agent")
+        await pilot.press("enter", "enter")
+        await shows(pilot, "1 · facts.md · line 1")
+
+
+async def test_hostile_text_stays_text(app, memory):
+    hostile = note(9, "[red]x[/red] \x1b[2J\x1b]0;owned\x07 end")
+    memory.scopes["user"].store.save_and_commit({hostile.file_name: note_text(hostile)}, "Add: it")
+    async with app.run_test(size=(100, 30)) as pilot:
+        await browsing(pilot)
+        await pilot.press(*"end")
+        await shows(pilot, "[red]x[/red]")
+        assert "\x1b" not in screen_text(pilot.app)
+
+
+async def test_on_forty_by_ten_list_and_detail_take_turns(app):
+    async with app.run_test(size=(40, 10)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press(*"german")
+        assert "Answer in German." in screen_text(pilot.app)
+        assert "Has to do with" not in screen_text(pilot.app)
+        await pilot.press("enter")
+        await shows(pilot, "confidence now 100%")
+        await pilot.press("escape")
+        await until(pilot, lambda: browser._list.has_focus)
+
+
+async def test_where_memory_is_off_the_key_says_so():
+    app = screen_of(FakeSession())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("f4")
+        await shows(pilot, "Memory is off here")
