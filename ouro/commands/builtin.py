@@ -28,7 +28,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("export", conversation.export, "[file]"),
     Command("memory", memory.memory, "[list|show|receipt|edit|accept|reject|undo|consolidate|on|off]", ("mem",)),
     Command("remember", remember.remember, "[user|repo] text"),
-    Command("forget", remember.forget, "words or id"),
+    Command("forget", remember.forget, "[--everywhere] words or id"),
     Command("todos", conversation.todos, "", ("todo",)),
     Command("tasks", conversation.tasks, "[kill id]", ("ps", "jobs")),
     Command("init", work.init, "[what matters]", between_turns=True),

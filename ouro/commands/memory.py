@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from ouro.commands import memory_timeline
+from ouro.commands import memory_sync, memory_timeline
 from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block, code, escape
 from ouro.commands.memory_receipt import recalled_markdown, receipt_markdown
@@ -95,6 +95,7 @@ _COMMANDS: Mapping[str, _Run] = {
     "accept": _accept,
     "reject": _reject,
     **memory_timeline.COMMANDS,
+    "sync": memory_sync.sync,
     "consolidate": _consolidate,
     "on": _on,
     "off": _off,

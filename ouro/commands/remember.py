@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.forget_everywhere import EVERYWHERE, forget_everywhere
 from ouro.commands.markdown import code, escape
 from ouro.errors import UsageError
 from ouro.memory.long_term import forget as forgetting
@@ -29,7 +30,10 @@ async def remember(front_end: FrontEnd, argument: str) -> None:
 
 
 async def forget(front_end: FrontEnd, argument: str) -> None:
-    """Take something out of memory, after a look at what fits: `/forget staging password`."""
+    """Take something out of memory, after a look at what fits: `/forget staging password`; `--everywhere` for good."""
+    if argument.split()[:1] == [EVERYWHERE]:
+        await forget_everywhere(front_end, argument.strip().removeprefix(EVERYWHERE).strip())
+        return
     found = await at_desk(front_end.session, partial(forgetting.fitting, text=argument))
     if not found:
         raise UsageError("Nothing that is remembered fits.", "/memory list shows what there is.")

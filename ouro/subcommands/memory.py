@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ouro.subcommands import memory_entries, memory_transfer, memory_writing
+from ouro.subcommands import memory_entries, memory_sync, memory_transfer, memory_writing
 from ouro.subcommands.output import show, show_json, show_table
 
 EXAMPLE = """\
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     memory_entries.add_arguments(actions)
     memory_writing.add_arguments(actions)
     memory_transfer.add_arguments(actions)
+    memory_sync.add_arguments(actions)
     _add_search(_action(actions, "search", "find notes, core lines and what was said in any session", _search))
     _action(actions, "reindex", "make the index anew from the files", _reindex)
     _action(actions, "index", "what is in the index, and how large it is", _index)

@@ -24,6 +24,7 @@ from ouro.memory.long_term.opening import switch
 from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.remember import confirm, put_away, remember
 from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.subcommands import memory_forget
 from ouro.subcommands.memory_action import Do, add_action
 from ouro.subcommands.memory_entries import show_entries
 from ouro.subcommands.opened_memory import opened_memory
@@ -40,8 +41,10 @@ def add_arguments(actions: Any) -> None:
     parser.add_argument("text", nargs="+", metavar="TEXT")
     parser.add_argument("--scope", choices=("user", "repo"), default=None, help="where the rules would say otherwise")
     parser = add_action(actions, "forget", "take out of use what fits, after a look at it", _forget,
-                        "forget staging password", "forget mem_3f6c1e --yes", "forget heron --pick 1,3")  # fmt: skip
-    parser.add_argument("text", nargs="+", metavar="WORDS|ID")
+                        "forget staging password", "forget mem_3f6c1e --yes", "forget heron --pick 1,3",
+                        "forget --everywhere --secret", "forget --everywhere Miller --backup b.tar")  # fmt: skip
+    parser.add_argument("text", nargs="*", metavar="WORDS|ID")
+    memory_forget.add_flags(parser)
     parser.add_argument("--yes", action="store_true", help="all that fits, without a question")
     parser.add_argument("--pick", default="", metavar="NUMBERS", help="of what fits: 1,3")
     parser = add_action(actions, "edit", "a note or a core file in $EDITOR", _edit,
@@ -80,6 +83,10 @@ def _remember(args: argparse.Namespace) -> int:
 
 
 def _forget(args: argparse.Namespace) -> int:
+    if args.everywhere:
+        return memory_forget.forget_everywhere(args)
+    if args.secret or args.backup or args.no_backup or not args.text:
+        raise UsageError("Say what is to be forgotten.", "--secret and --backup belong to `--everywhere`.")
     with opened_memory() as memory:
         found = forgetting.fitting(memory.desk, " ".join(args.text))
         chosen = _chosen(args, found)

@@ -16,7 +16,7 @@ from ouro.memory.long_term.ledger import Ledger
 from ouro.memory.long_term.memory_files import FileRefused, MemoryFiles, blob_id, decoded, is_memory_name
 from ouro.memory.long_term.note import is_note_name, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import ORIGIN
+from ouro.memory.long_term.values import ORIGIN, Scope
 
 _MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
 _OF_COMMITS = {"accepted", "tip", "forgotten", "core", "vouched", "folder", "lock", "sync", "index-behind"}
@@ -41,7 +41,7 @@ class _Memory:
         self._history = History(git_dir)
         folder = self._history.own("folder").rpartition("\n")[0]
         self._folder = Path(folder) if folder else git_dir.parent.parent / "memory"
-        scope = "user" if git_dir.name == "user.git" else "repo"
+        scope: Scope = "user" if git_dir.name == "user.git" else "repo"
         self._store = GitMemoryStore(self._folder, scope, git_dir, is_shared=not (self._folder / ".git").exists())
         self._name = _PLACE.get(git_dir.name, f"the memory of {self._folder.parent.parent}")
         self._is_in_history = False

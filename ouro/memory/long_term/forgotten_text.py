@@ -40,7 +40,7 @@ class Needle:
         if len(text) > LONGEST:
             raise UsageError(f"What is to be forgotten has {LONGEST:,} characters at most.", "Say a part of it.")
         self.text = text
-        forms = dict.fromkeys((text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))))
+        forms = dict.fromkeys((text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)))
         self._pattern = re.compile("|".join(map(_written, forms)), re.IGNORECASE)
         cores = [core for form in forms for core in _in_base64(form.encode("utf-8", "replace"))]
         self._base64 = re.compile("|".join(r"\s*".join(map(re.escape, core)) for core in cores)) if cores else None
@@ -123,7 +123,7 @@ def _character(character: str) -> str:
 
 def _in_base64(data: bytes) -> list[str]:
     """What all base64 texts of something that holds `data` have in common: one for each of three alignments."""
-    cores = []
+    cores: list[str] = []
     for ahead in range(3):
         whole = base64.b64encode(bytes(ahead) + data + b"\0\0").decode()
         core = whole[-(-ahead * 8 // 6) : (ahead + len(data)) * 8 // 6]

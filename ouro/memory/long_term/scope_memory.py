@@ -12,7 +12,7 @@ from ouro.memory.backend import timestamp
 from ouro.memory.long_term.edits import change_of, digest, edit_of, subject_of
 from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over, proposal_id
 from ouro.memory.long_term.store import GitMemoryStore, is_note
-from ouro.memory.long_term.values import CORE, ORIGIN, SESSION, TURN, FileEdit, Loaded, Scope, Skipped
+from ouro.memory.long_term.values import CORE, ORIGIN, SESSION, TURN, FileEdit, Loaded, Origin, Scope, Skipped
 from ouro.memory.long_term.vouching import Vouching
 from ouro.memory.tokens import estimate
 
@@ -251,6 +251,12 @@ class ScopeMemory:
         self._read_anew()
         self._accept_all()
         return [self._told(done, origin, base)]
+
+    def read_anew(self, edits: Sequence[FileEdit], origin: Origin, base: str) -> list[CoreChanged]:
+        """Something was written past this that is vouched for: what is to be told of it."""
+        self._read_anew()
+        self._accept_all()
+        return [self._told(edits, origin, base)] if edits else []
 
     def _new(self, edits: Iterable[FileEdit]) -> list[FileEdit]:
         return [each for each in edits if (each.name, each.after) not in self._standing]

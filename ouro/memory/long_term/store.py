@@ -19,8 +19,7 @@ NOTE = "mem_"
 _MOST_IN_CORE = 400_000
 """Characters of the core files of one scope in sum."""
 
-Plan = Callable[[str], Mapping[str, str | None]]
-"""What the files are to be, where they differ from those of a commit."""
+Plan = Callable[[str], Mapping[str, str | None]]  # a commit -> what the files are to be, where they differ from it
 
 
 class GitMemoryStore:
@@ -32,6 +31,8 @@ class GitMemoryStore:
         finds_secret: says which kind of secret is in a text; empty where there is none.
         is_shared: the folder belongs to the host repository, whose git is told nothing; no `.git` is put there.
     """
+
+    remote = ""  # what the settings say that it is synchronised with
 
     def __init__(
         self,
@@ -156,17 +157,15 @@ class GitMemoryStore:
             return self._save({name: text}, subject, trailers or {}, vouched=believed)
 
     def join(self, commit: str, plan: Plan, subject: str, trailers: Mapping[str, str]) -> str:
-        """Join the history that `commit` ends, which is in the git directory already; gives the commit of now.
+        """Join the history that `commit` ends, which is here already; gives the commit of now.
 
         Nothing is done, and nothing given, where something stands in the files that is not committed.
 
         Raises:
-            MemoryUnusable: it cannot be joined; the texts are written all the same.
-            FileRefused, OSError: a file could not be written.
+            MemoryUnusable, FileRefused, OSError: it could not be joined; the next try goes on from what was written.
         """
         with self.history.alone():
-            head = self.history.head().commit
-            if self.edits_since(head):
+            if self.edits_since(head := self.history.head().commit):
                 return ""
             goes_on = self.history.leads_to(head, commit)
             encoded = self._put(plan(head))  # before all: what is committed and not in the files would count as removed

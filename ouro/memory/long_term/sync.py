@@ -17,6 +17,7 @@ from ouro.memory.long_term.sync_merge import Merging, SyncFailed, merged
 from ouro.memory.long_term.values import ORIGIN
 from ouro.utils.terminal_text import clean
 
+_KEPT = "remote"
 _SEEN = "refs/ouro/remote"
 """Where the remote stood when it was last asked."""
 _TRIES = 5
@@ -39,6 +40,28 @@ class SyncReport(msgspec.Struct, frozen=True):
     """The commit that took in what came: what undo takes back; empty where nothing came."""
 
 
+def remote_of(store: GitMemoryStore, given: str = "") -> str:
+    """Where this memory is synchronised: what is given now, else by the settings, else as the last time.
+
+    Raises:
+        UsageError: nowhere yet.
+    """
+    if remote := given or store.remote or store.history.own(_KEPT):
+        return remote
+    setting = " or set `memory.remote` in the settings" if store.scope == "user" else ""
+    raise UsageError(
+        f"The {store.scope} memory has no remote yet.", f"Name a git repository that is yours{setting}: URL or folder."
+    )
+
+
+def summary(report: SyncReport) -> list[str]:
+    """What a synchronisation did, in lines: what came, what went, what the person has to know."""
+    came = f"{len(report.received)} files changed here ({', '.join(report.received[:5])}" if report.received else ""
+    more = f" and {len(report.received) - 5} more" if len(report.received) > 5 else ""
+    parts = [f"{came}{more})" if came else "nothing came", f"{report.sent} commits sent" if report.sent else ""]
+    return [f"Memory is synchronised: {', '.join(filter(None, parts))}.", *report.conflicts]
+
+
 class _Busy(Exception):
     """Somebody wrote here meanwhile."""
 
@@ -57,7 +80,10 @@ def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda 
         raise UsageError(f"`{remote}` is no remote.", "Set `memory.remote` to the address of a git repository.")
     store.ensure_repo()
     with store.history.alone("sync"):
-        return _synchronised(store, remote, progress)
+        report = _synchronised(store, remote, progress)
+        if remote != store.remote and remote != store.history.own(_KEPT):
+            store.history.keep(_KEPT, remote)
+        return report
 
 
 def _synchronised(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:

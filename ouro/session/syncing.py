@@ -1,0 +1,71 @@
+"""Memory on several machines, from within a session: what came is told, and reaches the model as a change."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Sequence
+
+from ouro.errors import OuroError, UsageError
+from ouro.events import CoreChanged, Event, Said
+from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.long_term.sync import Progress, SyncReport, remote_of, summary, synchronise
+from ouro.memory.long_term.sync_merge import SyncFailed
+from ouro.memory.long_term.values import FileEdit, Scope
+from ouro.session.session import Session
+
+
+async def synchronised(session: Session, scope: Scope, remote: str) -> AsyncGenerator[Event, None]:
+    """Synchronise the memory of a scope, step by step; closed in between, it ends before the next step.
+
+    What came in is told by the session's news, with undo; what became of it at the end.
+
+    Args:
+        remote: another one than the settings name, or than it was the last time.
+    """
+    if session.knowledge is None:
+        raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
+    steps: asyncio.Queue[str | None] = asyncio.Queue()
+    loop, stopped = asyncio.get_running_loop(), threading.Event()
+
+    def progress(what: str) -> None:
+        if stopped.is_set():
+            raise SyncFailed("It was interrupted: what had come by then is merged here.", "The next time goes on.")
+        loop.call_soon_threadsafe(steps.put_nowait, what)
+
+    def work(scopes: tuple[ScopeMemory, ...], _moment: Moment) -> tuple[SyncReport, Sequence[CoreChanged]]:
+        found = next((each for each in scopes if each.scope == scope), None)
+        if found is None:
+            raise UsageError(f"There is no {scope} memory in use here.")
+        return _taken_in(found, remote, progress)
+
+    task = asyncio.ensure_future(session.knowledge.by_hand(work))
+    task.add_done_callback(lambda _task: steps.put_nowait(None))
+    try:
+        while (what := await steps.get()) is not None:
+            yield Said(f"Memory: {what} …")
+        report = await task
+    except OuroError as error:
+        yield Said(str(error), "error")
+        return
+    finally:
+        stopped.set()
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    for line in summary(report):
+        yield Said(line, "warning" if line in report.conflicts else "info")
+
+
+def _taken_in(scope: ScopeMemory, remote: str, progress: Progress) -> tuple[SyncReport, Sequence[CoreChanged]]:
+    store = scope.store
+    before, base = store.get_current_head(), store.accepted
+    report = synchronise(store, remote_of(store, remote), progress)
+    old = {name: store.text_at(before, name) if before else None for name in report.received}
+    edits = [FileEdit(name, old[name], _now(scope, name)) for name in report.received]
+    return report, scope.read_anew(edits, "sync", base)
+
+
+def _now(scope: ScopeMemory, name: str) -> str | None:
+    try:
+        return scope.store.read(name)
+    except FileNotFoundError:
+        return None
