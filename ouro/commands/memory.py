@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from ouro.commands import memory_sync, memory_timeline
+from ouro.commands import memory_entries, memory_sync, memory_timeline, memory_transfer
 from ouro.commands.command import FrontEnd
-from ouro.commands.markdown import block, code, escape
+from ouro.commands.markdown import code, escape
 from ouro.commands.memory_receipt import recalled_markdown, receipt_markdown
 from ouro.errors import UsageError
 from ouro.session import CORE_FILES, LongTermMemoryManager, Proposal, Scope
@@ -23,38 +23,24 @@ async def memory(front_end: FrontEnd, argument: str) -> None:
         raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
     if not word and await front_end.browse_memory():
         return
-    run = _COMMANDS.get(word or "list")
+    run = _COMMANDS.get(word) if word else _overview
     if run is None:
         raise UsageError(f"/memory knows no `{word}`.", f"It knows: {', '.join(_COMMANDS)}.")
     await run(front_end, known, rest.strip())
 
 
-async def _list(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
-    front_end.show(await asyncio.to_thread(_overview, known))
+async def _overview(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
+    front_end.show(await asyncio.to_thread(_all_files, known))
 
 
-async def _show(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
-    paths = await asyncio.to_thread(_files, known)
-    wanted = [path for name, path in paths.items() if not rest or rest in name]
-    if not wanted:
-        raise UsageError(f"No file of memory is called {rest}." if rest else "Nothing is remembered yet.")
-    texts = await asyncio.to_thread(lambda: [(path, path.read_text(errors="replace")) for path in wanted])
-    front_end.show("\n\n".join(f"**{escape(tilde(path))}**\n\n{block(text, 'markdown')}" for path, text in texts))
+async def _list(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    await memory_entries.list_(front_end, known, rest)
+    if waiting := await asyncio.to_thread(_all_waiting, known):
+        front_end.show("\n".join(waiting))
 
 
 async def _receipt(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
     front_end.show(f"{receipt_markdown(known.receipt())}\n\n{recalled_markdown(front_end.session.recalled)}")
-
-
-async def _edit(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
-    scope, name = _place(known, rest)
-    path = known.folder(scope) / name
-    before = await asyncio.to_thread(lambda: path.read_text() if path.exists() else "")
-    after = await front_end.edit(before)
-    if after.strip() == before.strip():
-        front_end.say("Nothing was changed.")
-        return
-    await known.write(scope, {name: f"{after.rstrip()}\n" if after.strip() else None}, f"Edit {name}")
 
 
 async def _accept(_front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
@@ -88,13 +74,13 @@ async def _switch(front_end: FrontEnd, known: LongTermMemoryManager, *, on: bool
 
 _Run = Callable[[FrontEnd, LongTermMemoryManager, str], Awaitable[None]]
 _COMMANDS: Mapping[str, _Run] = {
+    **memory_entries.COMMANDS,
     "list": _list,
-    "show": _show,
     "receipt": _receipt,
-    "edit": _edit,
     "accept": _accept,
     "reject": _reject,
     **memory_timeline.COMMANDS,
+    **memory_transfer.COMMANDS,
     "sync": memory_sync.sync,
     "consolidate": _consolidate,
     "on": _on,
@@ -102,18 +88,19 @@ _COMMANDS: Mapping[str, _Run] = {
 }
 
 
-def _overview(known: LongTermMemoryManager) -> str:
+def _all_files(known: LongTermMemoryManager) -> str:
     lines = []
     for folder in known.folders:
         lines.append(f"**{escape(tilde(folder))}**\n")
         found = [path for path in _files(known).values() if path.parent == folder]
         lines += [f"- {code(path.name)}: {_count(path)}" for path in found] or ["- nothing yet"]
         lines.append("")
-    waiting = known.proposals()
-    if waiting:
-        lines.append("**Waits for you** (`/memory accept ID`, `/memory reject ID`)\n")
-        lines += [_waiting(each) for each in waiting]
-    return "\n".join(lines).strip() or "No memory is in use here."
+    return "\n".join([*lines, *_all_waiting(known)]).strip() or "No memory is in use here."
+
+
+def _all_waiting(known: LongTermMemoryManager) -> list[str]:
+    lines = [_waiting(each) for each in known.proposals()]
+    return ["**Waits for you** (`/memory accept ID`, `/memory reject ID`)\n", *lines] if lines else []
 
 
 def _waiting(proposal: Proposal) -> str:

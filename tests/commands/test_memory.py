@@ -98,7 +98,7 @@ async def test_off_is_for_this_repository_from_the_next_session_on_until_on(home
 
 async def test_an_unknown_word_names_those_it_knows(home):
     front_end, _ = await front_end_of(home)
-    with pytest.raises(UsageError, match="It knows: list, show, receipt"):
+    with pytest.raises(UsageError, match="It knows: list, search, show, edit"):
         await memory(front_end, "frobnicate")
-    with pytest.raises(UsageError, match=r"There is no team/facts here"):
+    with pytest.raises(UsageError, match="Nothing remembered is called facts"):
         await memory(front_end, "edit team/facts")

@@ -42,7 +42,7 @@ def open_file(desk: Desk, named: str) -> Opened:
     if category in CORE and scope in ("", *desk.names):
         chosen = desk.scope(scope or desk.names[0]).scope
         return Opened(chosen, f"{category}.md", desk.text(chosen, f"{category}.md"))
-    entry = find_entry(desk, named.strip() if ":" in named else category)
+    entry = find_entry(desk, named if ":" in named else category)
     return Opened(entry.scope, entry.file, desk.text(entry.scope, entry.file))
 
 

@@ -1,0 +1,194 @@
+"""/memory list, show, edit, search, stats, confirm, archive, restore: entry by entry, each with whence it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ouro.commands.command import FrontEnd
+from ouro.commands.markdown import block, code, escape
+from ouro.commands.remember import describe
+from ouro.errors import UsageError
+from ouro.memory.long_term.desk import Desk
+from ouro.memory.long_term.editing import open_file, save
+from ouro.memory.long_term.entries import Entry, find_entry, note_entries, whence
+from ouro.memory.long_term.narrowing import Told, counts, listed, told
+from ouro.memory.long_term.remember import confirm, put_away, short
+from ouro.memory.long_term.stats import MemoryStats, stats
+from ouro.memory.long_term.values import CORE
+from ouro.session import LongTermMemoryManager
+from ouro.session.by_hand import at_desk
+from ouro.session.finding import source_of
+from ouro.utils.runtime import get_sessions_dir, tilde
+
+_MOST_LISTED = 50
+_FILTER = re.compile(r"(?:^|\s)(since|scope|category):(\S+)")
+
+
+async def list_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
+    """The entries of a scope or category."""
+    entries = await at_desk(front_end.session, partial(listed, what=rest))
+    front_end.show(entries_markdown(entries))
+
+
+async def show(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
+    """A note with its chain, a core line, or a whole core file; without a word all core files."""
+
+    def act(desk: Desk) -> str:
+        name = rest.rpartition("/")[2].removesuffix(".md")
+        files = [each for each in CORE if name and each.startswith(name)] if rest else list(CORE)
+        if files:
+            scopes = [each for each in desk.names if rest.rpartition("/")[0] in ("", each)]
+            return _files_markdown(desk, [(scope, f"{file}.md") for scope in scopes for file in files])
+        return told_markdown(told(desk, rest))
+
+    front_end.show(await at_desk(front_end.session, act))
+
+
+async def edit(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
+    """A note or a core file in the person's editor."""
+    opened = await at_desk(front_end.session, partial(open_file, named=rest or "preferences"))
+    after = await front_end.edit(opened.text)
+    done = await at_desk(front_end.session, lambda desk: save(desk, opened, after))
+    if not done.changed:
+        front_end.say("Nothing was changed.")
+    for each in done.complaints:
+        front_end.say(f"{opened.name} is kept as you wrote it, but {each}.", "warning")
+
+
+async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
+    """Notes, core lines and what was said: `optimistic locking since:2026-01-01 scope:repo category:patterns`."""
+    from ouro.memory.search import Filter
+
+    given = dict(_FILTER.findall(rest))
+    words = _FILTER.sub(" ", rest).strip()
+    if not words:
+        raise UsageError("Say what to search for.", "/memory search optimistic locking since:2026-01-01 scope:repo")
+    if front_end.session.lookup is None:
+        raise UsageError("There is no index here.")
+    hits = await front_end.session.lookup.find(words, 10, Filter(**given, archived=True))
+    notes = {each.id: each for each in await at_desk(front_end.session, note_entries)}
+    lines = []
+    for hit in hits:
+        known = notes.get(hit.id)
+        about = " · ".join(filter(None, (f"changed {known.versions - 1} times" if known.versions > 1 else "",
+                                         *known.badges))) if known else ""  # fmt: skip
+        lines.append(
+            f"- {escape(short(hit.text, 200))}  \n  {escape(source_of(hit))}{f' · **{about}**' if about else ''}"
+        )
+    front_end.show("\n".join(lines) or "Nothing is found. Try other words, or fewer filters.")
+
+
+async def stats_(front_end: FrontEnd, _known: LongTermMemoryManager, _rest: str) -> None:
+    """How much is remembered, of what sort and age."""
+    from ouro.memory.recall_counts import recall_counts
+
+    front_end.show(
+        stats_markdown(await at_desk(front_end.session, lambda d: stats(d, recall_counts(get_sessions_dir()))))
+    )
+
+
+async def confirm_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
+    """A note still holds."""
+    await _with_note(front_end, rest, confirm, "counts as confirmed")
+
+
+async def restore(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
+    """A note comes back from the archive."""
+    await _with_note(front_end, rest, confirm, "is recalled again")
+
+
+async def archive(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
+    """A note is kept, but not recalled any more."""
+    await _with_note(front_end, rest, put_away, "is in the archive now")
+
+
+COMMANDS: Mapping[str, Callable[[FrontEnd, LongTermMemoryManager, str], Awaitable[None]]] = {
+    "list": list_,
+    "search": search,
+    "show": show,
+    "edit": edit,
+    "stats": stats_,
+    "confirm": confirm_,
+    "archive": archive,
+    "restore": restore,
+}
+
+
+def entries_markdown(entries: Sequence[Entry]) -> str:
+    """A list for people; a long one is cut, with the counts of all."""
+    lines = [f"- {describe(each)}" for each in entries[:_MOST_LISTED]]
+    if len(entries) > _MOST_LISTED:
+        rest = ", ".join(f"{place} {count:,}" for place, count in counts(entries).items())
+        lines.append(f"\n{len(entries):,} in all: {escape(rest)}. `/memory list SCOPE CATEGORY` narrows it.")
+    return "\n".join(lines) or "Nothing is remembered here yet."
+
+
+def told_markdown(found: Told) -> str:
+    """One entry with all that is known of it."""
+    entry = found.entry
+    lines = [
+        f"{code(entry.id)} · {entry.scope} · {escape(entry.category)} · {escape(whence(entry))}",
+        escape(tilde(Path(found.path))),
+    ]
+    if found.stale:
+        lines.append(f"**May be out of date**: {', '.join(map(code, found.stale))} changed since.")
+    lines += ["", block(entry.text, "markdown")]
+    if len(found.chain) > 1:
+        lines.append("\n**Its versions**\n")
+        lines += [f"{number}. {describe(each)}" for number, each in enumerate(found.chain, 1)]
+    if found.note is not None:
+        note = found.note.note
+        lines += ["", f"Written by {note.trigger}, confidence {note.confidence:.2f}."]
+        lines += [f"- {each.relationship} {code(each.id)}" for each in note.related]
+        lines += [f"- names {', '.join(map(code, note.entities))}"] if note.entities else []
+        lines += [f"- {escape(name)}: {escape(str(value))}" for name, value in note.extra.items()]
+        lines += [f"- **cannot be read**: {escape(each)}" for each in found.note.complaints]
+    return "\n".join(lines)
+
+
+def stats_markdown(found: MemoryStats) -> str:
+    """The counts as a list."""
+    parts: tuple[tuple[str, Mapping[str, Any]], ...] = (
+        ("Core lines", found.core),
+        ("Notes", found.notes),
+        ("Said by", found.sources),
+        ("Written by", found.triggers),
+        ("Last changed within", found.ages),
+        ("Tokens in each prompt", found.prompt_tokens),
+        ("Bytes", found.sizes),
+        ("Recalled most often", found.recalled),
+    )
+    lines = [
+        f"- **{title}**: {', '.join(f'{escape(name)} {count:,}' for name, count in rows.items())}"
+        for title, rows in parts
+        if rows
+    ]
+    lines.append(f"- {found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted")
+    return "\n".join(lines)
+
+
+def _files_markdown(desk: Desk, files: Sequence[tuple[Any, str]]) -> str:
+    parts = []
+    for scope, name in files:
+        if text := desk.text(scope, name):
+            path = desk.scope(scope).store.folder / name
+            parts.append(f"**{escape(tilde(path))}**\n\n{block(text, 'markdown')}")
+    if not parts:
+        raise UsageError("Nothing is remembered there yet.")
+    return "\n\n".join(parts)
+
+
+async def _with_note(front_end: FrontEnd, named: str, act: Callable[[Desk, Entry], str], said: str) -> None:
+    def work(desk: Desk) -> Entry:
+        entry = find_entry(desk, named)
+        if entry.kind == "core":
+            raise UsageError(f"{entry.id} is a line of the core.", "It counts as it stands: /memory edit, or /forget.")
+        act(desk, entry)
+        return entry
+
+    entry = await at_desk(front_end.session, work)
+    front_end.say(f"{entry.id[:12]} {said}: {short(entry.text)}")
