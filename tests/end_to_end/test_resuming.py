@@ -176,3 +176,11 @@ def test_old_sessions_are_cleaned_up_only_when_told(ouro):
     assert "Nothing was moved." in preview.out
     ouro.headless("sessions", "clean", "--days", "2", "--yes")
     assert len(ouro.sessions_of_all()) == 60 - len(old)
+
+
+def test_flags_without_a_session_are_refused_before_anything_is_drawn(ouro):
+    for flag in (["--fork"], ["--part", "tail"]):
+        terminal = ouro.start(*flag)
+        assert terminal.end() == 2
+        assert b"\x1b[?1049h" not in terminal.raw
+        assert terminal.shows("--resume")

@@ -82,6 +82,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._search_timer: Timer | None = None
         self._look_timer: Timer | None = None
         self._search = Input(search, placeholder="type to search", compact=True, id="sessions-search")
+        self._search.cursor_blink = False
         self._count = Static("reading the list …", id="sessions-count", markup=False)
         self._heading = Static(id="sessions-heading", markup=False)
         self._list = SessionList(now)
