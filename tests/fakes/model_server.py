@@ -102,8 +102,8 @@ class ModelServer:
         self.models = list(models)
         self.routes = dict(routes or {})
         self.requests: list[Request] = []
-        self.embed: Callable[[list[str]], list[list[float]] | Raw] | None = None
-        """The vectors that POST …/embeddings gives; None: there is no such place."""
+        self.embed: Callable[[str, list[str]], list[list[float]] | Raw] | None = None
+        """What POST …/embeddings gives for a model and texts: vectors; None: there is no such place."""
         self.stopping = threading.Event()
         self._came = threading.Condition()
         self._log = log
@@ -195,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request("POST", self.path, headers, body, connection=self.client_address[1])
         if self.owner.embed is not None and self.path.endswith("/embeddings"):
-            self._send(_vectors(self.owner.embed(request.body["input"])))
+            self._send(_vectors(self.owner.embed(request.body["model"], request.body["input"])))
             return
         if not self.path.partition("?")[0].endswith(("/chat/completions", "/messages")):
             self._send(failure(404, f"no {self.path} here"))

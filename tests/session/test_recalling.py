@@ -172,23 +172,30 @@ class Hyde:
         self.server = server
         self.imagine = Reply("1. Sourdough loaves rise for hours.\n2. Bread is baked in the morning.")
         self.embeds = True
+        self.embedded = []
         server.script(self._answer)
         server.embed = self._embed
+        self._home = home
+        self.write_models()
+        monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+
+    def write_models(self, embed="openai/vectors"):
+        server, home = self.server, self._home
         models = {
             name: {"api_base": server.openai_url, "api_key": "sk-0123456789", "window": 100_000}
-            for name in ("openai/talks", "openai/imagines", "openai/vectors")
+            for name in ("openai/talks", "openai/imagines", "openai/vectors", "openai/newer")
         }
-        roles = {"default": "openai/talks", "retrieve": "openai/imagines", "embed": "openai/vectors"}
+        roles = {"default": "openai/talks", "retrieve": "openai/imagines", "embed": embed}
         file = home / ".ouro" / "models.yaml"
         file.parent.mkdir(exist_ok=True, mode=0o700)
         file.write_text(yaml.safe_dump({**roles, "models": models}))
         file.chmod(0o600)
-        monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
 
     def _answer(self, request):
         return self.imagine if request.body["model"] == "imagines" else Reply("Ok.")
 
-    def _embed(self, texts):
+    def _embed(self, model, texts):
+        self.embedded += [(model, text) for text in texts]
         return [vector_of(text) for text in texts] if self.embeds else Raw(500, "no")
 
     def asked(self, model):
@@ -242,4 +249,34 @@ async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyd
 
     assert not [event for event in events if isinstance(event, NotesRecalled | Said)]
     assert "fourteen" not in json.dumps(hyde.asked("talks")[-1].messages)
+    await session.close()
+
+
+async def test_another_model_for_vectors_makes_them_anew_beside_the_conversation(repository, hyde, own):
+    session = await open_with(repository)
+    await say(session, "we bake tomorrow")
+    put(own, BREAD)
+    await say(session, QUESTION)
+    await session.close()
+    assert ("vectors", BREAD.text) in hyde.embedded
+
+    hyde.write_models(embed="openai/newer")
+    session = await open_with(repository)
+    await say(session, "we bake tomorrow")
+    await session._background.settle(20)
+
+    assert ("newer", BREAD.text) in hyde.embedded
+    await session.close()
+
+
+async def test_the_settings_name_the_model_for_vectors_too(repository, hyde, own, home):
+    settings(home, embedding_model="openai/newer", retrieval="local")
+    session = await open_with(repository)
+    await say(session, "we bake tomorrow")
+    put(own, BREAD)
+    await say(session, "hello")
+    await session._background.settle(20)
+
+    assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
+    assert {model for model, _ in hyde.embedded} == {"newer"}
     await session.close()
