@@ -26,7 +26,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("rename", conversation.rename, "[title]"),
     Command("copy", conversation.copy),
     Command("export", conversation.export, "[file]"),
-    Command("memory", memory.memory, "[list|show|receipt|edit|accept|reject|undo|consolidate|on|off]", ("mem",)),
+    Command("memory", memory.memory, "[list|search|show|edit|…]", ("mem",)),
     Command("remember", remember.remember, "[user|repo] text"),
     Command("forget", remember.forget, "[--everywhere] words or id"),
     Command("todos", conversation.todos, "", ("todo",)),
