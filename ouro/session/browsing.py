@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import UsageError
+from ouro.memory.long_term.anchors import Anchors
 from ouro.memory.long_term.chronicle import Chronicle, PlannedUndo
 from ouro.memory.long_term.note import note_text, parse_note
 from ouro.memory.long_term.notebook import Notebook, Written
@@ -131,8 +132,11 @@ class Browsing:
         await self._known.write(scope, {name: f"{text.rstrip()}\n" if text.strip() else None}, f"Edit {name}")
 
     async def confirm(self, note_id: str) -> str:
-        """Say that a note still holds; gives the commit."""
-        return await self._write(lambda book: [book.confirm(note_id, "person")])
+        """Say that a note still holds, also of the files it speaks of as they are now; gives the commit."""
+        anchors = Anchors(find_root(self._session.cwd))
+        return await self._write(
+            lambda book: [book.confirm(note_id, "person", anchors=lambda note: anchors.of(note.entities))]
+        )
 
     async def archive(self, note_id: str) -> str:
         """Put a note away; gives the commit."""
@@ -148,7 +152,9 @@ class Browsing:
 
     async def _with_notes(self, work: Callable[[Notebook], _Told]) -> _Told:
         def act(scopes: tuple[ScopeMemory, ...], _moment: Moment) -> tuple[_Told, list[CoreChanged]]:
-            return work(Notebook({each.scope: each.store for each in scopes})), []
+            doubted = {each.scope: each.doubted for each in scopes}  # a change in one of them would vouch for it
+            book = Notebook({each.scope: each.store for each in scopes}, doubted=lambda scope: doubted[scope])
+            return work(book), []
 
         return await self._known.by_hand(act)
 

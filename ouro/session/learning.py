@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture import Captured
     from ouro.memory.long_term.learner import Learner
     from ouro.memory.long_term.note import Note, Trigger
-    from ouro.memory.long_term.notebook import Written
 
 IDLE_SECONDS = 20.0
 """So long after the start, or after the first turn, what was missed is caught up with."""
@@ -59,7 +58,8 @@ class Learning:
         self._made: Learner | None = None
         self._wires: Wires | None = None
         self._has_spoken = asyncio.Event()
-        self._busy = asyncio.Lock()
+        self.busy = asyncio.Lock()
+        """Held while a model is asked out of band: one at a time, captures first."""
         self._wanted: Trigger | None = None
         self._failures = 0
         self._skips = 0
@@ -80,14 +80,6 @@ class Learning:
         """Capture what a summary stands for now; gives back at once."""
         self._begin("compaction")
 
-    async def confirm(self, note_id: str) -> Written:
-        """The person says that a note still holds, also of the files it speaks of as they are now.
-
-        Raises:
-            NoteError: there is no such note.
-        """
-        return await self._learner.confirm(note_id)
-
     @property
     def _learner(self) -> Learner:
         if self._made is None:
@@ -105,7 +97,7 @@ class Learning:
             self._wires.start("capture", self._run())
 
     async def _run(self) -> None:
-        async with self._busy:
+        async with self.busy:
             trigger, self._wanted = self._wanted or "cadence", None
             try:
                 await self._capture(trigger)
@@ -157,7 +149,7 @@ class Learning:
             log.info("capture: nobody is waiting, what was missed is caught up with")
         try:
             await self._look_after_notes()
-            async with self._busy, aclosing(self._parts.missed.sessions()) as sessions:
+            async with self.busy, aclosing(self._parts.missed.sessions()) as sessions:
                 async for session in sessions:
                     await self._capture_missed(session)
         except (OuroError, OSError, TimeoutError) as error:

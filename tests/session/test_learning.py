@@ -16,6 +16,7 @@ from ouro.memory.long_term.note import Note, parse_note
 from ouro.utils.runtime import get_config_path, get_memory_dir
 
 TESTS = "Run the tests with pytest -q."
+SUMMARY = "## Goal\nRun the tests."
 
 
 def notes(folder) -> list[Note]:
@@ -144,7 +145,7 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
 
 
 async def test_a_compaction_captures_what_it_covers_first(repository, repo_notes):
-    two = Two([add(TESTS)], replies=["Yes, of course. " * 400, "Yes.", "Yes.", "The summary."])
+    two = Two([add(TESTS)], replies=["Yes, of course. " * 400, "Yes.", "Yes.", SUMMARY])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q", "go on", "and on")
     async for _ in session.window.compact(""):

@@ -11,7 +11,7 @@ from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.note import Note
 from ouro.memory.long_term.values import Scope
 from ouro.memory.long_term.vouching import LONGEST_SAYING, OWN_LINE
-from ouro.messages import Message, Text, system, user
+from ouro.messages import PIPED, Message, Text, system, user
 
 LONGEST_PART = 4_000
 """Characters of one message that a classifier reads: its beginning and its end."""
@@ -63,8 +63,8 @@ def words_of(number: int, message: Message) -> Spoken | None:
 
 
 def is_own(spoken: Spoken) -> bool:
-    """Whether it is the person's own words for sure: what is long holds pasted material."""
-    return spoken.role == "user" and len(spoken.text) <= LONGEST_SAYING
+    """Whether it is the person's own words for sure: what is long, or was piped in, holds material."""
+    return spoken.role == "user" and len(spoken.text) <= LONGEST_SAYING and not spoken.text.startswith(PIPED)
 
 
 def capture_request(

@@ -99,16 +99,6 @@ class Learner:
             return Upkeep()
         return await self._parts.knowledge.alone(lambda: self._kept_up(faded, shared))
 
-    async def confirm(self, note_id: str) -> Written:
-        """The person says that a note still holds: also of the files that it speaks of, as they are now.
-
-        Raises:
-            NoteError: there is no such note.
-        """
-        return await self._parts.knowledge.alone(
-            lambda: self.notebook.confirm(note_id, "person", anchors=lambda note: self._anchors.of(note.entities))
-        )
-
     def _sources(self, messages: Sequence[Message], is_whole: bool) -> tuple[str, ...]:
         clean = [each.store.folder for each in self._parts.scopes if each.is_clean]
         return Vouching(messages, below(clean, self._parts.cwd), is_whole=is_whole).sources

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import math
 import re
@@ -39,6 +40,8 @@ _OTHER_WORDS = {
 _THE_PERSON = {"user", "person", "human", "developer"}
 _SURE = {"high": 0.9, "medium": 0.7, "low": 0.5}
 _RELATION = re.compile(r"[a-z][a-z0-9_]{1,39}")
+_THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+"""What a model thinks aloud is no answer yet, also where it tries one."""
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 
 
@@ -117,6 +120,7 @@ def is_answer(answer: str) -> bool:
     """Whether a model has understood what it was asked for: operations, or that there are none."""
     if any(_verb(raw) for raw in _objects(answer)):
         return True
+    answer = _THOUGHT.sub("", answer)
     return bool(_EMPTY.search(answer)) or answer.strip() == "{}" or bool(_NOTHING.fullmatch(answer.strip()))
 
 
@@ -125,7 +129,23 @@ def is_answer(answer: str) -> bool:
 
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
     """Each JSON object that is an operation, wherever it stands."""
-    text = _TRAILING_COMMA.sub(r"\1", answer[:100_000])
+    text = _TRAILING_COMMA.sub(r"\1", _THOUGHT.sub("", answer[:100_000]))
+    yield from _in_json(text) if '"' in text else _in_python(text)
+
+
+def _in_python(text: str) -> Iterator[dict[str, Any]]:
+    """As some small models write it: `[{'op': 'add', …}]`."""
+    found = re.search(r"[\[{].*[\]}]", text, re.DOTALL)
+    try:
+        value = ast.literal_eval(found[0]) if found else []
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return
+    for each in value if isinstance(value, list) else [value]:
+        if isinstance(each, dict):
+            yield from _flattened({str(key): part for key, part in each.items()})
+
+
+def _in_json(text: str) -> Iterator[dict[str, Any]]:
     decoder = json.JSONDecoder(strict=False)
     at = text.find("{")
     broken = 0

@@ -33,6 +33,8 @@ def reasons(answer, ground=GROUND):
         json.dumps(ADD),
         f"Here is what I found:\n```json\n{json.dumps([ADD], indent=2)}\n```\nAnything else?",
         f"<think>Hm, {{x}} …</think>\n{json.dumps(ADD)}",
+        f'<think>Perhaps [{{"op": "add", "text": "No.", "category": "patterns"}}]?</think>\n{json.dumps([ADD])}',
+        f"```python\n{[ADD]!r}\n```",
         json.dumps([ADD]).replace("}]", ",}, ]"),
         json.dumps([ADD, ADD]),
         json.dumps([ADD])[:-1] + ', {"op": "add", "text": "cut in the mid',

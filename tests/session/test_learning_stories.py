@@ -1,0 +1,132 @@
+"""The five use cases, their first halves: what is said in several sessions becomes the right notes."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from fakes.classifier import Two, add, quiet, say
+
+from ouro.memory.long_term.note import parse_note
+from ouro.utils.runtime import get_memory_dir
+
+
+class Notes:
+    """Those of one repository, and the user's."""
+
+    def __init__(self, repository) -> None:
+        self.folder = repository / ".ouro" / "memory"
+
+    def all(self, folder=None):
+        found = [parse_note(path.name, path.read_text()).note for path in (folder or self.folder).glob("mem_*.md")]
+        return sorted(found, key=lambda note: (note.version, note.created_at))
+
+    def users(self):
+        return self.all(get_memory_dir())
+
+
+async def session_of(repository, answer, *said, replies=()) -> Two:
+    """A session in which this is said; what it taught is captured by the next one."""
+    two = Two(replies=replies)
+    session = await two.open(repository, captures=False)
+    await say(session, *said)
+    await session.close()
+    two.replies = []
+    two.always = answer
+    later = await two.open(repository)
+    await say(later, "ok")
+    await quiet(later)
+    await later.close()
+    return two
+
+
+def shown(asked: str) -> list[str]:
+    """The notes that the classifier was shown, in their order."""
+    lines = asked.partition("The conversation, quoted")[0].splitlines()
+    return [line.partition(") ")[2] for line in lines if line.startswith("| ") and ". (" in line]
+
+
+@pytest.fixture
+def notes(repository):
+    return Notes(repository)
+
+
+async def test_a_preference_is_the_persons_and_said_again_it_is_confirmed(repository, notes):
+    text = "Answers in German, code comments in English."
+    await session_of(
+        repository, [add(text, "coding-preferences")], "answer in german but keep code comments in english"
+    )
+    [note] = notes.users()
+    assert (note.text, note.scope, note.source, notes.all()) == (text, "user", "user", [])
+
+    two = await session_of(repository, [add(text, "coding-preferences")], "once more: german answers, english comments")
+    assert shown(two.captures[-1]) == [text]
+    [again] = notes.users()
+    assert (again.id, again.version, again.confirmed_at >= note.confirmed_at) == (note.id, 1, True)
+
+
+async def test_a_convention_is_the_repositorys_with_what_it_names_and_the_file_as_it_was(repository, notes):
+    text = "Every handler in api.py is tested by `pytest tests/test_api.py`."
+    relation = {"from": "./api.py", "rel": "tested by", "to": "cmd:pytest tests/test_api.py"}
+    await session_of(
+        repository,
+        [add(text, relations=[{**relation, "from": "file:./api.py"}])],
+        "in this repo every handler in api.py has a test",
+    )
+    [note] = notes.all()
+    assert (note.scope, note.category, note.entities) == (
+        "repo", "project-conventions", ("tool:pytest", "cmd:pytest tests/test_api.py", "file:api.py", "file:tests/test_api.py"),
+    )  # fmt: skip
+    assert [(each.source, each.rel, each.target) for each in note.relations] == [
+        ("file:api.py", "tested_by", "cmd:pytest tests/test_api.py")
+    ]
+    blob = subprocess.run(["git", "hash-object", "api.py"], cwd=repository, capture_output=True, text=True, check=True)
+    assert [(each.path, each.blob) for each in note.anchors] == [("api.py", blob.stdout.strip())]
+
+
+async def test_a_decision_and_its_reversal_are_a_chain_of_two(repository, notes):
+    await session_of(
+        repository,
+        [add("Row locks for user updates.", "architectural-decisions")],
+        "we decided on row locks for user updates",
+    )
+    [old] = notes.all()
+    text = "Optimistic locking for user updates: row locks timed out under load."
+
+    def reversal(asked):
+        place = shown(asked).index(old.text) + 1 if old.text in shown(asked) else 0
+        return [{"op": "supersede", "target": place, "text": text, "said_by": "user"}] if place else []
+
+    await session_of(
+        repository, reversal, "row locks timed out under load, from now on user updates use optimistic locking"
+    )
+    first, second = notes.all()
+    assert (first.text, second.text, second.supersedes, second.version) == (old.text, text, old.id, 2)
+    assert (second.category, second.source) == ("architectural-decisions", "user")
+
+
+async def test_a_personal_style_of_one_repository_is_known_in_the_next(repository, tmp_path, notes):
+    other = tmp_path / "other"
+    other.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=other, check=True)
+    style = "Likes early returns and short functions."
+    await session_of(repository, [add(style, "coding-preferences")], "i like early returns and short functions")
+
+    two = await session_of(other, [], "please write it with early returns, as short functions")
+
+    assert shown(two.captures[-1]) == [style]
+    assert (len(notes.users()), notes.all(), Notes(other).all()) == (1, [], [])
+
+
+async def test_a_correction_is_kept_with_what_was_wrong(repository, notes):
+    text = "Do not edit schema.py by hand: it is generated by `make schema`."
+    await session_of(
+        repository,
+        [add(text, "corrections")],
+        "change the schema please",
+        "no, never edit schema.py by hand, it is generated by make schema",
+        replies=["I edited schema.py.", "Understood."],
+    )
+    [note] = notes.all()
+    assert (note.category, note.source, note.turn) == ("corrections", "user", 2)
+    assert "file:schema.py" in note.entities
