@@ -58,7 +58,9 @@ class _Memory:
         held = sum(1 for each in history_rewriting.objects(self._history) if needle.count_bytes(each))
         tally.add(f"{self._name}: git history (objects that can be read)", held)
         self._is_in_history = held > 0
-        if held and self._history.git("for-each-ref", "refs/ouro/remote", "refs/remotes"):
+        if held and (
+            self._history.own("remote") or self._history.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
+        ):
             tally.left.append(
                 f"{self._name}: it was sent to {self._history.own('remote') or 'a remote'}, which has it still. Delete "
                 "the branch there, or the repository, and forget it on your other machines; hosts may keep deleted "

@@ -78,7 +78,8 @@ class Needle:
             is_fixed = name in _FIXED or (name == "name" and _NAME.fullmatch(value))
             return value if is_fixed else self.without(value)
         if isinstance(value, Mapping):
-            made = {self.without(key): self.in_data(item, _inside(name, key)) for key, item in value.items()}
+            keys = {key: self.without(key) if name == _ARGUMENT else key for key in value}
+            made = {keys[key]: self.in_data(item, _inside(name, key)) for key, item in value.items()}
             if made.get("signature") and made.get("text") != value.get("text"):
                 made["signature"] = ""  # it vouches for a text that is another one now
             return made
@@ -117,7 +118,7 @@ def _character(character: str) -> str:
         forms.append("".join(f"%{byte:02x}" for byte in data))
     if not character.isascii():
         units = character.encode("utf-16-be", "surrogatepass")
-        forms.append("".join(rf"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2)))
+        forms.append("".join(rf"\\+u{units[n : n + 2].hex()}" for n in range(0, len(units), 2)))
     return forms[0] if len(forms) == 1 else f"(?:{'|'.join(forms)})"
 
 

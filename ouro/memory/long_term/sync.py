@@ -81,7 +81,7 @@ def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda 
     store.ensure_repo()
     with store.history.alone("sync"):
         report = _synchronised(store, remote, progress)
-        if remote != store.remote and remote != store.history.own(_KEPT):
+        if remote != store.history.own(_KEPT):
             store.history.keep(_KEPT, remote)
         return report
 

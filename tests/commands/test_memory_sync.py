@@ -1,0 +1,80 @@
+"""/memory sync and /forget --everywhere in a session."""
+
+import subprocess
+
+import pytest
+from fakes.fake_front_end import FakeFrontEnd
+from fakes.knowledge import Conversation
+
+from ouro.commands.memory import memory
+from ouro.commands.remember import forget
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync import synchronise
+
+
+@pytest.fixture
+def home(home):
+    return home / ".ouro"
+
+
+@pytest.fixture
+def remote(tmp_path) -> str:
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "remote.git"], check=True)
+    return str(tmp_path / "remote.git")
+
+
+def sitting(home):
+    conversation = Conversation(home, None).connect()
+    front_end = FakeFrontEnd()
+    front_end.session.knowledge = conversation.manager
+    front_end.session.lookup = None
+    return front_end, conversation
+
+
+async def test_what_came_is_told_with_undo_and_reaches_the_model(home, remote, tmp_path):
+    other = GitMemoryStore(tmp_path / "two", "user", tmp_path / "two.git")
+    other.save_and_commit({"facts.md": "- Oslo.\n"}, "Learn")
+    synchronise(other, remote)
+    front_end, conversation = sitting(home)
+    await conversation.manager.write("user", {"facts.md": "- Tea.\n"}, "x")
+
+    await memory(front_end, f"sync user {remote}")
+
+    event = conversation.changed[-1]
+    assert (event.origin, event.summary) == ("sync", "facts.md: + Oslo.")
+    assert front_end.events[-1].text == "Memory is synchronised: 1 files changed here (facts.md), 2 commits sent."
+    assert "Oslo" in await conversation.manager.context([])
+    await conversation.manager.undo(event.undo)
+    assert (conversation.folder / "facts.md").read_text() == "- Tea.\n"
+
+
+async def test_offline_is_one_line_and_changes_nothing(home):
+    front_end, conversation = sitting(home)
+    await conversation.manager.write("user", {"facts.md": "- Tea.\n"}, "x")
+
+    await memory(front_end, "sync /no/such/place.git")
+
+    assert "cannot be synchronised with" in front_end.events[-1].text
+    assert (conversation.folder / "facts.md").read_text() == "- Tea.\n"
+
+
+async def test_forgetting_everywhere_shows_asks_keeps_a_backup_and_reports(home):
+    front_end, conversation = sitting(home)
+    front_end.picks = ["backup"]
+    await conversation.manager.write("user", {"facts.md": "- Tea.\n- The word is Blackbird-77 here.\n"}, "x")
+
+    await forget(front_end, "--everywhere blackbird-77")
+
+    assert "your memory: core, notes, archive" in front_end.shown[0]
+    assert front_end.shown[1].startswith("**Forgotten** in ")
+    assert (conversation.folder / "facts.md").read_text() == "- Tea.\n- The word is [forgotten] here.\n"
+    assert (home.parent / "ouro-before-forgetting.tar").stat().st_mode & 0o777 == 0o600
+
+
+async def test_without_a_yes_nothing_is_forgotten(home):
+    front_end, conversation = sitting(home)
+    await conversation.manager.write("user", {"facts.md": "- Blackbird-77 is it.\n"}, "x")
+
+    await forget(front_end, "--everywhere blackbird-77")
+
+    assert (conversation.folder / "facts.md").read_text() == "- Blackbird-77 is it.\n"

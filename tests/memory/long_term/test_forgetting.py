@@ -1,0 +1,200 @@
+"""What is to be forgotten is found in its obvious forms, and nothing else is touched."""
+
+import base64
+import json
+import os
+import random
+import tarfile
+from urllib.parse import quote, quote_plus
+
+import pytest
+from fakes.told_sessions import Conversation
+
+from ouro.errors import UsageError
+from ouro.memory.long_term.forgetting import Forgetting, Home, back_up
+from ouro.memory.long_term.forgotten_text import Needle
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync import synchronise
+from ouro.memory.long_term.sync_merge import SyncFailed
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.memory.yaml_text import dump
+from ouro.messages import Message, Text, ToolCall, ToolReply, assistant, user
+
+TEXT = 'Zoë\'s key is "a/b+c\\d" & more'
+
+
+@pytest.fixture
+def place(home) -> Home:
+    root = home / ".ouro"
+    return Home(root, root / "history.git", root / "sessions", root / "cache" / "index.db")
+
+
+def user_memory(place: Home) -> GitMemoryStore:
+    return GitMemoryStore(place.path / "memory", "user", place.histories / "user.git")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        TEXT,
+        TEXT.upper(),
+        TEXT.replace(" ", "\n"),
+        TEXT.replace(" ", "\n| "),
+        TEXT.replace(" ", "  \t"),
+        quote(TEXT),
+        quote(TEXT, safe=""),
+        quote_plus(TEXT),
+        json.dumps(TEXT),
+        json.dumps(json.dumps(TEXT)),
+        json.dumps(TEXT, ensure_ascii=False),
+        base64.b64encode(TEXT.encode()).decode(),
+        base64.b64encode(f"1{TEXT}".encode()).decode(),
+        base64.b64encode(f"12{TEXT}3".encode()).decode(),
+        base64.urlsafe_b64encode(TEXT.encode()).decode(),
+        base64.encodebytes(f"{'x' * 40}{TEXT}".encode()).decode(),
+        dump({"text": TEXT}),
+        dump({"text": f"{TEXT}\x07\nsecond"}),
+        TEXT.replace("ë", "e\u0308"),
+        TEXT.replace("key", "k\ney"),
+    ],
+)
+def test_each_form_is_found_and_taken_out(form):
+    needle = Needle(TEXT)
+    text = f"before {form} behind"
+
+    assert needle.count(text) == 1
+    assert needle.count_bytes(text.encode()) == 1
+    assert needle.count(needle.without(text)) == 0
+    assert needle.without(text).startswith("before ")
+    assert needle.without(text).endswith(" behind")
+    assert len(needle.blotted(text.encode())) == len(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text", ["Zoë's key", "Zoë's key is a/b+c and more", "zoes key is abcd more", "", "\\" * 5_000]
+)
+def test_what_is_like_it_is_left_alone(text):
+    assert Needle(TEXT).without(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "abc", "  ab  ", "----", "x" * 10_001])
+def test_a_text_that_cannot_be_told_from_others_is_refused(text):
+    with pytest.raises(UsageError):
+        Needle(text)
+
+
+def test_the_place_holder_does_not_hold_what_is_forgotten():
+    assert Needle("forgotten").without("It is forgotten.") == "It is [gone]."
+
+
+def test_words_that_records_are_made_of_leave_sessions_whole(place):
+    talk = Conversation(place.sessions, 1, "/home/me/assistant")
+    call = ToolCall("call_shell", "shell", {"pin": 123456, "role": "the assistant"})
+    talk.say(user("the assistant"), Message("assistant", (Text("as the assistant"), call)))
+    talk.say(Message("user", (ToolReply("call_shell", "shell", "123456 shell"),)), assistant("123456"))
+    talk.end()
+
+    for text in ("assistant", "shell", "123456", "message", "2026"):
+        Forgetting(text, place).forget()
+
+    loaded = YamlFileMemoryStore(place.sessions).load_session(talk.id, read_only=True)
+    assert loaded.notices == ()
+    assert [each.message.role for each in loaded.records] == ["user", "assistant", "user", "assistant"]
+    assert loaded.records[0].message.text == "the [forgotten]"
+    assert loaded.records[1].message.tool_calls[0].arguments == {"pin": "[forgotten]", "role": "the [forgotten]"}
+
+
+def test_what_does_not_hold_it_is_byte_for_byte_as_it_was(place):
+    drawn = random.Random(11)
+    alphabet = "abc xyz\n\t-:#'\"\\|>[]{}é€😀&%+0\x85"
+    store, plain = user_memory(place), {}
+    for number in range(6):
+        words = "".join(drawn.choice(alphabet) for _ in range(drawn.randrange(1, 400)))
+        talk = Conversation(place.sessions, number + 1)
+        talk.say(*(user(words + str(each)) for each in range(5)))
+        talk.say(user(f"{words} Blackbird-77 {words}"))
+        talk.end()
+        plain[talk.id] = words
+    store.save_and_commit({"facts.md": "- One.\n- Blackbird-77\n", "decisions.md": "- Two \u2028 lines.\n"}, "Learn")
+    store.save_and_commit({"facts.md": "- One.\n"}, "Learn")
+    files = {each: each.read_bytes() for each in place.path.rglob("*") if each.is_file() and "history" not in str(each)}
+
+    assert Forgetting("Blackbird-77", place).forget().left == ()
+
+    for path, data in files.items():
+        if b"Blackbird-77" not in data and path.name != "lock":
+            assert path.read_bytes() == data
+    sessions = YamlFileMemoryStore(place.sessions)
+    for session_id, words in plain.items():
+        said = [each.message.text for each in sessions.load_session(session_id, read_only=True).records]
+        assert said == [*(words + str(each) for each in range(5)), f"{words} [forgotten] {words}"]
+    assert (store.folder / "decisions.md").read_text() == "- Two \u2028 lines.\n"
+    assert [each.subject for each in store.log()] == ["Learn", "Learn"]
+    assert store.outside_edits() == ()
+
+
+def test_a_remote_that_has_it_is_said_and_brings_nothing_back(place, tmp_path):
+    os.system(f"git init -q --bare {tmp_path / 'remote.git'}")
+    remote, store = str(tmp_path / "remote.git"), user_memory(place)
+    other = GitMemoryStore(tmp_path / "two", "user", tmp_path / "history" / "user.git")
+    store.save_and_commit({"facts.md": "- Tea.\n- Blackbird-77\n"}, "Learn")
+    synchronise(store, remote)
+    synchronise(other, remote)
+
+    done = Forgetting("Blackbird-77", place).forget()
+
+    assert ["it was sent to" in each for each in done.left] == [True]
+    with pytest.raises(SyncFailed, match="still holds what was forgotten here"):
+        synchronise(store, remote)
+    other.save_and_commit({"preferences.md": "- Tabs.\n"}, "Learn")
+    synchronise(other, remote)
+    for _ in range(2):
+        with pytest.raises(SyncFailed, match="still holds what was forgotten here"):
+            synchronise(store, remote)
+    assert Forgetting("Blackbird-77", place).look().count == 0
+
+    Forgetting("Blackbird-77", Home(tmp_path, tmp_path / "history", tmp_path / "s", tmp_path / "i")).forget()
+    os.system(f"git --git-dir={remote} update-ref -d refs/heads/main")
+    synchronise(other, remote)
+    synchronise(store, remote)
+    assert (store.folder / "preferences.md").read_text() == "- Tabs.\n"
+    assert (store.folder / "facts.md").read_text() == "- Tea.\n"
+
+
+def test_a_backup_holds_all_and_is_the_persons_alone(place, tmp_path):
+    user_memory(place).save_and_commit({"facts.md": "- Blackbird-77\n"}, "Learn")
+
+    made = back_up(place, tmp_path / "b.tar")
+
+    assert made.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(made) as tar:
+        names = tar.getnames()
+    assert any(name.endswith("memory/facts.md") for name in names)
+    assert any("history.git/user.git/objects" in name for name in names)
+    for target in (made, place.path / "b.tar"):
+        with pytest.raises(UsageError):
+            back_up(place, target)
+
+
+def test_links_are_not_followed(place, tmp_path):
+    outside = tmp_path / "outside.txt"
+    outside.write_text("Blackbird-77")
+    user_memory(place).save_and_commit({"facts.md": "- Tea.\n"}, "Learn")
+    (place.path / "memory" / "x.md").symlink_to(outside)
+    (place.path / "linked").symlink_to(tmp_path)
+
+    Forgetting("Blackbird-77", place).forget()
+
+    assert outside.read_text() == "Blackbird-77"
+
+
+def test_settings_are_named_and_left(place):
+    place.path.mkdir(parents=True)
+    (place.path / "models.yaml").write_text("api_key: Blackbird-77\n")
+
+    done = Forgetting("Blackbird-77", place).forget()
+
+    assert (place.path / "models.yaml").read_text() == "api_key: Blackbird-77\n"
+    assert done.left == (
+        f"{place.path / 'models.yaml'}: these are your settings. Take it out there yourself, if it does not belong.",
+    )

@@ -1,0 +1,89 @@
+"""`ouro memory sync` and `ouro memory forget --everywhere`, as they are typed."""
+
+import io
+import json
+import random
+import subprocess
+
+import pytest
+
+from ouro.cli import main
+
+
+@pytest.fixture
+def homes(tmp_path, monkeypatch):
+    """Two machines: `homes(n)` sits down at one of them."""
+    subprocess.run(["git", "init", "-q", "--bare", tmp_path / "remote.git"], check=True)
+
+    def sit_at(number: int):
+        folder = tmp_path / f"machine{number}"
+        (folder / "work").mkdir(parents=True, exist_ok=True)
+        monkeypatch.setenv("OURO_HOME", str(folder / ".ouro"))
+        monkeypatch.setenv("OURO_MEMORY_REMOTE", str(tmp_path / "remote.git"))
+        monkeypatch.chdir(folder / "work")
+        return folder / ".ouro"
+
+    return sit_at
+
+
+def test_two_homes_with_random_edits_hold_the_same_in_the_end(homes, capsys):
+    drawn, wanted = random.Random(2), set()
+    for step in range(40):
+        home = homes(drawn.randrange(2))
+        name = drawn.choice(["facts", "preferences"])
+        if drawn.random() < 0.3:
+            assert main(["memory", "sync"]) == 0
+        entry = f"The number {step} matters."
+        wanted.add(entry)
+        assert main(["memory", "remember", "--scope", "user", entry]) == 0, name
+    for number in (0, 1, 0, 1):
+        home = homes(number)
+        assert main(["memory", "sync"]) == 0
+    capsys.readouterr()
+
+    for number in (0, 1):
+        home = homes(number)
+        text = "".join(each.read_text() for each in sorted((home / "memory").glob("*.md")))
+        assert [entry for entry in wanted if entry not in text] == []
+        assert main(["memory", "sync", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"received": [], "sent": 0, "conflicts": [], "commit": ""}
+
+
+def test_offline_is_one_clear_line(homes, capsys):
+    homes(0)
+    assert main(["memory", "sync", "--remote", "/no/such/place.git"]) == 1
+    assert "/no/such/place.git cannot be synchronised with" in capsys.readouterr().err
+
+
+def test_without_a_remote_it_says_how_to_name_one(homes, capsys, monkeypatch):
+    homes(0)
+    monkeypatch.delenv("OURO_MEMORY_REMOTE")
+    assert main(["memory", "sync"]) == 2
+    assert "The user memory has no remote yet." in capsys.readouterr().err
+
+
+def test_a_secret_is_read_from_standard_input_and_forgotten(homes, capsys, monkeypatch, tmp_path):
+    home = homes(0)
+    main(["memory", "remember", "--scope", "user", "The code word is Blackbird-77"])
+    monkeypatch.setattr("sys.stdin", io.StringIO("blackbird-77\n"))
+    code = main(["memory", "forget", "--everywhere", "--secret", "--yes", "--backup", str(tmp_path / "b.tar")])
+    out = capsys.readouterr().out
+
+    assert code == 0
+    assert "blackbird" not in out.partition("Forgotten")[2].lower()
+    assert "your memory: git history" in out
+    assert (home / "memory" / "facts.md").read_text().strip().endswith("The code word is [forgotten]")
+    assert (tmp_path / "b.tar").exists()
+
+
+def test_nothing_is_done_where_nobody_can_be_asked(homes, capsys, monkeypatch):
+    home = homes(0)
+    main(["memory", "remember", "--scope", "user", "The code word is Blackbird-77"])
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert main(["memory", "forget", "--everywhere", "blackbird-77"]) == 2
+    assert main(["memory", "forget", "--everywhere", "blackbird-77", "--yes"]) == 2
+    assert main(["memory", "forget", "--everywhere", "--secret", "blackbird-77"]) == 2
+    assert main(["memory", "forget", "--everywhere"]) == 2
+    assert main(["memory", "forget", "--everywhere", "no such words", "--yes", "--no-backup"]) == 1
+    assert "Blackbird-77" in (home / "memory" / "facts.md").read_text()
+    assert capsys.readouterr().err.count("\n") >= 4
