@@ -191,7 +191,7 @@ def undo_words(rest: str) -> tuple[str, int, bool]:
 def undo_markdown(planned: PlannedUndo) -> str:
     """What taking it back would do."""
     lines = [f"**Taking back** {code(planned.commit.id[:7])} {escape(planned.commit.subject)}\n"]
-    shown = [line for edit in planned.edits for line in _edit_lines(edit.name, edit.before or "", edit.after or "")]
+    shown = [line for edit in planned.edits for line in edit_lines(edit.name, edit.before or "", edit.after or "")]
     lines.append(block("\n".join(shown[:_SHOWN_LINES]), "diff"))
     if planned.conflicts:
         lines.append(f"\n{escape(_conflicts(planned.conflicts))}")
@@ -290,7 +290,8 @@ def _recalled(said: SaidTurn, texts: Mapping[str, str]) -> Iterator[str]:
         yield f"    - {each.state} · {each.tokens} tokens · {text} ({code(each.id[:12])}: {escape(each.reason)})"
 
 
-def _edit_lines(name: str, before: str, after: str) -> Iterator[str]:
+def edit_lines(name: str, before: str, after: str) -> Iterator[str]:
+    """What becomes of a file, as a diff without surroundings."""
     yield f"{name}:"
     for line in list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]:
         if not line.startswith("@@"):

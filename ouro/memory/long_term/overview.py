@@ -126,6 +126,21 @@ class Overview:
         confidence = confidence_now(note, datetime.now(UTC), self._half_life)
         return NoteDetails(note, kept.scope, kept.name, chain, ties, confidence, tuple(badges), kept.complaints)
 
+    def ties(self) -> list[tuple[str, str, str]]:
+        """All edges between notes: from, relationship, to; those to the note before it are `supersedes`."""
+        with self._index.reading() as database:
+            edges = database.execute("SELECT note, relationship, other FROM edges ORDER BY 1, 3").fetchall()
+            chains = database.execute("SELECT note, 'supersedes', supersedes FROM notes WHERE supersedes <> ''")
+            return [(str(a), str(way), str(b)) for a, way, b in (*edges, *chains.fetchall())]
+
+    def names(self) -> list[tuple[str, str]]:
+        """Which note names which entity."""
+        with self._index.reading() as database:
+            rows = database.execute(
+                "SELECT notes.note, entity FROM entities JOIN notes ON notes.id = entities.note ORDER BY 2, 1"
+            )
+            return [(str(note), str(entity)) for note, entity in rows]
+
     def _ties(self, note_id: str) -> tuple[Tie, ...]:
         with self._index.reading() as database:
             there = database.execute("SELECT relationship, other FROM edges WHERE note = ?", (note_id,)).fetchall()

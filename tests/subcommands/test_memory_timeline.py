@@ -1,0 +1,89 @@
+"""`ouro memory log`, `diff`, `blame`, `evidence`, `why`, `undo`, `as-of`, `graph`, as they are typed."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ouro.memory.long_term.note import Edge, Note, note_text
+from ouro.memory.long_term.stores import user_store
+from ouro.memory.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import assistant, user
+
+AT = "2026-11-20T10:00:00.000Z"
+NOTE = Note(id="mem_00000001", scope="user", category="patterns", session_id="s-old", turn=1, text="Use <tox> & co.")
+OTHER = Note(id="mem_00000002", scope="user", text="</script><script>alert(1)</script> \x1b[31m",
+             related=(Edge("mem_00000001", "refines"),))  # fmt: skip
+
+
+@pytest.fixture
+def store(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    root = home / ".ouro"
+    store = user_store(root / "memory", root / "history.git", lambda _text: "")
+    marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "1"}
+    store.save_and_commit({"facts.md": "- a\n- b\n- c\n"}, "Learn", marks)
+    store.save_and_commit({each.file_name: note_text(each) for each in (NOTE, OTHER)}, "Add: two", marks)
+    store.save_and_commit({"facts.md": "- A\n- b\n- C\n"}, "Change", {"Ouro-Origin": "person"})
+    sessions = YamlFileMemoryStore(root / "sessions", str)
+    sessions.create_session(SessionHeader("s-old", str(tmp_path), "m", AT))
+    for number, message in enumerate((user("Use tox."), assistant("I will.")), 1):
+        sessions.save_memory("s-old", MessageRecord(number, AT, message))
+    items = (RecalledItem(NOTE.id, "loaded", "words: tox", 1.0, 7),)
+    sessions.save_memory("s-old", RecalledRecord(1, AT, items, "local"))
+    sessions.close_session("s-old")
+    return store
+
+
+def ouro(*words, code=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "ouro", "memory", *words], capture_output=True, text=True, check=False, input=""
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code in (0, 1) and done.stdout else done.stderr
+
+
+def test_log_diff_and_blame_tell_whence_each_line_is(store):
+    assert [line.split()[-1] for line in ouro("log").splitlines()] == ["Change", "two", "Learn"]
+    [first, *_] = json.loads(ouro("log", "facts", "--json"))
+    assert (first["scope"], first["commit"]["subject"]) == ("user", "Change")
+    assert ouro("diff").splitlines()[1:] == [
+        "@@ 1 · facts.md · line 1 @@", "-- a", "+- A", "@@ 2 · facts.md · line 3 @@", "-- c", "+- C",
+    ]  # fmt: skip
+    assert re.search(r"2  [0-9a-f]{7}  .*the agent   s-old:1 +- b", ouro("blame", "facts"))
+    assert "you: Use tox." in ouro("blame", "facts", "--open", "2")
+    assert "No turn taught it" in ouro("blame", "facts", "--open", "1", code=2)
+
+
+def test_evidence_and_why(store):
+    assert "you: Use tox." in ouro("evidence", NOTE.id)
+    assert "loaded         Use <tox> & co. (mem_00000001: words: tox; 7 tokens)" in ouro("why", "--session", "s-old")
+    assert json.loads(ouro("why", "1", "--session", "s-old", "--json"))["turn"]["words"][0] == ["user", "Use tox."]
+
+
+def test_undo_of_one_hunk_asks_first(store):
+    assert "Nobody is here to agree" in ouro("undo", "last", "--hunk", "2", code=2)
+    assert store.read("facts.md") == "- A\n- b\n- C\n"
+    assert "Taken back by" in ouro("undo", "last", "--hunk", "2", "--yes")
+    assert store.read("facts.md") == "- A\n- b\n- c\n"
+
+
+def test_as_of_a_date(store):
+    assert "There was no memory yet" in ouro("as-of", "2020-01-01", code=1)
+    assert "- A" in ouro("as-of", "today", "facts")
+    assert "is no date" in ouro("as-of", "nonsense", code=2)
+
+
+def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path):
+    ouro("graph", "--html", "-o", "memory.html")
+    page = (tmp_path / "memory.html").read_text()
+    assert page.count("<script") == page.count("</script>") == 1
+    assert "alert(1)" in page
+    assert "\x1b" not in page
+    assert re.findall(r"https?://[^\"' ]+", page) == ["http://www.w3.org/2000/svg"]
+    assert "default-src 'none'" in page
+    graph = json.loads(ouro("graph", "--json"))
+    assert [OTHER.id, "refines", NOTE.id] in graph["edges"]
