@@ -41,6 +41,7 @@ from ouro.safety.secrets import SecretMask, secret_values
 from ouro.safety.trust import TrustStore, acting_files, find_root
 from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
+from ouro.session.digest_rules import DigestRules, with_digest
 from ouro.session.finding import make_lookup, search_for
 from ouro.session.knowing import KnowledgeRules, RecallRules, begins_with, with_knowledge
 from ouro.session.learning_rules import LearningRules, with_learning
@@ -156,6 +157,8 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
             if options.captures and not memory.read_only:
                 root = find_root(options.cwd)
                 parts = with_learning(parts, store, scopes, root, _learning_rules(ground))
+        if not options.ephemeral:
+            parts = with_digest(parts, store, scopes, find_root(options.cwd), _digest_rules(ground))
         session = Session(parts)
     except BaseException:
         await memory.close()  # else it would count as open here
@@ -222,6 +225,8 @@ async def _memory(
 ) -> MemoryManager:
     project = str(ground.options.cwd)
     if resumed is not None:
+        if request.read_only:
+            ground.notices.append("Opened read-only: nothing that is said here is saved.")
         return await MemoryManager.resume(
             store, resumed.id, project=project, read_only=request.read_only, fork=request.fork
         )
@@ -307,6 +312,12 @@ def _knowledge_rules(ground: _Ground) -> KnowledgeRules:
     chosen = is_embedder_chosen(said.embedding_model, ground.catalog)
     recall = RecallRules(said.retrieval, *steps, said.injection_token_budget, said.half_life_days, chosen)
     return KnowledgeRules(said.write, said.consolidation_threshold, recall)
+
+
+def _digest_rules(ground: _Ground) -> DigestRules:
+    memory, by_itself = ground.settings.memory, ground.options.captures
+    wants = ground.settings.sessions.summaries
+    return DigestRules(wants, by_itself, memory.write, memory.half_life_days, memory.categories)
 
 
 def _lookup(ground: _Ground, scopes: Sequence[ScopeMemory]) -> Lookup | None:

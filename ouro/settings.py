@@ -65,6 +65,8 @@ class SessionSettings:
 
     titles: bool = True
     """Let a model find a title after the first turn."""
+    summaries: bool = True
+    """Let a model sum up sessions that were left, or have grown, in three lines."""
     keep_days: int | None = None
     """Unset: for good. `ouro sessions clean` moves older ones to the trash; nothing does so by itself."""
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ouro.agent.beside import beside
 from ouro.events import Event, NotesRecalled, Prompted, Remembered, ToolFinished
 from ouro.llm.model import ModelSpec
-from ouro.memory.backend import RecalledRecord
+from ouro.memory.backend import CapturedRecord, RecalledRecord
 from ouro.memory.long_term.block import mark_of
 from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
@@ -25,6 +25,7 @@ from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message, Usage
 from ouro.safety.trust import find_root
+from ouro.session.digest import Digest
 from ouro.session.learned import Learned
 from ouro.session.learning import Learning
 from ouro.session.note_finder import FinderParts, NoteFinder
@@ -47,11 +48,13 @@ class Knowing:
         memory: MemoryManager,
         recalling: Recalling | None = None,
         learning: Learning | None = None,
+        digest: Digest | None = None,
     ) -> None:
         self._knowledge = knowledge
         self._memory = memory
         self._recalling = recalling
         self._learning = learning
+        self._digest = digest
 
     def connect(self, wires: Wires) -> None:
         """The session is there: who tells and asks, and works beside it."""
@@ -59,6 +62,8 @@ class Knowing:
             self._knowledge.connect(wires)
         if self._learning:
             self._learning.connect(wires)
+        if self._digest:
+            self._digest.connect(wires)
 
     def compacted(self) -> None:
         """A summary stands for older messages from here on."""
@@ -108,6 +113,11 @@ class Knowing:
                 await self._knowledge.turn_ended(self._memory.messages(), self._is_whole)
             if self._learning:
                 self._learning.turn_ended()
+            if self._knowledge is None and self._memory.began_with:
+                # Memory was switched off for this time: no later session reads what was said in it.
+                self._memory.note(CapturedRecord(self._memory.transcript.last_number, self._memory.now()))
+            if self._digest:
+                self._digest.after_turn()
 
     async def close(self) -> None:
         """Wait for what is being written."""

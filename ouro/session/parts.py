@@ -18,6 +18,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.shelf import SessionShelf
 from ouro.messages import Usage
 from ouro.safety.permissions import Mode, Permissions
+from ouro.session.digest import Digest
 from ouro.session.learning import Learning
 from ouro.session.past import Undoer
 from ouro.session.recalling import Recalling
@@ -71,6 +72,8 @@ class SessionParts(msgspec.Struct, frozen=True):
     """Finds the notes that bear on a message; None where memory is off."""
     learning: Learning | None = None
     """Captures what is said into notes; None where memory is off, or nobody stays to see it."""
+    digest: Digest | None = None
+    """Sums up sessions, merges notes, reads old sessions; None where nothing is kept."""
     undoers: Mapping[RewindScope, Undoer] = {}
     """What can take back what turns did outside the conversation, by its scope."""
     titles: bool = False

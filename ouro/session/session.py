@@ -63,8 +63,8 @@ class Session:
         self._background = Background()
         self.lookup = parts.lookup
         self._nested = NestedInstructions(parts.cwd, parts.trusts)
-        self.knowledge, self.learning = parts.knowledge, parts.learning
-        self._knowing = Knowing(parts.knowledge, parts.memory, parts.recalling, parts.learning)
+        self.knowledge, self.learning, self.digest = parts.knowledge, parts.learning, parts.digest
+        self._knowing = Knowing(parts.knowledge, parts.memory, parts.recalling, parts.learning, parts.digest)
         self._knowing.connect(Wires(self._background.tell, self._questions.inquire, self._background.start))
         self.past = Past(parts.memory, lambda: self.running, self._begin_anew, parts.undoers)
         self.money = Money(parts.memory, parts.shelf, parts.limits)

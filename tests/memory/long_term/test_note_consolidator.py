@@ -1,4 +1,4 @@
-"""Near-duplicates become one note: found by words or meaning, merged by a model, one commit each, all of it undoable."""
+"""Near-duplicates become one note: found by words or meaning, merged by a model, one commit each, to be undone."""
 
 import asyncio
 import json
@@ -125,7 +125,7 @@ async def test_superseded_archived_doubted_and_contradicting_notes_are_left_alon
 
 
 async def test_what_is_to_stay_is_not_asked_again_until_it_changes(bench):
-    old, new = bench.keep(note(1, ONE), note(2, TWO))
+    bench.keep(note(1, ONE), note(2, TWO))
     (done,) = await bench.merge('{"op": "keep"}')
     assert (done.written, done.said, bench.texts()) == (None, "they are about different things", sorted([ONE, TWO]))
     assert await bench.merge(every=True) == []
