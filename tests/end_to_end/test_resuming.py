@@ -71,7 +71,7 @@ def test_a_session_in_use_can_be_looked_at_or_copied(ouro):
     third = ouro.start("--plain", "--resume", ouro.sessions()[1]["id"])
     third.until_shows("in use by process", "1. read-only")
     third.send("1\r")
-    third.until_shows("say: mine", "nothing that is said here is saved")
+    third.until_shows("say: mine", "Opened read-only: nothing that is said here is saved.")
     third.send("say: not kept\r")
     third.until_shows("not kept")
     third.send("\x04")
