@@ -11,6 +11,7 @@ from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import code, escape
 from ouro.commands.memory_receipt import recalled_markdown, receipt_markdown
 from ouro.errors import UsageError
+from ouro.memory.long_term.checkup import named
 from ouro.session import CORE_FILES, LongTermMemoryManager, Proposal, Scope
 from ouro.utils.runtime import tilde
 
@@ -104,7 +105,7 @@ def _all_waiting(known: LongTermMemoryManager) -> list[str]:
 
 
 def _waiting(proposal: Proposal) -> str:
-    files = ", ".join(edit.name for edit in proposal.edits)
+    files = named([edit.name for edit in proposal.edits])
     whence = f"; read before: {', '.join(proposal.sources)}" if proposal.sources else ""
     return f"- {code(proposal.id)} {escape(f'{proposal.scope}/{files}: {proposal.reason}{whence}')}"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.long_term.checkup import checkup
+from ouro.memory.long_term.checkup import checkup, named
 from ouro.memory.long_term.editing import open_file
 from ouro.memory.long_term.entries import Entry, whence
 from ouro.memory.long_term.narrowing import listed, told
@@ -63,7 +63,7 @@ def _list(args: argparse.Namespace) -> int:
         show(f"{len(entries)} entries{f', {rest} of them not shown' if rest else ''}." if entries else "Nothing yet.")
         for scope in memory.desk.scopes:
             for each in scope.proposals():
-                files = ", ".join(edit.name for edit in each.edits)
+                files = named([edit.name for edit in each.edits])
                 show(f"Waits for you: {scope.scope}/{files}: {each.reason}. ouro memory accept {each.id}, or reject.")
     return 0
 

@@ -80,10 +80,10 @@ def _git(scope: ScopeMemory) -> Iterator[Finding]:
     if store.plain_git:
         yield Finding("warning", scope.scope, store.plain_git, "Move that .git away, and ouro puts its own there.")
     for each in scope.proposals():
-        what = f"{', '.join(edit.name for edit in each.edits[:_MOST_NAMED])} waits for you: {each.reason}"
+        what = f"{named([edit.name for edit in each.edits])} waits for you: {each.reason}"
         yield Finding("warning", scope.scope, what, f"ouro memory accept {each.id}, or reject {each.id}")
     if pending and not scope.doubted:
-        yield Finding("warning", scope.scope, f"not committed: {_named(pending)}", "The next session commits it.")
+        yield Finding("warning", scope.scope, f"not committed: {named(pending)}", "The next session commits it.")
 
 
 def _fields(scope: str, notes: Sequence[Kept], categories: Collection[str]) -> Iterator[Finding]:
@@ -91,7 +91,7 @@ def _fields(scope: str, notes: Sequence[Kept], categories: Collection[str]) -> I
         for complaint in each.complaints:
             yield Finding("problem", scope, f"{each.name}: {complaint}", f"ouro memory edit {each.note.id}")
         if unknown := sorted(set(each.note.extra) - {"origin"}):
-            what = f"{each.name}: fields that ouro does not know, and keeps: {_named(unknown)}"
+            what = f"{each.name}: fields that ouro does not know, and keeps: {named(unknown)}"
             yield Finding("warning", scope, what, f"ouro memory edit {each.note.id}, if they are misspelt")
         if not each.complaints and each.note.category not in categories:
             what = f"{each.name}: no category is called {short(each.note.category, 40)}"
@@ -140,7 +140,7 @@ def _doubles(scope: str, entries: Sequence[Entry]) -> Iterator[Finding]:
             by_words.setdefault(folded(each.text), []).append(each)
     for same in by_words.values():
         if len(same) > 1:
-            what = f"said {len(same)} times: {short(same[0].text, 60)} ({_named([each.id for each in same])})"
+            what = f"said {len(same)} times: {short(same[0].text, 60)} ({named([each.id for each in same])})"
             yield Finding("warning", scope, what, f"ouro memory forget {same[-1].id}")
 
 
@@ -170,6 +170,7 @@ def _index(desk: Desk, notes: int) -> Iterator[Finding]:
         yield Finding("ok", "index", f"{state.size:,} bytes, {state.rows['notes']:,} notes")
 
 
-def _named(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """The first few of these, and how many more there are."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
