@@ -62,9 +62,10 @@ def test_m13_killed_between_write_and_commit_it_is_ours_at_the_next_start(home, 
 
     book = Notebook({"user": opened().store})
     book.add(Note(id="mem_00000000", text="Before.", scope="user", category="user-facts"), "capture")
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(at, die)
-        book.add(note, "capture")
+        with pytest.raises(KeyboardInterrupt):
+            book.add(note, "capture")
 
     scope = opened()
     assert (scope.doubted, scope.proposals()) == ((), ())

@@ -227,6 +227,22 @@ async def test_a_session_without_memory_is_not_captured_later(repository):
     assert two.captures == []
 
 
+async def test_nor_what_is_said_without_memory_in_a_session_that_began_with_it(repository):
+    two = Two()
+    session = await two.open(repository, captures=False)
+    await say(session, "this may be remembered, all of it")
+    await session.close()
+    session = await two.open(repository, session.id, memory=False)
+    await say(session, "this is between the two of us")
+    await session.close()
+    session = await two.open(repository)
+    await say(session, "hello")
+    await quiet(session)
+    await session.close()
+
+    assert two.captures == []
+
+
 async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repository, settings, repo_notes):
     concluded = [add("api.py says hello.", by="assistant"), add("It has no tests.", by="assistant")]
     two = Two([], concluded, replies=[call("read", path="api.py"), "It says hello."])
@@ -239,6 +255,7 @@ async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repositor
     assert (told.operation, told.text, told.undo) == ("propose", "api.py says hello. (and 1 more)", "")
     first, second = session.knowledge.proposals()
     assert first.sources == ("read api.py",)
+    assert first.reason == "“api.py says hello.” was concluded after material from outside was read"
     await session.knowledge.accept(first.id)
     await session.knowledge.reject(second.id)
     assert [each.text for each in repo_notes()] == ["api.py says hello."]

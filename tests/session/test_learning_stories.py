@@ -74,9 +74,8 @@ async def test_a_convention_is_the_repositorys_with_what_it_names_and_the_file_a
         "in this repo every handler in api.py has a test",
     )
     [note] = notes.all()
-    assert (note.scope, note.category, note.entities) == (
-        "repo", "project-conventions", ("tool:pytest", "cmd:pytest tests/test_api.py", "file:api.py", "file:tests/test_api.py"),
-    )  # fmt: skip
+    named = ("tool:pytest", "cmd:pytest tests/test_api.py", "file:api.py", "file:tests/test_api.py")
+    assert (note.scope, note.category, note.entities) == ("repo", "project-conventions", named)
     assert [(each.source, each.rel, each.target) for each in note.relations] == [
         ("file:api.py", "tested_by", "cmd:pytest tests/test_api.py")
     ]

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 _ASKED_BY = 6
 """Of the messages, those by which the nearest notes are looked for."""
 _MOST_SOURCES = 5
-FROM_OUTSIDE = "it was concluded after material from outside was read"
+FROM_OUTSIDE = "was concluded after material from outside was read"
+_SHOWN = 200
+"""Characters of a note, where it says why it waits."""
 
 
 class LearnerParts(msgspec.Struct, frozen=True):
@@ -173,7 +175,8 @@ class Learner:
             raise SecretInMemory(f"This holds a secret ({kind}) and is not proposed.")
         store.ensure_repo()
         edits = (FileEdit(note.file_name, None, text),)
-        reason = FROM_OUTSIDE if sources else ASKED
+        said = note.text if len(note.text) <= _SHOWN else f"{note.text[: _SHOWN - 1]}…"
+        reason = f"“{said}” {FROM_OUTSIDE}" if sources else f"{ASKED}: “{said}”"
         shown = tuple(dict.fromkeys(sources))[-_MOST_SOURCES:]
         number = proposal_id(note.scope, edits)
         Proposals(store.history).add(
