@@ -38,7 +38,7 @@ def test_start_loads_nothing_heavy(statement):
 
 def test_assembling_a_session_loads_no_screen_and_no_litellm():
     modules = loaded_by("import ouro.assemble, ouro.frontends.headless")
-    assert modules.isdisjoint({"litellm", "textual", "prompt_toolkit", "rich"})
+    assert modules.isdisjoint({"litellm", "textual", "prompt_toolkit", "rich", "sqlite3", "numpy"})
 
 
 def test_the_first_picture_needs_neither_the_loop_nor_msgspec():

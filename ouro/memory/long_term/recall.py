@@ -7,6 +7,7 @@ Clarke and Büttcher 2009 do it (reciprocal rank fusion, k = 60).
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -78,6 +79,8 @@ class _Candidate(msgspec.Struct):
     note_id: str
     score: float
     reason: str
+    fits: str = ""
+    """The version that fits, where it is another one than the last."""
 
 
 class Recall:
@@ -163,7 +166,10 @@ class Recall:
         latest = self._graph.latest_of(each.note_id for each in chosen)
         best: dict[str, _Candidate] = {}
         for each in chosen:
-            best.setdefault(latest[each.note_id], _Candidate(latest[each.note_id], each.score, each.reason))
+            last = latest[each.note_id]
+            best.setdefault(
+                last, _Candidate(last, each.score, each.reason, "" if last == each.note_id else each.note_id)
+            )
         return list(best.values())
 
     def _weighed(
@@ -173,15 +179,14 @@ class Recall:
         now = datetime.now(UTC)
         found: list[tuple[_Candidate, Kept]] = []
         for each in sorted(candidates, key=lambda one: -one.score)[: 2 * self._tuning.top_k]:
-            try:
-                found.append((each, self._notebook.find(each.note_id)))
-            except NoteError:
-                continue  # gone since the index was brought up to date
+            kept = self._believed(each.note_id, situation) or self._believed(each.fits, situation)
+            if kept := kept or self._kept(each.note_id):
+                found.append((each, kept))
         away = {kept.note.branch for _, kept in found if not is_visible(kept.note, situation.branch)}
         merged = situation.merged(frozenset(filter(None, away))) if away else frozenset()
         weighed = []
         for each, kept in found:
-            note = notes[each.note_id] = kept.note
+            note = notes[kept.note.id] = kept.note
             stale = self._anchors.changed(note.anchors) if self._anchors else ()
             sure = confidence_now(note, now, self._tuning.half_life_days)
             score = each.score * sure * _recency(note, now) * (_STALE if stale else 1.0)
@@ -198,9 +203,10 @@ class Recall:
         texts: list[str] = []
         room = self._tuning.budget
         for _, item in weighed:
-            chain = self._graph.chain(item.id) if item.state == "loaded" else ()
-            told = _told(notes[item.id], item, chain)
-            item = replace(item, tokens=estimate(told), chain=max(1, len(chain)))  # noqa: PLW2901
+            chain = self._before(item.id) if item.state == "loaded" else ()
+            earlier = [kept.note for link in chain if (kept := self._believed(link.note_id, situation))]
+            told = _told(notes[item.id], item, earlier)
+            item = replace(item, tokens=estimate(told), chain=len(earlier) + 1)  # noqa: PLW2901
             if item.state == "loaded" and _mark_of(notes[item.id]) in situation.sent:
                 item = replace(item, state="skipped", reason="the model has it already")  # noqa: PLW2901
             elif item.state == "loaded" and len(texts) == self._tuning.top_k:
@@ -212,6 +218,24 @@ class Recall:
                 room -= item.tokens
             items.append(item)
         return items, texts
+
+    def _before(self, note_id: str) -> tuple[Link, ...]:
+        """The earlier versions of a note, oldest first."""
+        return tuple(itertools.takewhile(lambda link: link.note_id != note_id, self._graph.chain(note_id)))
+
+    def _believed(self, note_id: str, situation: Situation) -> Kept | None:
+        """A note as its file says, where that is vouched for.
+
+        Who plants a note that names another one as its earlier version can neither hide that one nor be quoted as it.
+        """
+        kept = self._kept(note_id)
+        return None if kept is None or (kept.scope, kept.name) in situation.doubted else kept
+
+    def _kept(self, note_id: str) -> Kept | None:
+        try:
+            return self._notebook.find(note_id)
+        except NoteError:
+            return None  # gone since the index was brought up to date, or of another repository
 
     def _block(self, items: Sequence[Remembered], texts: Sequence[str]) -> str:
         loaded = [item for item in items if item.state == "loaded"]
@@ -251,11 +275,10 @@ def _recency(note: Note, now: datetime) -> float:
     return float(0.8 + 0.2 * 0.5 ** (max(0, days) / _RECENT_DAYS))
 
 
-def _told(note: Note, item: Remembered, chain: Sequence[Link]) -> str:
+def _told(note: Note, item: Remembered, earlier: Sequence[Note]) -> str:
     """The note as the model reads it, with what it said before."""
     who = "the person said" if note.source == "user" else "concluded"
     about = [item.scope, note.category, f"{who}, {(note.confirmed_at or note.updated_at or note.created_at)[:10]}"]
-    earlier = [link for link in chain if link.note_id != note.id]
     if earlier:
         about.append(f"changed {len(earlier)} {'time' if len(earlier) == 1 else 'times'}")
     if note.branch:
@@ -263,7 +286,10 @@ def _told(note: Note, item: Remembered, chain: Sequence[Link]) -> str:
     if "stale" in item.reason:
         about.append("may be out of date: " + item.reason.rpartition("stale: ")[2])
     about += [f"{edge.relationship} {edge.id}" for edge in note.related if edge.relationship == "contradicts"]
-    before = [f"  before ({link.at[:10]}): {_short(link.text)}" for link in reversed(earlier[-_EARLIER_SHOWN:])]
+    before = [
+        f"  before ({(each.updated_at or each.created_at)[:10]}): {_short(each.text)}"
+        for each in reversed(earlier[-_EARLIER_SHOWN:])
+    ]
     return "\n".join([f"[{note.id}] ({' · '.join(about)}) {note.text}", *before])
 
 
