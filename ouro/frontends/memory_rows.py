@@ -43,6 +43,11 @@ def note_rows(listed: Iterable[Listed], tab: Tab) -> list[Row]:
     return [_note_row(each) for each in listed if fits[tab](each)]
 
 
+def row_key(listed: Listed) -> str:
+    """What a note, or a line of the core, is known by."""
+    return listed.id if listed.kind == "note" else f"{listed.scope}/{listed.name}:{listed.line}"
+
+
 def log_rows(entries: Iterable[Entry]) -> list[Row]:
     """Commits."""
     rows = []
@@ -87,8 +92,7 @@ def _note_row(each: Listed) -> Row:
     badges = " · ".join(each.badges)
     about = badges or each.category
     searched = f"{each.text} {each.category} {each.scope} {each.id} {badges} {each.name}".lower()
-    key = each.id if each.kind == "note" else f"{each.scope}/{each.name}:{each.line}"
-    return Row(key, each.scope, _line(each.text), about, searched)
+    return Row(row_key(each), each.scope, _line(each.text), about, searched)
 
 
 def _line(text: str) -> str:

@@ -8,7 +8,7 @@ from ouro.frontends.memory_rows import said_lines, writer
 from ouro.frontends.tui.widgets.memory_detail import Link, Page
 
 if TYPE_CHECKING:
-    from ouro.session import BlamedLine, Commit, Difference, Entry, Listed, NoteDetails, Proposal, SaidTurn
+    from ouro.session import BlamedLine, Browsing, Commit, Difference, Entry, Listed, NoteDetails, Proposal, SaidTurn
 
 _MOST_LINES = 400
 _NO_TURN = "written by hand, or outside of a session"
@@ -111,6 +111,20 @@ def turn_page(said: SaidTurn) -> Page:
         page.add(who, "who")
         page.add(words)
     return page
+
+
+async def followed_page(memory: Browsing, link: Link) -> Page:
+    """What a link leads to.
+
+    Raises:
+        OuroError: it is not there any more.
+    """
+    if link.kind == "note":
+        return note_page(await memory.details(link.target))
+    if link.kind == "turn":
+        return turn_page(await memory.turn(link.target, link.turn))
+    entry = await memory.ask(lambda chronicle: chronicle.find(link.target))
+    return commit_page(entry, await memory.ask(lambda chronicle: chronicle.changes(link.target)))
 
 
 def told_page(text: str) -> Page:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual import events, on
@@ -14,11 +15,24 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError, UsageError
-from ouro.frontends.memory_rows import SCOPES, TABS, Row, Scopes, Tab, log_rows, narrowed, note_rows, proposal_rows
+from ouro.frontends.memory_rows import (
+    SCOPES,
+    TABS,
+    Row,
+    Scopes,
+    Tab,
+    log_rows,
+    narrowed,
+    note_rows,
+    proposal_rows,
+    row_key,
+)
 from ouro.frontends.tui import memory_pages as pages
 from ouro.frontends.tui import outside
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.memory_deeds import Aim, MemoryDeeds
+from ouro.frontends.tui.memory_foot import KEYS, WORDS, fitting, tabs_from
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.widgets.memory_detail import Link, MemoryDetail, Page
 from ouro.frontends.tui.widgets.memory_list import MemoryList
@@ -26,7 +40,7 @@ from ouro.open_request import OpenRequest
 from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
-    from ouro.session import Browsing, Entry, Listed, Proposal, Scope
+    from ouro.session import Browsing, Entry, Listed, Proposal
 
 BESIDE_FROM = 72
 """Columns from which the detail is shown beside the list."""
@@ -35,22 +49,6 @@ _LOOK_AFTER = 0.06
 _LOGGED = 500
 _STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
 _PAGES = {"pageup": -1, "pagedown": 1}
-_KEYS: dict[Tab, tuple[str, ...]] = {
-    "notes": ("edit_note", "confirm_note", "archive_note"),
-    "core": ("edit_note",),
-    "timeline": ("take_back",),
-    "archive": ("restore_note",),
-    "proposals": ("accept", "reject"),
-}
-_WORDS = {
-    "edit_note": "edit",
-    "confirm_note": "confirm",
-    "archive_note": "archive",
-    "restore_note": "restore",
-    "take_back": "undo",
-    "accept": "accept",
-    "reject": "reject",
-}
 
 
 class MemoryBrowser(Sheet["OpenRequest | None"]):
@@ -121,7 +119,7 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         except (OuroError, OSError) as error:
             self._tell(_told(error), "-failed")
             return
-        self._listed = {_key(each): each for each in listed}
+        self._listed = {row_key(each): each for each in listed}
         self._entries = {each.commit.id: each for each in entries}
         self._proposals = {each.id: each for each in proposals}
         self._rows = {
@@ -163,7 +161,7 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         elif in_search and event.key in _PAGES:
             self._list.action_page(_PAGES[event.key])
         elif action and not (in_search and (event.is_printable or event.key in ("left", "right"))):
-            await self._do(getattr(self, f"_{action}"))
+            await self._do(getattr(self, f"_{action}", None) or partial(self._act, action))
         else:
             return
         event.stop()
@@ -233,7 +231,7 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
 
     async def _look(self) -> None:
         try:
-            page = await (self._page_of(self._followed[-1]) if self._followed else self._page())
+            page = await (pages.followed_page(self._memory, self._followed[-1]) if self._followed else self._page())
         except (OuroError, OSError) as error:
             page = pages.told_page(_told(error))
         self._detail.show(page)
@@ -244,22 +242,14 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         if row is None:
             return pages.told_page("Nothing is here." if self._tab in self._rows else "")
         if self._tab == "timeline":
-            return await self._page_of(Link("commit", row.key))
+            return await pages.followed_page(self._memory, Link("commit", row.key))
         if self._tab == "proposals":
             return pages.proposal_page(self._proposals[row.key])
         listed = self._listed[row.key]
         if listed.kind == "note":
-            return await self._page_of(Link("note", listed.id))
+            return await pages.followed_page(self._memory, Link("note", listed.id))
         blame = await self._memory.ask(lambda chronicle: chronicle.blame(f"{listed.scope}/{listed.name}"))
         return pages.core_page(listed, blame.lines)
-
-    async def _page_of(self, link: Link) -> Page:
-        if link.kind == "note":
-            return pages.note_page(await self._memory.details(link.target))
-        if link.kind == "turn":
-            return pages.turn_page(await self._memory.turn(link.target, link.turn))
-        entry = await self._memory.ask(lambda chronicle: chronicle.find(link.target))
-        return pages.commit_page(entry, await self._memory.ask(lambda chronicle: chronicle.changes(link.target)))
 
     async def _follow(self) -> None:
         link = self._detail.link
@@ -275,73 +265,32 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
 
     # What is done
 
-    @property
-    def _note_id(self) -> str:
-        """Of the note that is shown."""
-        if self._followed and self._followed[-1].kind == "note":
-            return self._followed[-1].target
-        listed = self._listed.get(self._list.marked.key) if self._list.marked else None
-        if listed is None or listed.kind != "note" or self._tab not in ("notes", "archive"):
-            raise UsageError("That is for notes.")
-        return listed.id
+    async def _act(self, name: str) -> None:
+        deeds = MemoryDeeds(self._memory, lambda text: outside.edit(self.app, text), self._last_commit)
+        told = await deeds.do(name, self._aim())
+        self._last_commit = deeds.last_commit
+        if told:
+            undo = f" {self._letter('take_back')} takes it back." if self._last_commit else ""
+            await self._again(told + undo)
 
-    async def _edit_note(self) -> None:
-        listed = self._listed.get(self._list.marked.key) if self._list.marked else None
-        if listed is not None and listed.kind == "core":
-            scope: Scope = "user" if listed.scope == "user" else "repo"
-            before = await self._memory.core_text(scope, listed.name)
-            after = await outside.edit(self.app, before)
-            if after.strip() != before.strip():
-                await self._memory.write_core(scope, listed.name, after)
-                await self._again("Kept as you wrote it.")
-            return
-        before = await self._memory.note_text(self._note_id)
-        after = await outside.edit(self.app, before)
-        if after.strip() != before.strip():
-            await self._done(self._memory.rewrite(self._note_id, after), "Kept as you wrote it.")
-
-    async def _confirm_note(self) -> None:
-        await self._done(self._memory.confirm(self._note_id), "Confirmed: it still holds.")
-
-    async def _archive_note(self) -> None:
-        await self._done(self._memory.archive(self._note_id), "Archived: kept, but not recalled.")
-
-    async def _restore_note(self) -> None:
-        await self._done(self._memory.restore(self._note_id), "It is back.")
-
-    async def _accept(self) -> None:
-        await self._memory.accept(self._proposal)
-        await self._again("Accepted.")
-
-    async def _reject(self) -> None:
-        await self._memory.reject(self._proposal)
-        await self._again("Rejected. The history of git has it still.")
-
-    @property
-    def _proposal(self) -> str:
-        if self._tab != "proposals" or self._list.marked is None:
-            raise UsageError("That is for proposals.")
-        return self._list.marked.key
-
-    async def _take_back(self) -> None:
-        """The marked hunk or commit; elsewhere what was done here last."""
+    def _aim(self) -> Aim:
+        """What is marked: a row, or beyond it what was followed."""
+        key = self._list.marked.key if self._list.marked else ""
+        followed = self._followed[-1] if self._followed else None
+        note = followed.target if followed and followed.kind == "note" else ""
+        listed = self._listed.get(key)
+        if not note and listed is not None and listed.kind == "note":
+            note = listed.id
         link = self._detail.link if self._detail.has_focus else None
-        if link is not None and link.kind == "hunk":
-            commit, hunk = link.target, link.hunk
-        elif self._tab == "timeline" and self._list.marked is not None:
-            commit, hunk = self._list.marked.key, 0
-        else:
-            commit, hunk = self._last_commit, 0
-        if not commit:
-            raise UsageError("Nothing was done here that could be taken back.")
-        done = await self._memory.take_back(commit, hunk)
-        left = f" {len(done.conflicts)} changes stay: their lines have changed since." if done.conflicts else ""
-        self._last_commit = ""
-        await self._again(f"Taken back{f' hunk {hunk} of' if hunk else ''}: {done.commit.subject}.{left}")
-
-    async def _done(self, work: Awaitable[str], told: str) -> None:
-        self._last_commit = await work
-        await self._again(f"{told} {self._letter('take_back')} takes it back.")
+        is_hunk = link is not None and link.kind == "hunk"
+        commit = link.target if link and is_hunk else key if self._tab == "timeline" else ""
+        return Aim(
+            note=note,
+            core=listed if listed is not None and listed.kind == "core" and not note else None,
+            proposal=key if self._tab == "proposals" else "",
+            commit=commit,
+            hunk=link.hunk if link and is_hunk else 0,
+        )
 
     async def _again(self, told: str) -> None:
         await self._load()
@@ -360,15 +309,15 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         names = [f"[{tab}]" if tab == self._tab else f" {tab} " for tab in TABS]
         waiting = len(self._rows.get("proposals", ()))
         names[-1] = names[-1].replace("proposals", f"proposals {waiting}") if waiting else names[-1]
-        self._tabs.update(_cut(names, TABS.index(self._tab), self.size.width - 2))
+        self._tabs.update(tabs_from(names, TABS.index(self._tab), self.size.width - 2))
         if not self._is_told:
             self._foot.set_class(False, "-asks", "-failed")
-            self._foot.update(_fitting(self._keys(), self._foot.size.width or self.app.size.width, 2))
+            self._foot.update(fitting(self._keys(), self._foot.size.width or self.app.size.width, 2))
 
     def _keys(self) -> list[str]:
         if self._search.has_focus:
             return ["Enter looks", "Tab list", f"{self._keymap.shown('change_memory')} scope", "↑↓", "Esc closes"]
-        does = [f"{self._letter(name)} {_WORDS[name]}" for name in _KEYS[self._tab]]
+        does = [f"{self._letter(name)} {WORDS[name]}" for name in KEYS[self._tab]]
         if self._detail.has_focus:
             hunks = self._detail.link is not None and self._detail.link.kind == "hunk"
             return ["↑↓ links", "Enter follows", *(["u undo this hunk"] if hunks else does), "Esc back"]
@@ -385,25 +334,5 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._foot.update(clean(text))
 
 
-def _key(listed: Listed) -> str:
-    return listed.id if listed.kind == "note" else f"{listed.scope}/{listed.name}:{listed.line}"
-
-
 def _told(error: Exception) -> str:
     return " ".join(str(error).split())
-
-
-def _fitting(parts: Sequence[str], width: int, lines: int) -> str:
-    """In so many lines; what does not fit is left out before the last."""
-    shown = list(parts)
-    while len(" · ".join(shown)) > width * lines - width // 4 and len(shown) > 2:
-        shown.pop(-2)
-    return " · ".join(shown)
-
-
-def _cut(names: Sequence[str], place: int, width: int) -> str:
-    """The tabs around the one that is open."""
-    first = 0
-    while len(" ".join(names[first:])) > width and first < place:
-        first += 1
-    return " ".join(names[first:])[: max(0, width)]
