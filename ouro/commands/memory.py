@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from ouro.commands import memory_entries, memory_sync, memory_timeline, memory_transfer
+from ouro.commands import memory_digest, memory_entries, memory_sync, memory_timeline, memory_transfer
 from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import code, escape
 from ouro.commands.memory_receipt import recalled_markdown, receipt_markdown
 from ouro.errors import UsageError
 from ouro.memory.long_term.checkup import named
-from ouro.session import CORE_FILES, LongTermMemoryManager, Proposal, Scope
+from ouro.session import CORE_FILES, LongTermMemoryManager, Proposal
 from ouro.utils.runtime import tilde
 
 
@@ -53,11 +53,6 @@ async def _reject(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) 
     front_end.say("It is not remembered. The history of git has it still.")
 
 
-async def _consolidate(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
-    scope, _ = _place(known, f"{rest}/facts.md" if rest else "")
-    front_end.say(f"Memory ({scope}): {await known.consolidate(scope)}.")
-
-
 async def _on(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
     await _switch(front_end, known, on=True)
 
@@ -83,7 +78,7 @@ _COMMANDS: Mapping[str, _Run] = {
     **memory_timeline.COMMANDS,
     **memory_transfer.COMMANDS,
     "sync": memory_sync.sync,
-    "consolidate": _consolidate,
+    **memory_digest.COMMANDS,
     "on": _on,
     "off": _off,
 }
@@ -119,15 +114,6 @@ def _files(known: LongTermMemoryManager) -> dict[str, Path]:
     """The core files that are there, by `scope/name`."""
     places = [(f"{scope}/{name}", known.folder(scope) / name) for scope in known.scopes for name in CORE_FILES]
     return {name: path for name, path in places if path.is_file() and not path.is_symlink()}
-
-
-def _place(known: LongTermMemoryManager, text: str) -> tuple[Scope, str]:
-    named, _, name = text.rpartition("/")
-    scope = next((each for each in known.scopes if each == named or not named), None)
-    name = name if name.endswith(".md") else f"{name or 'preferences'}.md"
-    if scope is None or name not in CORE_FILES:
-        raise UsageError(f"There is no {text or 'memory'} here.", "Say it as `user/preferences.md` or `repo/facts.md`.")
-    return scope, name
 
 
 async def _chosen(known: LongTermMemoryManager, rest: str) -> str:

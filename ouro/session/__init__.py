@@ -14,6 +14,7 @@ from ouro.memory.session_words import Hit
 from ouro.memory.shelf import Preview, SessionShelf
 from ouro.open_request import OpenRequest
 from ouro.session.browsing import Browsing
+from ouro.session.digest import Digest
 from ouro.session.parts import SessionParts, Status
 from ouro.session.past import Branch, Past, Point, Rewound
 from ouro.session.resumed import RepositoryNews, ResumeCard, Resumed, Tail
@@ -35,6 +36,7 @@ __all__ = [
     "Commit",
     "ContextWindow",
     "Difference",
+    "Digest",
     "Entry",
     "FileEdit",
     "Hit",

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, NoteKept, Said
+from ouro.events import Event, NoteKept, Said, TurnFinished
 from ouro.memory.long_term.teller import Wires
+from ouro.messages import Usage
+from ouro.session.digest_lines import merge_line, merges_line, step_line, steps_line
 from ouro.session.note_events import kept, proposed
 from ouro.session.summaries import Summaries
 from ouro.utils.log import log
@@ -49,6 +51,8 @@ class DigestParts(msgspec.Struct, frozen=True):
     """A file of ours beside the histories: one process at a time does any of this."""
     price: Callable[[int], float | None]
     """Of so many tokens."""
+    usage: Callable[[], Usage]
+    """Of all model calls of the session."""
     by_itself: bool = False
     """Out of band, without being asked: where a person stays."""
     is_new: bool = True
@@ -66,6 +70,8 @@ class Digest:
         self._wires: Wires | None = None
         self._has_caught_up = False
         self._is_at_it = False
+        self.play: Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]] | None = None
+        """Plays work as a turn, so that it is shown and can be interrupted as one."""
 
     def connect(self, wires: Wires) -> None:
         """The session is there: what the last one left open is told, in one line."""
@@ -105,6 +111,28 @@ class Digest:
                 async for each in merges:
                     self._tell_merge(each)
                     yield each
+
+    def merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
+        """The same as a turn, told line by line.
+
+        Raises:
+            UsageError: a turn is under way.
+        """
+        return self._played(lambda: self._merging(found))
+
+    def crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
+        """`crystallize` as a turn, told line by line.
+
+        Raises:
+            UsageError: a turn is under way.
+        """
+        return self._played(lambda: self._crystallizing(sessions))
+
+    def used(self, since: Usage | None = None) -> Usage:
+        """What the model calls of this session took, since then."""
+        now, then = self._parts.usage(), since or Usage()
+        cost = None if now.cost is None else now.cost - (then.cost or 0.0)
+        return Usage(now.input - then.input, now.cached - then.cached, 0, now.output - then.output, cost)
 
     async def find_sessions(self, days: int = DAYS) -> tuple[OldSession, ...]:
         """The sessions that would be read, oldest first, and those left out and why.
@@ -189,6 +217,29 @@ class Digest:
             async for each in steps:
                 self._tell_captured(each.captured)
         await asyncio.to_thread(crystallizer.note_done)
+
+    def _played(self, work: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
+        return self.play(work) if self.play else work()
+
+    async def _merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
+        before, done = self._parts.usage(), []
+        async with aclosing(self.merge_notes(found)) as merges:
+            async for each in merges:
+                done.append(each)
+                yield Said(merge_line(len(done), len(found), each))
+        yield Said(merges_line(done, self.used(before)))
+        yield TurnFinished("answered")
+
+    async def _crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
+        before, done = self._parts.usage(), []
+        whole = sum(each.pieces for each in sessions if not each.skipped)
+        async with aclosing(self.crystallize(sessions)) as steps:
+            async for each in steps:
+                done.append(each)
+                yield Said(step_line(len(done), whole, each))
+        skipped = [each for each in sessions if each.skipped]
+        yield Said(steps_line(done, skipped, self.used(before)))
+        yield TurnFinished("answered")
 
     async def _tell_last_time(self, summaries: Summaries) -> None:
         await asyncio.sleep(self._parts.settle)

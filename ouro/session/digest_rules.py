@@ -78,6 +78,7 @@ def with_digest(
                 work=work if has_memory else None,
                 lock=histories / "digest.lock",
                 price=partial(_price, parts),
+                usage=lambda: memory.usage,
                 by_itself=rules.by_itself and not memory.read_only,
                 is_new=parts.resumed is None,
                 silent=rules.write == "silent",

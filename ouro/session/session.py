@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ouro.agent.compactor import Compactor, CompactorParts
 from ouro.agent.model_source import ModelChoice
 from ouro.agent.own_line import OwnLine
 from ouro.agent.project import NestedInstructions, Surroundings, git_branch, surroundings
-from ouro.agent.replay import last_plan, replay
+from ouro.agent.replay import last_plan
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
@@ -23,7 +23,7 @@ from ouro.events import Answer, Event, NotesRecalled, Said, TodosChanged, TurnFi
 from ouro.llm.model import Effort, Warmable
 from ouro.memory.long_term.teller import Wires
 from ouro.memory.shelf import SessionShelf
-from ouro.messages import Image, Message, user
+from ouro.messages import Image, user
 from ouro.safety.permissions import Mode
 from ouro.session.background import Background
 from ouro.session.knowing import Knowing
@@ -54,9 +54,7 @@ class Session:
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
-        self._memory = parts.memory
-        self._questions = Questions()
-        self._spoken = _Spoken()
+        self._memory, self._questions, self._spoken = parts.memory, Questions(), _Spoken()
         self._told: Surroundings | None = None
         self._turn: Turn | None = None
         self._lines: set[Turn] = set()
@@ -72,7 +70,7 @@ class Session:
         self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
         parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
-        self.scrollback = Scrollback(parts.memory, self._replay)
+        self.scrollback = Scrollback(parts.memory, self._runner.title, self._knowing.receipts)
         requests = Requests(parts.instructions, self._runner)
         compactor = Compactor(
             CompactorParts(
@@ -86,6 +84,8 @@ class Session:
             )
         )
         self.window = ContextWindow(parts.memory, parts.models.current, requests, compactor, self._play)
+        if self.digest is not None:
+            self.digest.play = self._play
         self.resumed = taken_up(parts, self.window, self._play, self._carried, self._tell_again)
         self._agent = LoopAgent(
             AgentParts(
@@ -293,8 +293,7 @@ class Session:
         note, self._told = now.note(self._told), now
         context = "\n\n".join(filter(None, (note, await self._knowing.context(text))))
         shown = self.todos
-        turn = self._agent.run(Prompt(text, images, context))
-        async with aclosing(self._knowing.watch(turn)) as events:
+        async with aclosing(self._knowing.watch(self._agent.run(Prompt(text, images, context)))) as events:
             async for event in events:
                 if self.todos != shown:
                     shown = self.todos
@@ -335,9 +334,6 @@ class Session:
                 await self._share(f"{SHELL_NOTE}{line}\n{own.result.text}")
             except SaveFailed as error:
                 yield Said(str(error), "error")
-
-    def _replay(self, messages: Iterable[Message]) -> Iterator[Event]:
-        return replay(messages, self._runner.title, self._knowing.receipts())
 
     async def _release_models(self) -> None:
         if not self.running:

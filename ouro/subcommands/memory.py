@@ -7,7 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ouro.subcommands import memory_entries, memory_sync, memory_timeline, memory_transfer, memory_writing
+from ouro.subcommands import (
+    memory_digest,
+    memory_entries,
+    memory_sync,
+    memory_timeline,
+    memory_transfer,
+    memory_writing,
+)
 from ouro.subcommands.output import show, show_json, show_table
 
 EXAMPLE = """\
@@ -18,6 +25,9 @@ examples:
   ouro memory import CLAUDE.md --dry-run
   ouro memory export memory.md
   ouro memory doctor
+  ouro memory consolidate --notes
+  ouro memory crystallize --days 30
+  ouro memory lessons
   ouro memory log
   ouro memory blame repo/facts.md
   ouro memory graph -o memory.html
@@ -37,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     memory_transfer.add_arguments(actions)
     memory_timeline.add_arguments(actions)
     memory_sync.add_arguments(actions)
+    memory_digest.add_arguments(actions)
     _add_search(_action(actions, "search", "find notes, core lines and what was said in any session", _search))
     _action(actions, "reindex", "make the index anew from the files", _reindex)
     _action(actions, "index", "what is in the index, and how large it is", _index)
