@@ -25,7 +25,7 @@ _KEPT = "refs/ouro/kept"
 _FORGOTTEN = "forgotten"
 _LEFT_BY_GIT = ("ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG")
 _AT_ONCE = 2_000
-_STALE = 10.0
+_STALE = 3.0
 _ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
 Change = Callable[[bytes], bytes]
 
@@ -77,7 +77,7 @@ def rewrite(history: History, in_file: Change, in_words: Change, in_name: Change
         MemoryUnusable: git is not there, or said no; the history is whole.
         OSError: something could not be written; likewise.
     """
-    _drop_stale_locks(history)
+    _wait_for_locks(history)
     for name in history.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
         history.git("update-ref", "--no-deref", "-d", name)
     refs = _refs(history)
@@ -134,12 +134,14 @@ def _loose_ends(history: History) -> list[str]:
     return sorted(found - forgotten_commits(history))  # those were on their way out when ouro was ended
 
 
-def _drop_stale_locks(history: History) -> None:
-    """What a git left that was ended; a living one holds a lock for milliseconds."""
-    for each in (*history.git_dir.glob("*.lock"), *(history.git_dir / "refs").rglob("*.lock")):
-        with suppress(OSError):
-            if time.time() - each.stat().st_mtime > _STALE:
-                each.unlink()
+def _wait_for_locks(history: History) -> None:
+    """A living git holds a lock on a ref for milliseconds; what one left that was ended is nobody's."""
+    while locks := [*history.git_dir.glob("*.lock"), *(history.git_dir / "refs").rglob("*.lock")]:
+        for each in locks:
+            with suppress(OSError):
+                if time.time() - each.stat().st_mtime > _STALE:
+                    each.unlink()
+        time.sleep(0.05)
 
 
 def _is_there(history: History, commit: str) -> bool:

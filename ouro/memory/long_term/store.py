@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ouro.errors import MemoryUnusable, SecretInMemory
+from ouro.errors import MemoryUnusable
 from ouro.memory.long_term import timeline
+from ouro.memory.long_term.door import demand_no_secret, secrets_of, without_hunks
 from ouro.memory.long_term.folders import claim
 from ouro.memory.long_term.history import History
 from ouro.memory.long_term.ledger import GONE, Ledger
 from ouro.memory.long_term.memory_files import UNREADABLE, FileRefused, MemoryFiles, Seen, blob_id, readable
 from ouro.memory.long_term.values import CORE, ORIGIN, Commit, FileEdit, Hunk, Loaded, Scope, Skipped, Undone
 from ouro.utils.runtime import ensure_private_dir
-from ouro.utils.terminal_text import clean
 
 NOTE = "mem_"
 _MOST_IN_CORE = 400_000
@@ -134,7 +134,7 @@ class GitMemoryStore:
             SecretInMemory: a text, a name or the subject holds a secret; nothing was written.
             FileRefused, OSError: it could not be written.
         """
-        self._demand_no_secret([subject, *(trailers or {}).values(), *changes, *changes.values()])
+        demand_no_secret(self._finds_secret, [subject, *(trailers or {}).values(), *changes, *changes.values()])
         self.ensure_repo()
         with self.history.alone():
             return self._save(changes, subject, trailers or {})
@@ -153,7 +153,7 @@ class GitMemoryStore:
                 text = change(self._files.read(name))
             except FileNotFoundError:
                 text = change("")
-            self._demand_no_secret([subject, *(trailers or {}).values(), name, text])
+            demand_no_secret(self._finds_secret, [subject, *(trailers or {}).values(), name, text])
             return self._save({name: text}, subject, trailers or {}, vouched=believed)
 
     def join(self, commit: str, plan: Plan, subject: str, trailers: Mapping[str, str]) -> str:
@@ -192,7 +192,7 @@ class GitMemoryStore:
                 return ""
             wanted = None if names is None else set(names)
             edits = tuple(edit for edit in edits if wanted is None or edit.name in wanted)
-            self.refused = tuple(self._secrets_of(edits))
+            self.refused = tuple(secrets_of(self._finds_secret, edits))
             kept_out = {each.name for each in self.refused}
             changes = {edit.name: self._files.find_bytes(edit.name) for edit in edits if edit.name not in kept_out}
             return self._commit(changes, subject, trailers or {}) if changes else ""
@@ -250,7 +250,7 @@ class GitMemoryStore:
             edits: list[FileEdit] = []
             conflicts: list[Hunk] = []
             for name in dict.fromkeys(each.name for each in chosen):
-                edit, left = self._without(name, [each for each in chosen if each.name == name])
+                edit, left = without_hunks(name, self._files.find(name), [each for each in chosen if each.name == name])
                 edits += [edit] if edit.before != edit.after else []
                 conflicts += left
             changes = {edit.name: edit.after for edit in edits}
@@ -259,13 +259,6 @@ class GitMemoryStore:
             marks = {ORIGIN: "undo", **(trailers or {})}
             made = self._save(changes, subject, marks, vouched=believed) if edits else ""
         return Undone(made, tuple(edits), tuple(conflicts))
-
-    def _without(self, name: str, hunks: list[Hunk]) -> tuple[FileEdit, tuple[Hunk, ...]]:
-        """One file with hunks of a commit taken back; a file that the commit made goes, where nothing is left of it."""
-        now = self._files.find(name)
-        text, left = timeline.without(now or "", hunks)
-        made = not left and not text and not any(each.before for each in hunks)
-        return FileEdit(name, now, None if made else text), left
 
     def secret_in(self, text: str) -> str:
         """Which kind of secret a text holds; empty where it holds none."""
@@ -327,18 +320,6 @@ class GitMemoryStore:
         old = self.history.blobs([before[name] for name in names if name in before])
         texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
         return tuple(FileEdit(name, texts.get(before.get(name, "")), self._files.find(name)) for name in names)
-
-    def _secrets_of(self, edits: Iterable[FileEdit]) -> Iterable[Skipped]:
-        for edit in edits:
-            if reason := self._finds_secret(edit.name) or self._finds_secret(edit.after or ""):
-                yield Skipped(edit.name, f"holds a secret ({reason}): not committed")
-
-    def _demand_no_secret(self, texts: Iterable[str | None]) -> None:
-        for text in texts:
-            if text and (reason := self._finds_secret(text)):
-                raise SecretInMemory(
-                    f"This holds a secret ({clean(reason)}) and is not remembered.", "Say it without the secret."
-                )
 
 
 def _is_ours(each: Seen) -> bool:

@@ -18,8 +18,6 @@ from ouro.memory.long_term.values import ORIGIN
 from ouro.utils.terminal_text import clean
 
 _KEPT = "remote"
-_SEEN = "refs/ouro/remote"
-"""Where the remote stood when it was last asked."""
 _TRIES = 5
 """Machines that push at the same moment are merged with, one after the other."""
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
@@ -138,15 +136,14 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
     forgotten = forgotten_commits(store.history)
     if asked.stdout[:40].decode() in forgotten:
         raise _holds_what_was_forgotten(remote)
+    theirs = asked.stdout.split()[0].decode()
+    # No ref is written: one that was ended in between would leave it locked.
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
-    done = run_git_abroad(
-        git_dir, ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, f"+{branch}:{_SEEN}"]
-    )
+    done = run_git_abroad(git_dir, ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch])
     if done.returncode:
         raise _failed(remote, done.stderr)
-    theirs = store.history.git("rev-parse", "--verify", f"{_SEEN}^{{commit}}").decode().strip()
+    store.history.git("cat-file", "-e", f"{theirs}^{{commit}}")
     if forgotten and not forgotten.isdisjoint(store.history.git("rev-list", theirs).decode().split()):
-        store.history.git("update-ref", "-d", _SEEN)
         with store.history.alone():
             drop_unreachable(store.history)
         raise _holds_what_was_forgotten(remote)
@@ -172,7 +169,6 @@ def _join(store: GitMemoryStore, theirs: str) -> Merging:
     try:
         made = store.join(theirs, plan, "Merge what came from another machine", {ORIGIN: "sync"})
     except SyncFailed:
-        store.history.git("update-ref", "-d", _SEEN)
         with store.history.alone():
             drop_unreachable(store.history)
         raise
