@@ -52,4 +52,4 @@ def _in_use(holder: str) -> SessionInUse:
     if pid == str(os.getpid()):
         return SessionInUse("This session is open already, here in this ouro.", "Go on there, or close it first.")
     who = f"process {pid} since {since}" if since else "another process"
-    return SessionInUse(f"This session is in use by {who}.", "Go on there, close it first, or go on in a copy: `--fork`.")
+    return SessionInUse(f"This session is in use by {who}.", "Go on there, close it, or go on in a copy: `--fork`.")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
-from ouro.events import Event
+from ouro.agent.replay import replay
+from ouro.events import Event, NotesRecalled
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Message
+from ouro.messages import Message, ToolCall
 
-Replay = Callable[[Iterable[Message]], Iterator[Event]]
-"""The events that messages were told with."""
+Receipts = Callable[[Message], NotesRecalled | None]
 
 PAGE = 100
 """Messages that come at once when someone scrolls to the top."""
@@ -20,12 +20,16 @@ class Scrollback:
 
     Args:
         memory: the session's messages.
-        replay: gives the events that messages were told with.
+        title: what a tool call is called.
+        receipts: gives what was recalled for each message.
     """
 
-    def __init__(self, memory: MemoryManager, replay: Replay) -> None:
+    def __init__(
+        self, memory: MemoryManager, title: Callable[[ToolCall], str], receipts: Callable[[], Receipts]
+    ) -> None:
         self._memory = memory
-        self._replay = replay
+        self._title = title
+        self._receipts = receipts
 
     @property
     def has_more(self) -> bool:
@@ -34,7 +38,7 @@ class Scrollback:
 
     def shown(self) -> Iterator[Event]:
         """The end of the conversation, and what was scrolled to."""
-        return self._replay(self._memory.shown())
+        return replay(self._memory.shown(), self._title, self._receipts())
 
     async def more(self, count: int = PAGE) -> list[Event]:
         """What stands before it; it is shown then.
@@ -42,4 +46,5 @@ class Scrollback:
         Raises:
             SessionError: it cannot be read.
         """
-        return list(self._replay(await self._memory.show_more(count)))
+        messages = await self._memory.show_more(count)
+        return list(replay(messages, self._title, self._receipts()))

@@ -1,4 +1,4 @@
-"""S1: real sessions killed at random moments. `python -m fakes.killed_sessions --kills 1000` takes many more of them."""
+"""S1: real sessions killed at random moments; `python -m fakes.killed_sessions --kills 1000` kills many more."""
 
 import pytest
 from fakes.killed_sessions import kill_sessions
