@@ -1,0 +1,99 @@
+"""`ouro memory consolidate`, `crystallize`, `lessons`: asked for, told line by line, and as JSON."""
+
+import json
+
+import pytest
+import yaml
+from fakes.model_server import Reply
+from fakes.old_sessions import old_session, session_id
+
+from ouro.cli import main
+from ouro.memory.long_term.note import Note, note_text
+from ouro.memory.long_term.stores import repo_store
+from ouro.messages import assistant, user
+from ouro.utils.one_process import only_one
+from ouro.utils.runtime import get_history_dir, get_sessions_dir
+
+TALK = [user("In this project always run the tests with pytest -q, please."), assistant("I will.")]
+TESTS = {"op": "add", "text": "Run the tests with pytest -q.", "category": "corrections", "said_by": "user"}
+MERGED = {"op": "supersede", "target": 1, "text": "Run the tests of this project with pytest -q."}
+
+
+@pytest.fixture
+def here(home, repository, model_server, monkeypatch):
+    """A repository in which ouro was started, and a model that answers."""
+    monkeypatch.chdir(repository)
+    file = home / ".ouro" / "models.yaml"
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    known = {
+        "openai/test-model": {"api_base": model_server.openai_url, "api_key": "sk-test-0123456789", "window": 9_999}
+    }
+    file.write_text(yaml.safe_dump({"default": "openai/test-model", "models": known}))
+    file.chmod(0o600)
+    model_server.script(lambda request: Reply(json.dumps([TESTS] if "week old" in str(request.messages) else MERGED)))
+    return repository
+
+
+def keep_two(repository):
+    store = repo_store(repository, get_history_dir(), lambda _text: "")
+    for number, text in ((1, TESTS["text"]), (2, "Tests are run with pytest -q in this project.")):
+        note = Note(id=f"mem_{number:08x}", text=text, category="corrections", updated_at=f"2026-11-{number:02}")
+        store.save_and_commit({note.file_name: note_text(note)}, "Add", {"Ouro-Origin": "capture"})
+
+
+def printed(capsys, *arguments):
+    code = main(["memory", *arguments])
+    return code, capsys.readouterr()
+
+
+def test_old_sessions_are_read_and_what_came_of_them_is_printed(here, capsys):
+    old_session(here, 1, 30, *TALK)
+    code, said = printed(capsys, "crystallize", "--yes")
+    assert code == 0
+    plan, step, receipt = said.out.splitlines()
+    assert plan.startswith("1 session to read; about 1,5")
+    assert step == "1 of 1 · 00000001 Session 1: kept 1"
+    assert receipt.startswith("1 session read: kept 1, proposed 0, refused 0; ")
+    assert len(list(get_sessions_dir().glob("*_*"))) == 1
+    assert printed(capsys, "crystallize", "--yes")[1].out == "There is no old session here that was not read yet.\n"
+    code, said = printed(capsys, "lessons", "--json")
+    assert [(each["text"], each["session"], each["turn"]) for each in json.loads(said.out)] == [
+        (TESTS["text"], session_id(1), 1)
+    ]
+
+
+def test_nothing_is_done_without_a_yes(here, capsys, model_server):
+    old_session(here, 1, 30, *TALK)
+    keep_two(here)
+    for action in ("crystallize", "consolidate"):
+        code, said = printed(capsys, action)
+        assert (code, "Say --yes" in said.err) == (2, True)
+    assert [each for each in model_server.requests if each.method == "POST"] == []
+
+
+def test_younger_ones_are_read_when_they_are_asked_for_and_it_is_told_as_json(here, capsys):
+    old_session(here, 1, 2, *TALK)
+    assert json.loads(printed(capsys, "crystallize", "--json", "--yes")[1].out)["read"] == []
+    told = json.loads(printed(capsys, "crystallize", "--all", "--json", "--yes")[1].out)
+    assert [(each["session"], [one["text"] for one in each["kept"]]) for each in told["read"]] == [
+        (session_id(1), [TESTS["text"]])
+    ]
+    assert told["usage"]["input"] > 0
+
+
+def test_notes_are_merged(here, capsys):
+    keep_two(here)
+    told = json.loads(printed(capsys, "consolidate", "--notes", "--yes", "--json")[1].out)
+    assert (told["core"], told["notes"][0]["notes"]) == ({}, ["mem_00000001", "mem_00000002"])
+    folder = here / ".ouro" / "memory"
+    assert sorted(path.name for path in folder.glob("archive/*")) == ["mem_00000001.md"]
+    assert MERGED["text"] in (folder / f"{told['notes'][0]['into']}.md").read_text()
+    assert printed(capsys, "consolidate", "--notes", "--yes")[1].out == "No notes say the same.\n"
+
+
+def test_a_second_process_is_told_to_wait(here, capsys):
+    old_session(here, 1, 30, *TALK)
+    get_history_dir().mkdir(parents=True, exist_ok=True)
+    with only_one(get_history_dir() / "digest.lock"):
+        code, said = printed(capsys, "crystallize", "--yes")
+    assert (code, "Another ouro is at work" in said.err) == (2, True)
