@@ -53,7 +53,7 @@ def log_rows(entries: Iterable[Entry]) -> list[Row]:
     rows = []
     for each in entries:
         commit, who = each.commit, writer(each.commit)
-        about = f"{commit.at[5:16].replace('T', ' ')} {who}"
+        about = f"{who} {commit.at[5:10]}"
         searched = f"{commit.subject} {who} {commit.id} {each.scope} {' '.join(commit.paths)} {commit.at}".lower()
         rows.append(Row(commit.id, each.scope, _line(commit.subject), about, searched))
     return rows

@@ -29,7 +29,7 @@ WORDS: Mapping[str, str] = {
 def fitting(parts: Sequence[str], width: int, lines: int) -> str:
     """In so many lines; what does not fit is left out before the last."""
     shown = list(parts)
-    while len(" · ".join(shown)) > width * lines - width // 4 and len(shown) > 2:
+    while len(" · ".join(shown)) > width * lines - (width // 4) * (lines - 1) and len(shown) > 2:
         shown.pop(-2)
     return " · ".join(shown)
 

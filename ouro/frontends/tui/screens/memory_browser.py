@@ -312,7 +312,9 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._tabs.update(tabs_from(names, TABS.index(self._tab), self.size.width - 2))
         if not self._is_told:
             self._foot.set_class(False, "-asks", "-failed")
-            self._foot.update(fitting(self._keys(), self._foot.size.width or self.app.size.width, 2))
+            self._foot.update(
+                fitting(self._keys(), self._foot.size.width or self.app.size.width, 1 if self.has_class("-low") else 2)
+            )
 
     def _keys(self) -> list[str]:
         if self._search.has_focus:

@@ -98,11 +98,11 @@ class MemoryDetail(VerticalScroll, can_focus=True):
 
     def on_focus(self) -> None:
         """The marked link is shown only while the keys work on it."""
-        self._draw()
+        self.call_later(self._draw)
 
     def on_blur(self) -> None:
         """As above."""
-        self._draw()
+        self.call_later(self._draw)
 
     def _draw(self) -> None:
         text = Text(overflow="fold")

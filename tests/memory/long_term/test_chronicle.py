@@ -1,0 +1,50 @@
+"""The history of all scopes, as a person asks for it."""
+
+import pytest
+
+from ouro.errors import UsageError
+from ouro.memory.long_term.chronicle import Chronicle, moment_of
+from ouro.memory.long_term.store import GitMemoryStore
+
+
+@pytest.fixture
+def stores(tmp_path):
+    names = ("user", "repo")
+    return [GitMemoryStore(tmp_path / name, name, tmp_path / "history.git" / f"{name}.git") for name in names]
+
+
+def test_a_commit_is_found_in_whatever_scope_and_a_file_in_two_has_to_be_named_whole(stores):
+    user, repo = stores
+    mine = user.save_and_commit({"facts.md": "- mine\n"}, "A")
+    theirs = repo.save_and_commit({"facts.md": "- theirs\n"}, "B")
+    chronicle = Chronicle(stores)
+    assert [chronicle.find(each[:9]).scope for each in (mine, theirs)] == ["user", "repo"]
+    with pytest.raises(UsageError, match="facts is in several scopes"):
+        chronicle.blame("facts")
+    assert [line.text for line in chronicle.blame("repo/facts").lines] == ["- theirs"]
+    with pytest.raises(UsageError, match="of different memories"):
+        chronicle.between(mine, theirs)
+
+
+def test_memory_without_a_history_has_an_empty_log(stores):
+    assert Chronicle(stores).log() == ()
+    with pytest.raises(UsageError, match="no history yet"):
+        Chronicle(stores).find("last")
+
+
+def test_a_commit_that_ended_several_is_taken_back_with_them(stores):
+    first = stores[0].save_and_commit({"facts.md": "- a\n"}, "A")
+    stores[0].save_and_commit({"facts.md": "- a\n- b\n"}, "B")
+    last = stores[0].save_and_commit({"facts.md": "- a\n- b\n- c\n"}, "C")
+    planned = Chronicle(stores, {last: first}).plan_undo(last)
+    assert [(edit.name, edit.after) for edit in planned.edits] == [("facts.md", "- a\n")]
+    assert stores[0].read("facts.md") == "- a\n- b\n- c\n"
+
+
+def test_a_day_means_its_end_and_what_is_no_date_is_refused():
+    assert "T23:59:59" in moment_of("2026-11-21")
+    assert "T10:30:00" in moment_of("2026-11-21T10:30")
+    assert moment_of("3 days ago") < moment_of("1 hour ago") < moment_of("today")
+    for text in ("", "soon", "--all", "2026-13-01"):
+        with pytest.raises(UsageError, match="is no date"):
+            moment_of(text)
