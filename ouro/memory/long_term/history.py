@@ -90,7 +90,8 @@ class History:
         Raises:
             MemoryUnusable: HEAD or its branch is damaged, or a branch that held commits is gone.
         """
-        if not self.exists:
+        is_made = (self.git_dir / "HEAD").exists() or self.own("tip")  # else another thread is just making it
+        if not self.exists or not is_made:
             return Head("", f"refs/heads/{BRANCH}")
         text = _read(self.git_dir / "HEAD")
         if _ID.fullmatch(text.strip()):
