@@ -17,6 +17,7 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
     """What there is to know before the first call: what it is about, and the words; the price first."""
     rows = [
         ("last used", " · ".join([_ago(card, now), f"{card.info.messages:,} messages", size(card.info.size)])),
+        ("about", " ".join(clean(card.info.summary).split())),
         ("first call", _first_call(card)),
         ("repository", _repository(card.repository)),
         ("memory", _memory(card)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -19,7 +21,7 @@ class SessionHit(msgspec.Struct, frozen=True):
     session_id: str
     snippet: str
     number: int
-    """The message that says it."""
+    """The message that says it; 0 where the session's summary does."""
     score: float
     """Higher is better; to be compared within one answer only."""
 
@@ -57,4 +59,18 @@ def search_sessions(index: Index, words: str, project: str | None = None, limit:
             ).fetchone()
             if row:
                 hits.append(SessionHit(row[0], " ".join(row[2].split()), row[1], score))
-    return hits
+        seen = {hit.session_id for hit in hits}
+        summed_up = (hit for hit in _by_summary(database, found, project) if hit.session_id not in seen)
+        return [*hits, *summed_up][:limit]
+
+
+def _by_summary(database: sqlite3.Connection, words: Sequence[str], project: str | None) -> Iterator[SessionHit]:
+    """The sessions whose summary has all the words, the last used first."""
+    patterns = [f"%{word.replace('_', '!_')}%" for word in words]
+    wanted = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
+    rows = database.execute(
+        f"SELECT id, summary FROM sessions WHERE {wanted} AND (? IS NULL OR project = ?) ORDER BY updated_at DESC",
+        (*patterns, project, project),
+    )
+    for session_id, summary in rows:
+        yield SessionHit(session_id, " ".join(summary.split()), 0, 0.0)

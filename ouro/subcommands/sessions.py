@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
-from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo
+from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, SummaryRecord
 from ouro.memory.manager import title_of
 from ouro.memory.shelf import SessionShelf, shelf_on
 from ouro.memory.whole_session import read_whole
@@ -129,6 +129,9 @@ def _show(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     show_table([row for row in rows if row[1]])
     for notice in loaded.notices:
         show(f"! {notice}")
+    summaries = [each.summary for each in loaded.records if isinstance(each, SummaryRecord)]
+    if summaries and summaries[-1]:
+        show(f"\nsummary:\n{_excerpt(summaries[-1])}")
     for name, role in (("first said", "user"), ("last answer", "assistant")):
         texts = [each.text for each in _messages(loaded) if each.role == role and each.text.strip()]
         if texts:

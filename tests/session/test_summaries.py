@@ -7,12 +7,16 @@ import pytest
 from fakes.old_sessions import old_session, records_of, session_id
 
 from ouro.assemble import Options, opener
+from ouro.cli import main
 from ouro.events import Said
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
+from ouro.memory.index import Index, Sources
 from ouro.memory.records import SummaryRecord
+from ouro.memory.session_search import search_sessions
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest
 from ouro.session.summaries import INSTRUCTIONS, cleaned, excerpt, still_open
+from ouro.utils.runtime import get_index_path, get_sessions_dir
 
 LINES = "Asked: mend the import in api.py\nDone: it was mended\nOpen: the test of api.py still fails"
 LONG_TALK = [each for n in range(4) for each in (user(f"please do step {n}"), assistant(f"Done {n}."))]
@@ -66,6 +70,21 @@ async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(reposi
     await talk(again, "hello again")
     assert len(model.asked) == 1
     await again.close()
+
+
+async def test_a_summary_finds_its_session_and_is_shown_on_the_command_line(repository, home, capsys, monkeypatch):
+    at = "2026-01-01T00:00:00.000Z"
+    wanted = old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
+    old_session(repository, 2, 2, *LONG_TALK)
+    index = Index(get_index_path())
+    index.follow(Sources(get_sessions_dir()))
+    assert [(hit.session_id, hit.number) for hit in search_sessions(index, "IMPORT still_fails")] == []
+    assert [(hit.session_id, hit.number) for hit in search_sessions(index, "IMPORT fails")] == [(wanted, 0)]
+    assert search_sessions(index, "IMPORT fails", project="/elsewhere") == []
+    index.close()
+    monkeypatch.chdir(repository)
+    assert main(["sessions", "show", wanted]) == 0
+    assert f"summary:\n  {LINES.replace(chr(10), chr(10) + '  ')}\n" in capsys.readouterr().out
 
 
 async def test_a_session_that_grows_is_summed_up_anew_every_twenty_messages(repository):
