@@ -23,16 +23,15 @@ from ouro.llm.catalog import Catalog
 from ouro.llm.model import Effort, Model
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.compaction import CompactionRules
-from ouro.memory.embeddings import chosen_embedder, is_embedder_chosen
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.stores import repo_store, user_store
-from ouro.memory.lookup import Lookup
 from ouro.memory.manager import MemoryManager
 from ouro.memory.shelf import SessionShelf, shelf_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.memory_rules import digest_rules, knowledge_rules, learning_rules, lookup_in
 from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.permissions import Mode, Permissions
 from ouro.safety.rule_store import RuleStore
@@ -41,10 +40,10 @@ from ouro.safety.secrets import SecretMask, secret_values
 from ouro.safety.trust import TrustStore, acting_files, find_root
 from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
-from ouro.session.digest_rules import DigestRules, with_digest
-from ouro.session.finding import make_lookup, search_for
-from ouro.session.knowing import KnowledgeRules, RecallRules, begins_with, with_knowledge
-from ouro.session.learning_rules import LearningRules, with_learning
+from ouro.session.digest_rules import with_digest
+from ouro.session.finding import search_for
+from ouro.session.knowing import begins_with, with_knowledge
+from ouro.session.learning_rules import with_learning
 from ouro.session.resumed import memory_changes
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
@@ -152,13 +151,15 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     try:
         parts = _parts(ground, (shelf, resumed), memory, mask, scopes)
         if stores:
-            rules, finds = _knowledge_rules(ground), mask.kind_of_secret
+            rules, finds = knowledge_rules(ground.settings, ground.catalog), mask.kind_of_secret
             parts = await asyncio.to_thread(with_knowledge, parts, stores, scopes, complaints, rules, finds)
             if options.captures and not memory.read_only:
                 root = find_root(options.cwd)
-                parts = with_learning(parts, store, scopes, root, _learning_rules(ground))
+                parts = with_learning(parts, store, scopes, root, learning_rules(ground.settings))
         if not options.ephemeral:
-            parts = with_digest(parts, store, scopes, find_root(options.cwd), _digest_rules(ground))
+            parts = with_digest(
+                parts, store, scopes, find_root(options.cwd), digest_rules(ground.settings, by_itself=options.captures)
+            )
         session = Session(parts)
     except BaseException:
         await memory.close()  # else it would count as open here
@@ -245,11 +246,6 @@ def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
     return stores
 
 
-def _learning_rules(ground: _Ground) -> LearningRules:
-    memory = ground.settings.memory
-    return LearningRules(memory.cadence_turns, memory.write, memory.half_life_days, memory.categories)
-
-
 def _guarded(store: GitMemoryStore) -> GuardedMemory:
     return GuardedMemory(store.folder, None if store.is_shared else store.history.git_dir)
 
@@ -278,7 +274,7 @@ def _parts(
     jobs, plan = ShellJobs(outputs, mask.mask), Plan()
     seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
     shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
-    lookup = _lookup(ground, scopes)
+    lookup = lookup_in(root, scopes, settings, ground.catalog)
     search = search_for(lookup, scopes, root) if lookup else None
     return SessionParts(
         cwd=options.cwd,
@@ -304,27 +300,6 @@ def _parts(
         notices=tuple(ground.notices),
         is_kept=not options.ephemeral,
     )
-
-
-def _knowledge_rules(ground: _Ground) -> KnowledgeRules:
-    said = ground.settings.memory
-    steps = (said.retrieval_top_k, said.retrieval_hop_depth, said.retrieval_hypothesis_count)
-    chosen = is_embedder_chosen(said.embedding_model, ground.catalog)
-    recall = RecallRules(said.retrieval, *steps, said.injection_token_budget, said.half_life_days, chosen)
-    return KnowledgeRules(said.write, said.consolidation_threshold, recall)
-
-
-def _digest_rules(ground: _Ground) -> DigestRules:
-    memory, by_itself = ground.settings.memory, ground.options.captures
-    wants = ground.settings.sessions.summaries
-    return DigestRules(wants, by_itself, memory.write, memory.half_life_days, memory.categories)
-
-
-def _lookup(ground: _Ground, scopes: Sequence[ScopeMemory]) -> Lookup | None:
-    """What searches sessions and memory; none where there is no memory."""
-    root = find_root(ground.options.cwd) if any(each.scope == "repo" for each in scopes) else None
-    named, catalog = ground.settings.memory.embedding_model, ground.catalog
-    return make_lookup(root, lambda: chosen_embedder(named, catalog)) if scopes else None
 
 
 def _shelf(store: MemoryStore, options: Options) -> SessionShelf:

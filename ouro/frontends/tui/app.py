@@ -81,15 +81,13 @@ class OuroApp(App[int], inherit_bindings=False):
 
     def get_default_screen(self) -> Screen[Any]:
         """The conversation."""
-        return ConversationScreen(self.parts)
+        return ConversationScreen(self.parts, gives_keys=self._request.resume != PICK)  # else the picker has them first
 
     def on_mount(self) -> None:
         """Show the prompt first, open the session after."""
         self.begin_capture_print(self)
         # Textual draws only what it believes to have changed; after another program the screen is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
-        if self._request.resume != PICK:  # then the picker is the first to have the keys
-            self.parts.prompt.focus()
         if self._first_message:
             self.turns.queue(Draft(self._first_message))
         self.call_after_refresh(lambda: self.run_worker(self._open()))

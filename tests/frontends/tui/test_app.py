@@ -251,6 +251,20 @@ async def test_a_question_of_the_agent_by_digit_in_own_words_several_and_waved_a
     assert session.interrupts == 0
 
 
+async def test_a_message_typed_at_a_question_is_a_message_and_no_answer():
+    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await pilot.press(*"Do 1 thing", "enter")
+        await until(pilot, lambda: session.steered == ["Do 1 thing"])
+        assert session.answers == []
+        await asked(pilot)
+        await pilot.press("2")
+        await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
+
+
 async def test_shell_lines_are_shared_with_one_mark_and_private_with_two():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:
@@ -264,12 +278,12 @@ async def test_shell_lines_are_shared_with_one_mark_and_private_with_two():
     assert session.shell_lines == [("ls -l", True), ("env", False)]
 
 
-async def test_a_hash_is_ordinary_text():
+async def test_a_heading_is_ordinary_text():
     session = FakeSession([says("ok")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
-        await pilot.press("number_sign", "a", "enter")
-        await until(pilot, lambda: session.sent == ["#a"])
+        await pilot.press("number_sign", "number_sign", "space", "a", "enter")
+        await until(pilot, lambda: session.sent == ["## a"])
 
 
 async def test_the_plan_shows_itself_while_it_is_open_and_ctrl_t_hides_it():

@@ -12,7 +12,6 @@ from ouro.frontends.tui.parts import Parts
 class ConversationScreen(Screen[None], inherit_bindings=False):
     """Header, conversation, what waits, prompt, status line."""
 
-    AUTO_FOCUS = ""  # the app says who has the keys first: the prompt, or what picks a session
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own form)
         (0, "-tiny"),
         (BOX_FROM_HEIGHT, "-low"),
@@ -20,8 +19,10 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
         (ROOMY_FROM_HEIGHT, "-roomy"),
     ]
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, *, gives_keys: bool = True) -> None:
+        """With `gives_keys` the prompt has the keys from the first; else whatever asks for them."""
         super().__init__()
+        self.AUTO_FOCUS = "*" if gives_keys else ""
         self._parts = parts
 
     def compose(self) -> ComposeResult:

@@ -41,6 +41,11 @@ class AskPanel(QuestionPanel):
         hint = "digits tick · Enter on the last line sends" if self._question.several else "a digit, or ↑↓ Enter"
         yield Static(f"{hint} · Esc: no answer", classes="question--keys", markup=False)
 
+    def means(self, key: str, action: str, character: str) -> bool:
+        """Where there are no choices, every key does."""
+        chooses = key == "space" and self._question.several
+        return not self._question.choices or chooses or super().means(key, action, character)
+
     def press(self, key: str, action: str, character: str) -> None:
         """Where there are no choices, every key begins the answer."""
         if not self._question.choices:

@@ -18,7 +18,7 @@ class QuestionPanel(Vertical, can_focus=True):
     """A question above the prompt. Subclasses compose `options` and `field` and say what a choice means.
 
     Nobody answers by accident: keys that were typed before the question could be seen, or while the person was still
-    writing, go to the prompt.
+    writing, go to the prompt. So does all from a letter on that answers nothing, as a sentence does, up to its Enter.
     """
 
     GRACE = 0.5
@@ -47,6 +47,7 @@ class QuestionPanel(Vertical, can_focus=True):
         self.field.display = False
         self._actions = keymap.of("answer")
         self._listens_from = float("inf")
+        self._is_writing = False
 
     def on_mount(self) -> None:
         """Listen once it has been drawn."""
@@ -64,11 +65,28 @@ class QuestionPanel(Vertical, can_focus=True):
             return
         event.stop()
         event.prevent_default()
-        if event.time < self._listens_from:
+        if event.time < self._listens_from or self._is_message(event):
             self._listens_from = max(self._listens_from, event.time + self.GRACE)
             self.post_message(self.Stray(events.Key(event.key, event.character)))
         else:
             self.press(event.key, self._actions.get(event.key, ""), event.character or "")
+
+    def means(self, key: str, action: str, character: str) -> bool:
+        """Whether a key can be an answer."""
+        digits = character.isdigit() and 0 < int(character) <= len(self.options.lines)
+        return not character.isprintable() or bool(action) or digits
+
+    def _is_message(self, event: events.Key) -> bool:
+        if event.key in ("up", "down"):
+            self._is_writing = False
+        elif not self._is_writing:
+            self._is_writing = event.is_printable and not self.means(
+                event.key, self._actions.get(event.key, ""), event.character or ""
+            )
+        elif event.key == "enter":
+            self._is_writing = False
+            return True
+        return self._is_writing
 
     def press(self, key: str, action: str, character: str) -> None:
         """A key that is meant for the question."""

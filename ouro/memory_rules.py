@@ -1,0 +1,46 @@
+"""What the settings say of memory, as the parts of a session are told it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ouro.llm.catalog import Catalog
+from ouro.memory.embeddings import chosen_embedder, is_embedder_chosen
+from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.lookup import Lookup
+from ouro.session.digest_rules import DigestRules
+from ouro.session.finding import make_lookup
+from ouro.session.knowing import KnowledgeRules, RecallRules
+from ouro.session.learning_rules import LearningRules
+from ouro.settings import Settings
+
+
+def knowledge_rules(settings: Settings, catalog: Catalog) -> KnowledgeRules:
+    """Of the core, and of recall."""
+    said = settings.memory
+    steps = (said.retrieval_top_k, said.retrieval_hop_depth, said.retrieval_hypothesis_count)
+    chosen = is_embedder_chosen(said.embedding_model, catalog)
+    recall = RecallRules(said.retrieval, *steps, said.injection_token_budget, said.half_life_days, chosen)
+    return KnowledgeRules(said.write, said.consolidation_threshold, recall)
+
+
+def learning_rules(settings: Settings) -> LearningRules:
+    """Of capture."""
+    said = settings.memory
+    return LearningRules(said.cadence_turns, said.write, said.half_life_days, said.categories)
+
+
+def digest_rules(settings: Settings, *, by_itself: bool) -> DigestRules:
+    """Of summaries, merged notes and old sessions; `by_itself` where a person stays."""
+    said, wants = settings.memory, settings.sessions.summaries
+    return DigestRules(wants, by_itself, said.write, said.half_life_days, said.categories)
+
+
+def lookup_in(root: Path, scopes: Sequence[ScopeMemory], settings: Settings, catalog: Catalog) -> Lookup | None:
+    """What searches sessions and memory; none where there is no memory."""
+    if not scopes:
+        return None
+    named = settings.memory.embedding_model
+    has_own = any(each.scope == "repo" for each in scopes)
+    return make_lookup(root if has_own else None, lambda: chosen_embedder(named, catalog))
