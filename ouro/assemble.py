@@ -29,7 +29,7 @@ from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.stores import repo_store, user_store
 from ouro.memory.manager import MemoryManager
-from ouro.memory.shelf import SessionShelf, shelf_on
+from ouro.memory.sessions.shelf import SessionShelf, shelf_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.memory_rules import digest_rules, knowledge_rules, learning_rules, lookup_in
 from ouro.safety.guarded_memory import GuardedMemory

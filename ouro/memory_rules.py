@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ouro.llm.catalog import Catalog
-from ouro.memory.embeddings import chosen_embedder, is_embedder_chosen
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.lookup import Lookup
+from ouro.memory.search.embeddings import chosen_embedder, is_embedder_chosen
+from ouro.memory.search.lookup import Lookup
 from ouro.session.digest_rules import DigestRules
 from ouro.session.finding import make_lookup
 from ouro.session.knowing import KnowledgeRules, RecallRules
