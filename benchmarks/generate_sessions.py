@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, TitleRecord
 from ouro.memory.serialization import header_data, record_data
-from ouro.memory.yaml_text import dump
+from ouro.memory.sessions.yaml_text import dump
 from ouro.messages import Message, Text, ToolReply, Usage, assistant, user
 
 PROJECTS = ("/home/me/src/app", "/home/me/src/parser", "/home/me/work/api", "/home/me/notes", "/tmp/scratch")

@@ -276,7 +276,7 @@ def _shelf_opener(args: argparse.Namespace) -> OpenShelf:
     import asyncio
 
     def make() -> SessionShelf:
-        from ouro.memory.shelf import shelf_of
+        from ouro.memory.sessions.shelf import shelf_of
         from ouro.safety.secrets import SecretMask, secret_values
         from ouro.utils.runtime import get_index_path, get_sessions_dir
 

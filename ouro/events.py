@@ -181,9 +181,7 @@ class NotesRecalled(msgspec.Struct, frozen=True):
 class NoteKept(msgspec.Struct, frozen=True):
     """Capture has changed a note; `session.knowledge.undo(undo)` takes it back."""
 
-    operation: Literal[
-        "add", "supersede", "refine", "contradict", "confirm", "rewrite", "archive", "share", "propose"
-    ]
+    operation: Literal["add", "supersede", "refine", "contradict", "confirm", "rewrite", "archive", "share", "propose"]
     note_id: str
     text: str
     scope: str

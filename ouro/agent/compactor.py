@@ -23,7 +23,7 @@ from ouro.memory.compaction import (
     smaller,
 )
 from ouro.memory.manager import MemoryManager
-from ouro.memory.records import ChangeRecord, CompactionRecord, CompactionTrigger, CostRecord
+from ouro.memory.sessions.records import ChangeRecord, CompactionRecord, CompactionTrigger, CostRecord
 from ouro.memory.short_term import outputs_to_drop, sendable, without_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import ToolReply, Usage

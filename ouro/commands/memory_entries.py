@@ -61,7 +61,7 @@ async def edit(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) ->
 
 async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
     """Notes, core lines and what was said: `optimistic locking since:2026-01-01 scope:repo category:patterns`."""
-    from ouro.memory.search import Filter
+    from ouro.memory.search.search import Filter
 
     given = dict(_FILTER.findall(rest))
     words = _FILTER.sub(" ", rest).strip()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block
-from ouro.memory.usage import ModelUse, Period
+from ouro.memory.sessions.usage import ModelUse, Period
 from ouro.messages import Usage
 from ouro.session.money import Budget
 from ouro.utils.terminal_text import clean

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from ouro.memory.records import (
+from ouro.memory.sessions.records import (
     CHANGES,
     FORMAT,
     CapturedRecord,

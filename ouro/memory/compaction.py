@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 
 import msgspec
 
-from ouro.memory.records import CompactionRecord
+from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.short_term import compacted, kept_message, sendable, without_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.memory.transcript import Entry

@@ -23,9 +23,9 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.spending import Spending
+from ouro.memory.sessions.spending import Spending
+from ouro.memory.sessions.walk_back import Step, walk_back, walk_page
 from ouro.memory.transcript import Transcript
-from ouro.memory.walk_back import Step, walk_back, walk_page
 
 _MOST = 1 << 62
 

@@ -21,13 +21,13 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.find import find_session
 from ouro.memory.rest import Rest
 from ouro.memory.saver import Saver
+from ouro.memory.sessions.find import find_session
+from ouro.memory.sessions.whole_session import WholeSession, read_whole
 from ouro.memory.short_term import sendable
 from ouro.memory.tokens import TokenCount
 from ouro.memory.transcript import Entry, Transcript
-from ouro.memory.whole_session import WholeSession, read_whole
 from ouro.messages import Message, Usage
 from ouro.utils.terminal_text import clean
 

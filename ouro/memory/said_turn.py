@@ -9,7 +9,7 @@ import msgspec
 
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession
-from ouro.memory.records import RecalledItem
+from ouro.memory.sessions.records import RecalledItem
 from ouro.memory.transcript import Entry, Transcript
 from ouro.messages import Context
 

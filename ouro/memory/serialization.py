@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ouro.memory.record_fields import HeaderFields, MessageFields
-from ouro.memory.record_reader import BadRecordError, Fetch, RecordReader
-from ouro.memory.record_writer import KeepImage, KeepText, Mask, RecordWriter
-from ouro.memory.records import CHANGES, ChangeRecord, CompactionRecord, MessageRecord, Record, SessionHeader
+from ouro.memory.sessions.record_fields import HeaderFields, MessageFields
+from ouro.memory.sessions.record_reader import BadRecordError, Fetch, RecordReader
+from ouro.memory.sessions.record_writer import KeepImage, KeepText, Mask, RecordWriter
+from ouro.memory.sessions.records import CHANGES, ChangeRecord, CompactionRecord, MessageRecord, Record, SessionHeader
 
 __all__ = [
     "BYTES_BACK",

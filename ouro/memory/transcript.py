@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ouro.memory.backend import LoadedSession
 from ouro.memory.line import Branch, Entry, Item, Line
-from ouro.memory.records import (
+from ouro.memory.sessions.records import (
     CapturedRecord,
     CompactionRecord,
     CostRecord,

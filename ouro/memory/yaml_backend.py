@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFound
-from ouro.memory import session_index
 from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
@@ -30,11 +29,12 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.outputs import FOLDER as OUTPUTS
-from ouro.memory.outputs import keep_image, keep_text
-from ouro.memory.repair import repair
 from ouro.memory.serialization import BYTES_BACK, Mask, header_data, record_data
-from ouro.memory.session_file import (
+from ouro.memory.sessions import session_index
+from ouro.memory.sessions.outputs import FOLDER as OUTPUTS
+from ouro.memory.sessions.outputs import keep_image, keep_text
+from ouro.memory.sessions.repair import repair
+from ouro.memory.sessions.session_file import (
     FILE_NAME,
     append,
     as_record,
@@ -45,11 +45,11 @@ from ouro.memory.session_file import (
     split,
     sync_folder,
 )
-from ouro.memory.session_folders import SessionFolders, link_outputs, not_found
-from ouro.memory.session_lock import SessionLock
-from ouro.memory.session_numbers import name_messages, unnamed
-from ouro.memory.session_reader import Found, read_page, read_session
-from ouro.memory.yaml_text import dump
+from ouro.memory.sessions.session_folders import SessionFolders, link_outputs, not_found
+from ouro.memory.sessions.session_lock import SessionLock
+from ouro.memory.sessions.session_numbers import name_messages, unnamed
+from ouro.memory.sessions.session_reader import Found, read_page, read_session
+from ouro.memory.sessions.yaml_text import dump
 
 
 class _Open(msgspec.Struct, frozen=True):

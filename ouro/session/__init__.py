@@ -10,8 +10,8 @@ from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
 from ouro.memory.long_term.values import BlamedLine, Commit, FileEdit, Hunk, Scope
 from ouro.memory.said_turn import SaidTurn
-from ouro.memory.session_words import Hit
-from ouro.memory.shelf import Preview, SessionShelf
+from ouro.memory.sessions.session_words import Hit
+from ouro.memory.sessions.shelf import Preview, SessionShelf
 from ouro.open_request import OpenRequest
 from ouro.session.browsing import Browsing
 from ouro.session.digest import Digest

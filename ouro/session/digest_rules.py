@@ -18,7 +18,7 @@ from ouro.memory.backend import MemoryStore
 from ouro.memory.long_term.block import mark_of
 from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.lookup import Lookup
+from ouro.memory.search.lookup import Lookup
 from ouro.messages import Message, Usage, system
 from ouro.session.digest import Digest, DigestParts, LongWork
 from ouro.session.learning_rules import categories_of
@@ -100,7 +100,7 @@ def _long_work(
     from ouro.memory.long_term.crystallizer import ORDER, Crystallizer, CrystallizerParts
     from ouro.memory.long_term.learner import Learner, LearnerParts
     from ouro.memory.long_term.note_consolidator import MergeParts, NoteConsolidator
-    from ouro.memory.whole_session import read_whole
+    from ouro.memory.sessions.whole_session import read_whole
 
     knowledge, lookup = parts.knowledge, parts.lookup
     assert knowledge is not None
@@ -157,7 +157,7 @@ class _Alike:
         self._is_ready = False
 
     def __call__(self, note: Note) -> Collection[str]:
-        from ouro.memory.search import Filter
+        from ouro.memory.search.search import Filter
 
         try:
             search = self._lookup.search()
@@ -176,8 +176,8 @@ class _Alike:
     def _prepare(self) -> None:
         if self._is_ready:
             return
-        from ouro.memory.index import Sources
-        from ouro.memory.index_notes import MemoryFolder, project_of
+        from ouro.memory.search.index import Sources
+        from ouro.memory.search.index_notes import MemoryFolder, project_of
 
         stores = [each.store for each in self._scopes]
         folders = (MemoryFolder(each.scope, project_of(each.scope, each.folder), each.folder) for each in stores)

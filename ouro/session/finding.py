@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.memory.embeddings import Embedder
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.lookup import Lookup
+from ouro.memory.search.embeddings import Embedder
+from ouro.memory.search.lookup import Lookup
 from ouro.tools.memory_search import Found, SearchMemory
 from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, tilde
 from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
-    from ouro.memory.index import Sources
-    from ouro.memory.search import Hit
+    from ouro.memory.search.index import Sources
+    from ouro.memory.search.search import Hit
 
 
 def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None]) -> Lookup:
     """What searches the user's sessions and memory, and the memory of the repository at `root`; opens nothing yet."""
 
     def sources() -> Sources:
-        from ouro.memory.index import Sources
-        from ouro.memory.index_notes import MemoryFolder, project_of
         from ouro.memory.long_term.folders import repo_folder
+        from ouro.memory.search.index import Sources
+        from ouro.memory.search.index_notes import MemoryFolder, project_of
 
         own = MemoryFolder("user", "", get_memory_dir())
         folder = None if root is None else repo_folder(root)
@@ -45,7 +45,7 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
     """
 
     async def search(query: str, most: int, since: str) -> Sequence[Found]:
-        from ouro.memory.search import Filter
+        from ouro.memory.search.search import Filter
 
         doubted = {f"{scope.store.folder}/{name}" for scope in scopes for name in scope.doubted}
         hits = await lookup.find(query, most + len(doubted), Filter(since=since))

@@ -10,8 +10,8 @@ import msgspec
 from ouro.agent.limits import Limits
 from ouro.errors import LimitReached
 from ouro.memory.manager import MemoryManager
-from ouro.memory.shelf import SessionShelf
-from ouro.memory.usage import Period, periods_of, today
+from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.sessions.usage import Period, periods_of, today
 
 WARN_AT = 0.8
 _WORDS = {"session": "this session", "today": "today", "month": "this month"}

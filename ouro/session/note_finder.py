@@ -14,13 +14,13 @@ from ouro.agent.project import git_branch
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.values import Loaded
-from ouro.memory.lookup import Lookup
+from ouro.memory.search.lookup import Lookup
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.memory.index import Sources
     from ouro.memory.long_term.recall import Recall, Recalled, Situation, Tuning
-    from ouro.memory.search import Search
+    from ouro.memory.search.index import Sources
+    from ouro.memory.search.search import Search
 
 FOLLOW_SECONDS = 0.4
 """So long a turn waits for notes that came or changed to be read; what is left is found from the next turn on."""
@@ -116,7 +116,7 @@ class NoteFinder:
 
     def _spoken(self, text: str) -> str:
         from ouro.memory.long_term.bearing import gist
-        from ouro.memory.question import question_of
+        from ouro.memory.search.question import question_of
 
         return question_of(gist(text)).spoken
 
@@ -132,7 +132,7 @@ class NoteFinder:
         from ouro.memory.long_term.anchors import Anchors
         from ouro.memory.long_term.notebook import Notebook
         from ouro.memory.long_term.recall import Recall
-        from ouro.memory.search import Search
+        from ouro.memory.search.search import Search
 
         parts = self._parts
         notebook = Notebook({scope.scope: scope.store for scope in parts.scopes})
@@ -144,8 +144,8 @@ class NoteFinder:
         return over(search), over(Search(search.index))
 
     def _situation(self, sent: frozenset[str]) -> Situation:
-        from ouro.memory.index_notes import project_of
         from ouro.memory.long_term.recall import Situation
+        from ouro.memory.search.index_notes import project_of
 
         scopes = self._parts.scopes
         doubted = frozenset((scope.scope, name) for scope in scopes for name in scope.doubted)
@@ -159,8 +159,8 @@ class NoteFinder:
         return merged_branches(root, branches, default_branch(root))
 
     def _sources(self) -> Sources:
-        from ouro.memory.index import Sources
-        from ouro.memory.index_notes import MemoryFolder, project_of
+        from ouro.memory.search.index import Sources
+        from ouro.memory.search.index_notes import MemoryFolder, project_of
 
         stores = [scope.store for scope in self._parts.scopes]
         return Sources(memories=tuple(MemoryFolder(s.scope, project_of(s.scope, s.folder), s.folder) for s in stores))

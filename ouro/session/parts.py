@@ -13,9 +13,9 @@ from ouro.llm.model import Effort
 from ouro.memory.backend import RewindScope, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.lookup import Lookup
 from ouro.memory.manager import MemoryManager
-from ouro.memory.shelf import SessionShelf
+from ouro.memory.search.lookup import Lookup
+from ouro.memory.sessions.shelf import SessionShelf
 from ouro.messages import Usage
 from ouro.safety.permissions import Mode, Permissions
 from ouro.session.digest import Digest

@@ -14,9 +14,9 @@ from ouro.messages import Image
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
+    from ouro.memory.sessions.whole_session import WholeSession
     from ouro.memory.transcript import Branch as Left
     from ouro.memory.transcript import Entry
-    from ouro.memory.whole_session import WholeSession
 
 SHELL_NOTE = "I ran this in a shell:\n\n$ "
 """How a message begins that tells the model of the person's own shell line: nothing that was typed as a message."""

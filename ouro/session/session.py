@@ -22,7 +22,7 @@ from ouro.errors import SaveFailed, UsageError
 from ouro.events import Answer, Event, NotesRecalled, Said, TodosChanged, TurnFinished
 from ouro.llm.model import Effort, Warmable
 from ouro.memory.long_term.teller import Wires
-from ouro.memory.shelf import SessionShelf
+from ouro.memory.sessions.shelf import SessionShelf
 from ouro.messages import Image, user
 from ouro.safety.permissions import Mode
 from ouro.session.background import Background

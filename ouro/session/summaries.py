@@ -13,7 +13,7 @@ from ouro.memory.backend import MemoryStore, SessionInfo, SummaryRecord
 from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.capture_request import Spoken, words_of
 from ouro.memory.manager import MemoryManager
-from ouro.memory.shelf import SessionShelf
+from ouro.memory.sessions.shelf import SessionShelf
 from ouro.memory.transcript import Transcript
 from ouro.messages import Message, system, user
 from ouro.utils.log import log

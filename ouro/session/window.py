@@ -17,7 +17,7 @@ from ouro.llm.model import Model
 from ouro.memory.compaction import is_own_words
 from ouro.memory.line import Entry
 from ouro.memory.manager import MemoryManager
-from ouro.memory.records import PinRecord
+from ouro.memory.sessions.records import PinRecord
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.tools.shell_jobs import JobInfo

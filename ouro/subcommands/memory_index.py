@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ouro.memory.embeddings import local_embedder, vectors_for
-from ouro.memory.index import Index, Sources
-from ouro.memory.index_notes import MemoryFolder, project_of
 from ouro.memory.long_term.folders import repo_folder
-from ouro.memory.search import Search
+from ouro.memory.search.embeddings import local_embedder, vectors_for
+from ouro.memory.search.index import Index, Sources
+from ouro.memory.search.index_notes import MemoryFolder, project_of
+from ouro.memory.search.search import Search
 from ouro.safety.trust import find_root
 from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
-from ouro.memory.find import find_session
-from ouro.memory.search import Filter, Hit
+from ouro.memory.search.search import Filter, Hit
+from ouro.memory.sessions.find import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.memory_index import opened_index, search_of
 from ouro.subcommands.output import show, show_json

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from ouro.errors import UsageError
-from ouro.memory.find import find_session
 from ouro.memory.long_term.chronicle import Chronicle, PlannedUndo
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.said_turn import SaidTurn, said_turn
+from ouro.memory.sessions.find import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
@@ -243,9 +243,9 @@ def _graph(args: argparse.Namespace) -> int:
 
 
 def _picture() -> tuple[Picture, str]:
-    from ouro.memory.index import Index
     from ouro.memory.long_term.overview import Overview
     from ouro.memory.long_term.picture import html_page, picture_of
+    from ouro.memory.search.index import Index
 
     index = Index(get_index_path())
     try:

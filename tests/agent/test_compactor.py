@@ -20,7 +20,7 @@ from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.manager import MemoryManager
-from ouro.memory.records import CompactionRecord, CostRecord, PinRecord
+from ouro.memory.sessions.records import CompactionRecord, CostRecord, PinRecord
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import (
     Context,

@@ -5,7 +5,7 @@ from fakes.fake_front_end import FakeFrontEnd
 from fakes.knowledge import Conversation
 
 from ouro.commands.dispatch import dispatch
-from ouro.memory.index import Index
+from ouro.memory.search.index import Index
 
 
 class FakeLookup:
@@ -62,7 +62,7 @@ async def test_a_secret_is_refused_in_a_line(told):
 
 
 async def test_forget_shows_what_would_go_and_takes_what_is_chosen(told, home):
-    front_end, conversation = told
+    front_end, _ = told
     await dispatch(front_end, "/remember My heron is called Rex")
     await dispatch(front_end, "/remember My heron [b]bites[/b] `hard`")
     await dispatch(front_end, "/forget heron")

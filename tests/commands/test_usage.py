@@ -1,7 +1,7 @@
 from fakes.fake_front_end import FakeFrontEnd
 
 from ouro.commands.dispatch import dispatch
-from ouro.memory.usage import ModelUse, Period
+from ouro.memory.sessions.usage import ModelUse, Period
 from ouro.messages import Usage
 from ouro.session.money import Budget, MoneyReport
 

@@ -1,6 +1,6 @@
 """What a fake session has spent: a given report."""
 
-from ouro.memory.usage import ModelUse, Period
+from ouro.memory.sessions.usage import ModelUse, Period
 from ouro.messages import Usage
 from ouro.session.money import MoneyReport
 

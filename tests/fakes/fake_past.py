@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ouro.errors import SessionNotFound, UsageError
-from ouro.memory.whole_session import WholeSession
+from ouro.memory.sessions.whole_session import WholeSession
 from ouro.session import Branch, Point, Rewound
 
 

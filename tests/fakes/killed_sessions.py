@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ouro.llm.scripted_model import ScriptedReply
 from ouro.memory.manager import MemoryManager
-from ouro.memory.records import CompactionRecord, MessageRecord
+from ouro.memory.sessions.records import CompactionRecord, MessageRecord
 from ouro.memory.short_term import sendable
 from ouro.memory.transcript import Transcript
 from ouro.memory.yaml_backend import YamlFileMemoryStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ouro.memory.records import MessageRecord, SessionHeader, TitleRecord
+from ouro.memory.sessions.records import MessageRecord, SessionHeader, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
 from ouro.utils.runtime import get_sessions_dir

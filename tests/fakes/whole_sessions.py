@@ -1,7 +1,7 @@
 """Sessions to write out: one with everything in it, and one that is hostile."""
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos
-from ouro.memory.records import (
+from ouro.memory.sessions.records import (
     CompactionRecord,
     CostRecord,
     ForkRecord,
@@ -14,7 +14,7 @@ from ouro.memory.records import (
     SessionHeader,
     TitleRecord,
 )
-from ouro.memory.whole_session import WholeSession
+from ouro.memory.sessions.whole_session import WholeSession
 from ouro.messages import Context, Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, tool, user
 
 ID = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f"

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from ouro.memory import session_index, session_survey
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
+from ouro.memory.sessions import session_index, session_survey
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 

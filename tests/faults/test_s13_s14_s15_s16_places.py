@@ -8,8 +8,8 @@ import pytest
 from ouro.errors import SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
 from ouro.memory.ephemeral import DictMemoryStore
-from ouro.memory.find import find_session
 from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.find import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, ToolReply, tool, user
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ouro.memory.backend import MessageRecord, SessionHeader
-from ouro.memory.session_file import replace
+from ouro.memory.sessions.session_file import replace
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool, user
 

@@ -10,7 +10,7 @@ import pytest
 
 from ouro.errors import SessionInUse
 from ouro.memory.backend import MessageRecord, SessionHeader
-from ouro.memory.session_lock import SessionLock
+from ouro.memory.sessions.session_lock import SessionLock
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 
@@ -27,7 +27,7 @@ HOLD = """
 APPEND = """
     import sys
     from pathlib import Path
-    from ouro.memory.session_file import append
+    from ouro.memory.sessions.session_file import append
     for number in range(200):
         text = f"{sys.argv[2]}-{number}\\n" + "  more of it\\n" * (number * 7 % 50)
         append(Path(sys.argv[1]), f"message: {number}\\nrole: user\\ntext: |-\\n  {text}".encode())

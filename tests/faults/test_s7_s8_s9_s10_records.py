@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader
 from ouro.memory.manager import MemoryManager
 from ouro.memory.serialization import record_data, record_from
+from ouro.memory.sessions.yaml_text import cleaned, dump, load
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.memory.yaml_text import cleaned, dump, load
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, user
 
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")

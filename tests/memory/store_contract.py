@@ -26,9 +26,9 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.spending import day_of
+from ouro.memory.sessions.spending import day_of
+from ouro.memory.sessions.walk_back import FEWEST_SHOWN
 from ouro.memory.transcript import Transcript
-from ouro.memory.walk_back import FEWEST_SHOWN
 from ouro.messages import (
     Context,
     Image,

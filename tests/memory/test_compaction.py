@@ -13,7 +13,7 @@ from ouro.memory.compaction import (
     smaller,
 )
 from ouro.memory.line import Entry
-from ouro.memory.records import CompactionRecord, MessageRecord, PinRecord
+from ouro.memory.sessions.records import CompactionRecord, MessageRecord, PinRecord
 from ouro.memory.short_term import kept_message, sendable
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, assistant, tool, user

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from ouro.errors import SessionDamaged, SessionInUse, SessionNotFound
-from ouro.memory import session_reader
 from ouro.memory.backend import SessionHeader
 from ouro.memory.manager import MemoryManager
-from ouro.memory.records import CompactionRecord, MessageRecord, PinRecord, Record, RewindRecord, TitleRecord
+from ouro.memory.sessions import session_reader
+from ouro.memory.sessions.records import CompactionRecord, MessageRecord, PinRecord, Record, RewindRecord, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 
@@ -139,7 +139,7 @@ async def test_a_way_back_to_before_the_compaction_is_right_and_stays_right(stor
 
 
 async def test_of_long_branches_only_the_end_is_read_until_someone_goes_back_there(root, monkeypatch):
-    monkeypatch.setattr("ouro.memory.walk_back.MOST_PASSED", 5000)
+    monkeypatch.setattr("ouro.memory.sessions.walk_back.MOST_PASSED", 5000)
     store = YamlFileMemoryStore(root)
     records = [*map(said, range(1, 301)), RewindRecord(10, AT), said(301)]
     store.import_session(HEADER, records)

@@ -7,7 +7,7 @@ from memory.store_contract import HEADER
 from msgspec.structs import replace
 
 from ouro.memory.backend import LoadedSession
-from ouro.memory.records import (
+from ouro.memory.sessions.records import (
     CapturedRecord,
     CompactionRecord,
     CostRecord,

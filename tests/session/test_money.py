@@ -7,8 +7,8 @@ from ouro.agent.limits import Limits
 from ouro.errors import LimitReached
 from ouro.memory.backend import CostRecord, MessageRecord, SessionHeader, timestamp
 from ouro.memory.manager import MemoryManager
-from ouro.memory.shelf import SessionShelf
-from ouro.memory.usage import ModelUse, Period
+from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.sessions.usage import ModelUse, Period
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 from ouro.session.money import Budget, Money

@@ -13,7 +13,7 @@ import pytest
 
 from ouro.errors import UsageError
 from ouro.memory.manager import MemoryManager
-from ouro.memory.records import CompactionRecord
+from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session.past import Past
@@ -166,7 +166,7 @@ async def play(story: Story) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_the_laws_of_the_past_hold(seed, tmp_path, monkeypatch):
     if seed % 2:  # so that the rest is read only when it is needed
-        monkeypatch.setattr("ouro.memory.walk_back.FEWEST_SHOWN", 3)
+        monkeypatch.setattr("ouro.memory.sessions.walk_back.FEWEST_SHOWN", 3)
     story = Story(tmp_path / "sessions", seed)
     await play(story)
     await story.memory.close()

@@ -12,7 +12,7 @@ from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled, Prompted, Said
 from ouro.llm.scripted_model import ScriptedModel
 from ouro.memory.long_term.note import Note, note_text
-from ouro.memory.records import CompactionRecord, CostRecord
+from ouro.memory.sessions.records import CompactionRecord, CostRecord
 from ouro.session import OpenRequest
 from ouro.session.note_finder import NoteFinder
 

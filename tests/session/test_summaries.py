@@ -10,9 +10,9 @@ from ouro.assemble import Options, opener
 from ouro.cli import main
 from ouro.events import Said
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
-from ouro.memory.index import Index, Sources
-from ouro.memory.records import SummaryRecord
-from ouro.memory.session_search import search_sessions
+from ouro.memory.search.index import Index, Sources
+from ouro.memory.search.session_search import search_sessions
+from ouro.memory.sessions.records import SummaryRecord
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest
 from ouro.session.summaries import INSTRUCTIONS, cleaned, excerpt, still_open

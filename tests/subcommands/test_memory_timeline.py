@@ -9,7 +9,7 @@ import pytest
 
 from ouro.memory.long_term.note import Edge, Note, note_text
 from ouro.memory.long_term.stores import user_store
-from ouro.memory.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
+from ouro.memory.sessions.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 

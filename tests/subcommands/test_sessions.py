@@ -86,8 +86,14 @@ def test_list_for_programs(root, tmp_path, capsys):
             "summary": "",
             "spent": [
                 {
-                    "day": "2026-11-21", "model": "a/b", "calls": 1,
-                    "input": 10, "cached": 0, "cache_written": 0, "output": 5, "cost": 0.25,
+                    "day": "2026-11-21",
+                    "model": "a/b",
+                    "calls": 1,
+                    "input": 10,
+                    "cached": 0,
+                    "cache_written": 0,
+                    "output": 5,
+                    "cost": 0.25,
                 }
             ],
             "fork_of": "",

@@ -2,7 +2,7 @@ import json
 
 from ouro.cli import main
 from ouro.memory.backend import MessageRecord, SessionHeader, timestamp
-from ouro.memory.usage import today
+from ouro.memory.sessions.usage import today
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ouro.commands.transcripts.outline import Survey
-from ouro.memory.outputs import image_name
-from ouro.memory.records import MessageRecord, Record
 from ouro.memory.serialization import header_data, record_data
-from ouro.memory.whole_session import WholeSession
+from ouro.memory.sessions.outputs import image_name
+from ouro.memory.sessions.records import MessageRecord, Record
+from ouro.memory.sessions.whole_session import WholeSession
 from ouro.messages import Image
 
 

@@ -21,7 +21,7 @@ from ouro.commands.transcripts.outline import (
 )
 from ouro.commands.transcripts.pictures import can_be_shown, picture_name
 from ouro.display import Body, CommandOutput, Diff, Plain, Todos
-from ouro.memory.whole_session import WholeSession
+from ouro.memory.sessions.whole_session import WholeSession
 from ouro.messages import Context, Image, Text, Thinking, ToolReply, Usage
 from ouro.utils.terminal_text import clean
 

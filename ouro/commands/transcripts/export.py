@@ -13,7 +13,7 @@ from ouro.commands.transcripts.as_json import as_json
 from ouro.commands.transcripts.as_markdown import as_markdown
 from ouro.commands.transcripts.outline import Survey, survey
 from ouro.errors import UsageError
-from ouro.memory.whole_session import WholeSession
+from ouro.memory.sessions.whole_session import WholeSession
 
 Format = Literal["markdown", "html", "json"]
 FORMATS: Mapping[Format, Callable[[WholeSession, Survey], Iterator[str]]] = {

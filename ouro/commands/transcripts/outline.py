@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.records import (
+from ouro.memory.sessions.records import (
     CompactionRecord,
     CostRecord,
     ForkRecord,
@@ -19,8 +19,8 @@ from ouro.memory.records import (
     RewindRecord,
     TitleRecord,
 )
+from ouro.memory.sessions.whole_session import WholeSession
 from ouro.memory.transcript import Transcript
-from ouro.memory.whole_session import WholeSession
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.terminal_text import clean
 

@@ -75,9 +75,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("look_inside", ("ctrl+o", "space"), "sessions: what was said in it", "sessions"),
     Action("next_tab", ("right", "ctrl+right"), "memory: notes, core, timeline, archive, proposals", "memory"),
     Action("previous_tab", ("left", "ctrl+left"), "memory: the tab before", "memory"),
-    Action(
-        "change_memory", ("ctrl+a", "s"), "memory: yours, the repository's, or both", "memory"
-    ),
+    Action("change_memory", ("ctrl+a", "s"), "memory: yours, the repository's, or both", "memory"),
     Action("edit_note", ("f2", "e"), "memory: edit in your editor", "memory"),
     Action("confirm_note", ("c",), "memory: it still holds", "memory"),
     Action("archive_note", ("a",), "memory: put away", "memory"),

@@ -22,7 +22,7 @@ from ouro.memory.backend import (
 from ouro.memory.imports.ledger import Ledger
 from ouro.memory.imports.sources import READERS, Source
 from ouro.memory.imports.values import PROGRAM_NAMES, Foreign, Program, session_id_for
-from ouro.memory.whole_session import read_whole
+from ouro.memory.sessions.whole_session import read_whole
 from ouro.messages import Context, Message, ToolCall, ToolReply
 
 Outcome = Literal["new", "more", "known", "empty", "failed"]

@@ -23,7 +23,7 @@ from ouro.memory.imports.values import (
     shortened,
     word,
 )
-from ouro.memory.yaml_text import BadYamlError, load
+from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
 
 _LARGEST = 256 << 20

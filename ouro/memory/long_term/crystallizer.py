@@ -19,9 +19,9 @@ from ouro.memory.long_term.capture import Captured, Moment
 from ouro.memory.long_term.history import History
 from ouro.memory.long_term.slim import slim
 from ouro.memory.long_term.uncaptured import Piece, uncaptured
+from ouro.memory.sessions.whole_session import WholeSession
 from ouro.memory.tokens import estimate
 from ouro.memory.transcript import Transcript
-from ouro.memory.whole_session import WholeSession
 from ouro.messages import Message
 from ouro.utils.log import log
 

@@ -14,7 +14,7 @@ from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.memory.long_term.values import Origin, Scope
 
 if TYPE_CHECKING:
-    from ouro.memory.index import Index
+    from ouro.memory.search.index import Index
 
 NOWHERE = Moment("", 0)
 """What is done outside of any session."""

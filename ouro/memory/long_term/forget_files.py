@@ -7,8 +7,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from ouro.memory.index_schema import writing_alone
 from ouro.memory.long_term.forgotten_text import Needle
+from ouro.memory.search.index_schema import writing_alone
 
 _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
 _MOST_BYTES = 256 << 20

@@ -12,12 +12,12 @@ import msgspec
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.long_term.forget_files import Tally, forget_in_file, regular_files
 from ouro.memory.long_term.forgotten_text import Needle
-from ouro.memory.session_file import FILE_NAME, Block, as_record, read_file, replace, split
-from ouro.memory.session_folders import TRASH
-from ouro.memory.session_index import INDEX_NAME
-from ouro.memory.session_lock import LOCK_NAME, SessionLock
-from ouro.memory.session_reader import is_sound
-from ouro.memory.yaml_text import BadYamlError, dump, load
+from ouro.memory.sessions.session_file import FILE_NAME, Block, as_record, read_file, replace, split
+from ouro.memory.sessions.session_folders import TRASH
+from ouro.memory.sessions.session_index import INDEX_NAME
+from ouro.memory.sessions.session_lock import LOCK_NAME, SessionLock
+from ouro.memory.sessions.session_reader import is_sound
+from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 
 Progress = Callable[[str], None]
 

@@ -17,7 +17,7 @@ from ouro.memory.long_term.export import FORMAT, MARK
 from ouro.memory.long_term.memory_files import FileRefused, decoded
 from ouro.memory.long_term.note import Note, is_note_name, parse_note
 from ouro.memory.long_term.values import CORE, Scope, Skipped
-from ouro.memory.yaml_text import BadYamlError, load
+from ouro.memory.sessions.yaml_text import BadYamlError, load
 
 INSTRUCTIONS = ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".cursorrules", ".cursor/rules")
 _ENDINGS = (".md", ".mdc", ".markdown", ".txt", ".json", ".cursorrules")

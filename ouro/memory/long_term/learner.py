@@ -25,13 +25,13 @@ from ouro.memory.long_term.scope_memory import ASKED, ScopeMemory
 from ouro.memory.long_term.uncaptured import Piece
 from ouro.memory.long_term.values import FileEdit, Scope
 from ouro.memory.long_term.vouching import Vouching, below
-from ouro.memory.lookup import Lookup
+from ouro.memory.search.lookup import Lookup
 from ouro.messages import Message
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.graph import Graph
-    from ouro.memory.search import Filter, Search
+    from ouro.memory.search.search import Filter, Search
 
 _ASKED_BY = 6
 """Of the messages, those by which the nearest notes are looked for."""
@@ -144,8 +144,8 @@ class Learner:
 
     def _search(self) -> Search:
         """The search, its index brought up to date with the notes. Raises SearchUnavailable."""
-        from ouro.memory.index import Sources
-        from ouro.memory.index_notes import MemoryFolder, project_of
+        from ouro.memory.search.index import Sources
+        from ouro.memory.search.index_notes import MemoryFolder, project_of
 
         search = self._parts.lookup.search()
         stores = [each.store for each in self._parts.scopes]
@@ -154,8 +154,8 @@ class Learner:
         return search
 
     def _notes_here(self) -> Filter:
-        from ouro.memory.index_notes import project_of
-        from ouro.memory.search import Filter
+        from ouro.memory.search.index_notes import project_of
+        from ouro.memory.search.search import Filter
 
         repo = self._scopes.get("repo")
         return Filter(kinds=("note",), project=project_of("repo", repo.store.folder) if repo else "-", archived=True)

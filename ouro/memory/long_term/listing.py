@@ -9,14 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.memory.index import Index, Sources
-from ouro.memory.index_notes import MemoryFolder, project_of
 from ouro.memory.long_term.anchors import Anchors
 from ouro.memory.long_term.decay import confidence_now
 from ouro.memory.long_term.graph import Graph, Link
 from ouro.memory.long_term.note import Note
 from ouro.memory.long_term.notebook import Notebook
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.search.index import Index, Sources
+from ouro.memory.search.index_notes import MemoryFolder, project_of
 
 _COLUMNS = "note, kind, scope, category, text, at, path, line, session, turn, branch, supersedes, archived"
 

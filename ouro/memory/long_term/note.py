@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.memory.long_term.values import Scope
-from ouro.memory.yaml_text import BadYamlError, dump, load
+from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 
 Relationship = Literal["refines", "contradicts", "relates-to"]
 Trigger = Literal["cadence", "compaction", "session-end", "user", "agent", "import", "consolidation", "crystallization"]

@@ -26,7 +26,7 @@ from ouro.memory.long_term.entities import entities_in
 from ouro.memory.long_term.graph import Graph, Link
 from ouro.memory.long_term.note import Note
 from ouro.memory.long_term.notebook import Kept, Notebook
-from ouro.memory.search import Filter, Search
+from ouro.memory.search.search import Filter, Search
 from ouro.memory.tokens import estimate
 
 RANK = 60

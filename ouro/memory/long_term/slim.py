@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ouro.memory.long_term.capture_request import LONGEST_PART
-from ouro.memory.records import MessageRecord, Record
+from ouro.memory.sessions.records import MessageRecord, Record
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 
 _LONGEST_ARGUMENT = 2_000

@@ -9,9 +9,7 @@ from ouro.memory.long_term.folders import find_git_dir, repo_folder
 from ouro.memory.long_term.store import GitMemoryStore
 
 
-def user_store(
-    folder: Path, histories: Path, finds_secret: Callable[[str], str], remote: str = ""
-) -> GitMemoryStore:
+def user_store(folder: Path, histories: Path, finds_secret: Callable[[str], str], remote: str = "") -> GitMemoryStore:
     """The user's own memory, and where it is synchronised. Nothing is created, no process started."""
     made = GitMemoryStore(folder, "user", histories / "user.git", finds_secret=finds_secret)
     made.remote = remote

@@ -12,8 +12,8 @@ from ouro.commands.dispatch import dispatch
 from ouro.commands.transcripts.export import document, write_document
 from ouro.errors import UsageError
 from ouro.memory.imports.own_json import read_own_json
-from ouro.memory.records import MessageRecord, SessionHeader
-from ouro.memory.whole_session import read_whole
+from ouro.memory.sessions.records import MessageRecord, SessionHeader
+from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool
 

@@ -9,9 +9,9 @@ from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
 from ouro.memory.long_term.note import Edge, Note, note_text
-from ouro.memory.lookup import Lookup
-from ouro.memory.records import MessageRecord, SessionHeader
-from ouro.memory.shelf import SessionShelf
+from ouro.memory.search.lookup import Lookup
+from ouro.memory.sessions.records import MessageRecord, SessionHeader
+from ouro.memory.sessions.shelf import SessionShelf
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from fakes.fake_session import FakeSession, FakeShelf, opener
+from fakes.fake_session import FakeSession, FakeShelf
 from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.errors import SessionInUse, SeveralSessions

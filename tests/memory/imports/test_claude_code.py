@@ -3,7 +3,14 @@ from pathlib import Path
 
 from ouro.display import Diff, FileChange, Todo, Todos
 from ouro.memory.imports.claude_code import read_claude_code
-from ouro.memory.records import CompactionRecord, MessageRecord, ModelRecord, RewindRecord, SessionHeader, TitleRecord
+from ouro.memory.sessions.records import (
+    CompactionRecord,
+    MessageRecord,
+    ModelRecord,
+    RewindRecord,
+    SessionHeader,
+    TitleRecord,
+)
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Text, Thinking, ToolCall, Usage, user
 

@@ -9,8 +9,8 @@ from ouro.memory.imports.importer import Imported, Importer
 from ouro.memory.imports.ledger import Ledger
 from ouro.memory.imports.sources import find_sources, usual_places
 from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.short_term import sendable
-from ouro.memory.whole_session import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Context, user
 

@@ -14,7 +14,7 @@ from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
 from ouro.memory.long_term import crystallizer as crystallizer_module
 from ouro.memory.long_term.crystallizer import ORDER, OldSession, for_one_time
 from ouro.memory.long_term.slim import slim
-from ouro.memory.records import ForkRecord, MessageRecord, RewindRecord
+from ouro.memory.sessions.records import ForkRecord, MessageRecord, RewindRecord
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
 from ouro.utils.one_process import only_one

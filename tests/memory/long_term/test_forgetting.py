@@ -16,8 +16,8 @@ from ouro.memory.long_term.forgotten_text import Needle
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.sync import synchronise
 from ouro.memory.long_term.sync_merge import SyncFailed
+from ouro.memory.sessions.yaml_text import dump
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.memory.yaml_text import dump
 from ouro.messages import Message, Text, ToolCall, ToolReply, assistant, user
 
 TEXT = 'Zoë\'s key is "a/b+c\\d" & more'

@@ -1,9 +1,9 @@
 import pytest
 
-from ouro.memory.index import Index, Sources
-from ouro.memory.index_notes import MemoryFolder
 from ouro.memory.long_term.graph import Graph, Neighbour
 from ouro.memory.long_term.note import Edge, Note, Relation, note_text
+from ouro.memory.search.index import Index, Sources
+from ouro.memory.search.index_notes import MemoryFolder
 
 
 @pytest.fixture

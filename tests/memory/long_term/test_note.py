@@ -13,7 +13,7 @@ from ouro.memory.long_term.note import (
     note_text,
     parse_note,
 )
-from ouro.memory.yaml_text import cleaned
+from ouro.memory.sessions.yaml_text import cleaned
 
 WHOLE = Note(
     id="mem_3f6c1e00",

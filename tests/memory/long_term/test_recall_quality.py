@@ -3,14 +3,14 @@
 import pytest
 from fakes.recall_cases import EVERYDAY, NOTES, WANTED
 
-from ouro.memory.embeddings import local_embedder, vectors_for
-from ouro.memory.index import Index, Sources
-from ouro.memory.index_notes import MemoryFolder
 from ouro.memory.long_term.note import Note, note_text
 from ouro.memory.long_term.notebook import Notebook
 from ouro.memory.long_term.recall import Recall, Situation
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.search import Search
+from ouro.memory.search.embeddings import local_embedder, vectors_for
+from ouro.memory.search.index import Index, Sources
+from ouro.memory.search.index_notes import MemoryFolder
+from ouro.memory.search.search import Search
 
 needs_weights = pytest.mark.skipif(local_embedder() is None, reason="ouro[vectors] is not installed")
 

@@ -22,7 +22,7 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
     def __init__(self, parts: Parts, *, gives_keys: bool = True) -> None:
         """With `gives_keys` the prompt has the keys from the first; else whatever asks for them."""
         super().__init__()
-        self.AUTO_FOCUS = "*" if gives_keys else ""
+        self.AUTO_FOCUS = "*" if gives_keys else ""  # type: ignore[misc]  # Textual reads it of the instance
         self._parts = parts
 
     def compose(self) -> ComposeResult:

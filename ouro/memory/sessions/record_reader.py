@@ -1,0 +1,114 @@
+"""Plain data to messages; what lay beside the session file is fetched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from ouro.display import Body as DisplayBody
+from ouro.display import CommandOutput, Display, Picture, Plain, Todo, Todos
+from ouro.memory.sessions.record_fields import (
+    BodyFields,
+    CallFields,
+    ImageFields,
+    MessageFields,
+    PartFields,
+    ReplyFields,
+)
+from ouro.memory.sessions.records import MessageRecord
+from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
+
+Fetch = Callable[[str], bytes]
+"""The bytes of a picture or an output that was kept beside the file; raises OSError."""
+
+
+class BadRecordError(ValueError):
+    """Plain data that is no record; the message says what is wrong."""
+
+
+class RecordReader:
+    """Plain data to messages."""
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+
+    def message(self, data: MessageFields) -> MessageRecord:
+        """The message of a record. Raises BadRecordError."""
+        parts = tuple(self._parts(data))
+        usage = None if data.usage is None else Usage(**msgspec.structs.asdict(data.usage))
+        return MessageRecord(data.message, data.at, Message(data.role, parts, usage, data.model, data.cut))
+
+    def _parts(self, data: MessageFields) -> Iterable[Part]:
+        yield from map(Context, data.context)
+        yield from (Thinking(each.text, each.signature, each.redacted) for each in data.thinking)
+        if data.text is not None:
+            yield Text(data.text)
+        yield from map(self._image, data.images)
+        yield from map(_call, data.tool_calls)
+        yield from map(self._reply, data.replies)
+        yield from map(self._part, data.parts)
+
+    def _part(self, part: PartFields) -> Part:
+        if part.text is not None:
+            return Text(part.text)
+        if part.context is not None:
+            return Context(part.context)
+        if part.thinking is not None:
+            return Thinking(part.thinking.text, part.thinking.signature, part.thinking.redacted)
+        if part.image is not None:
+            return self._image(part.image)
+        if part.call is not None:
+            return _call(part.call)
+        if part.reply is not None:
+            return self._reply(part.reply)
+        raise BadRecordError("an empty part")
+
+    def _image(self, data: ImageFields) -> Image | Text:
+        try:
+            return Image(data.media_type, self._fetch(data.file), data.name)
+        except OSError:
+            return Text(f"[the picture {data.name or data.file} is no longer there]")
+
+    def _reply(self, data: ReplyFields) -> ToolReply:
+        pictures = [self._image(image) for image in data.images]
+        lost = "".join(f"\n{each.text}" for each in pictures if isinstance(each, Text))
+        images = tuple(each for each in pictures if isinstance(each, Image))
+        text = self._text(data.text, data.file)
+        display = None if data.summary is None else Display(data.summary, self._body(data.body, text))
+        return ToolReply(data.id, data.name, text + lost, data.failed, images, display)
+
+    def _text(self, text: str, file: str) -> str:
+        if not file:
+            return text
+        try:
+            return self._fetch(file).decode("utf-8", "replace")
+        except OSError:
+            return f"[the output {file} is no longer there]"
+
+    def _body(self, body: BodyFields | None, told: str) -> DisplayBody | None:
+        if body is None:
+            return None
+        text = self._text(body.text or "", body.file) if body.file or body.text is not None else _shown_text(body, told)
+        if body.kind == "plain":
+            return Plain(text, body.language)
+        if body.kind == "command":
+            return CommandOutput(body.command, text, body.exit_code)
+        if body.kind == "picture":
+            return Picture(body.name, body.media_type, body.bytes)
+        return Todos(tuple(Todo(text, state) for state, text in body.items))
+
+
+def _call(data: CallFields) -> ToolCall:
+    arguments = data.arguments
+    if data.arguments_json:
+        try:
+            arguments = json.loads(data.arguments_json)
+        except (ValueError, RecursionError) as error:
+            raise BadRecordError(f"arguments of {data.name}: {error}") from error
+    return ToolCall(data.id, data.name, arguments, data.malformed)
+
+
+def _shown_text(body: BodyFields, told: str) -> str:
+    return told if body.lines is None else "\n".join(told.split("\n")[: body.lines])

@@ -1,0 +1,177 @@
+"""SessionFolders: where each session's folder is; made whole or not at all, and put into the trash and out of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ouro.errors import SaveFailed, SessionError, SessionNotFound
+from ouro.memory.backend import SessionHeader
+from ouro.memory.serialization import BadRecordError, header_from
+from ouro.memory.sessions.outputs import FOLDER as OUTPUTS
+from ouro.memory.sessions.session_file import FILE_NAME, opened, read_range, replace, split, sync_folder
+from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.utils.runtime import ensure_private_dir
+
+TRASH = ".trash"
+_UNFINISHED = ".unfinished-"
+_ID = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+class SessionFolders:
+    """The folders below `root`, one a session: `2026-11-21_0d9f3c52`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.trash = root / TRASH
+
+    def find(self, session_id: str, *, deleted: bool = False) -> Path:
+        """The folder of the session of this full id.
+
+        Raises:
+            SessionNotFound: there is none.
+        """
+        place = self.trash if deleted else self.root
+        if _ID.fullmatch(session_id):
+            for name in folder_names(place):
+                tail = name.partition("_")[2]
+                if tail == session_id or (tail == session_id[:8] and _id_of(place / name) in (session_id, "")):
+                    return place / name
+        raise not_found(session_id, " in the trash" if deleted else "")
+
+    def make(self, header: SessionHeader) -> Path:
+        """A folder for a new session; it may be there already for the outputs of a shell line.
+
+        Raises:
+            SaveFailed: the session exists already.
+            OSError: it could not be made.
+        """
+        ensure_private_dir(self.root)
+        folder = self._free(header)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    @contextmanager
+    def made_aside(self, header: SessionHeader) -> Iterator[Path]:
+        """A folder to write a whole session into; it takes its place when the block ends well, else it is removed.
+
+        Raises:
+            SaveFailed: the session exists already.
+            OSError: it could not be made.
+        """
+        ensure_private_dir(self.root)
+        final = self._free(header)
+        aside = self.root / f"{_UNFINISHED}{final.name}.{os.getpid()}.{os.urandom(4).hex()}"
+        aside.mkdir(mode=0o700)
+        try:
+            yield aside
+            sync_folder(aside)
+            aside.rename(final)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
+        sync_folder(self.root)
+
+    def put_away(self, folder: Path) -> None:
+        """Move a session into the trash. Raises OSError."""
+        ensure_private_dir(self.trash)
+        self._move(folder, self.trash)
+
+    def bring_back(self, folder: Path) -> None:
+        """Move a session out of the trash. Raises OSError."""
+        self._move(folder, self.root)
+
+    def remove(self, folder: Path) -> None:
+        """Remove a session that is in the trash. Raises OSError."""
+        # Renamed first: a crash in the middle leaves no half of a session.
+        doomed = folder.with_name(f".removed-{folder.name}")
+        folder.rename(doomed)
+        shutil.rmtree(doomed)
+        sync_folder(self.trash)
+
+    def sweep(self) -> None:
+        """Remove what was begun and not finished by a process that is gone."""
+        for place, start in ((self.root, _UNFINISHED), (self.trash, ".removed-")):
+            with suppress(FileNotFoundError):
+                for name in os.listdir(place):  # noqa: PTH208 (10,000 of them)
+                    if name.startswith(start) and not _is_alive(name):
+                        shutil.rmtree(place / name, ignore_errors=True)
+
+    def _free(self, header: SessionHeader) -> Path:
+        day = header.created_at[:10]
+        for name in (f"{day}_{header.id[:8]}", f"{day}_{header.id}"):
+            folder = self.root / name
+            if not os.path.lexists(folder / FILE_NAME):
+                return folder
+            if _id_of(folder) == header.id:
+                break
+        raise SaveFailed(f"Session {header.id} exists already.")
+
+    def _move(self, folder: Path, to: Path) -> None:
+        target = to / folder.name
+        if os.path.lexists(target):
+            # Two sessions of a day whose ids begin alike; or one that was put away before.
+            target = to / f"{folder.name[:10]}_{_id_of(folder) or os.urandom(4).hex()}"
+        folder.rename(target)
+        sync_folder(to)
+        sync_folder(folder.parent)
+
+
+def folder_names(root: Path) -> list[str]:
+    """The names of the session folders below `root`."""
+    try:
+        return [name for name in os.listdir(root) if not name.startswith(".")]  # noqa: PTH208 (10,000 of them)
+    except FileNotFoundError:
+        return []
+
+
+def link_outputs(source: Path, target: Path) -> None:
+    """Give a copy of a session the outputs beside it; what is no file of ours is left behind. Raises OSError."""
+    try:
+        with os.scandir(source / OUTPUTS) as found:
+            names = sorted(each.name for each in found if each.is_file(follow_symlinks=False))
+    except FileNotFoundError:
+        return
+    (target / OUTPUTS).mkdir(mode=0o700, exist_ok=True)
+    for name in names:
+        with suppress(SessionError), opened(source / OUTPUTS, name, os.O_RDONLY) as descriptor:
+            # Outputs are never written to again: a link is a copy.
+            try:
+                (target / OUTPUTS / name).hardlink_to(source / OUTPUTS / name)
+            except OSError:
+                replace(target / OUTPUTS, name, read_range(descriptor, 0, os.fstat(descriptor).st_size))
+    sync_folder(target / OUTPUTS)
+
+
+def not_found(session_id: str, where: str = "") -> SessionNotFound:
+    """No session answers to that id."""
+    return SessionNotFound(f"No session `{session_id[:60]}`{where}.", "`ouro sessions list --all` shows them all.")
+
+
+def _is_alive(name: str) -> bool:
+    """Whether the process that makes what is called so still runs."""
+    parts = name.rsplit(".", 2)
+    pid = int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _id_of(folder: Path) -> str:
+    """The id in a session's header; empty where it cannot be read."""
+    try:
+        with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+            blocks, _ = split(read_range(descriptor, 0, 1 << 14))
+        return header_from(load(blocks[0].data)).id if blocks else ""
+    except (OSError, SessionError, BadYamlError, BadRecordError):
+        return ""

@@ -1,0 +1,151 @@
+"""`.index.yaml`: what a list says of each session, so that a list opens no folder. Derived; may be deleted.
+
+One line a session, JSON, which is YAML too and read a hundred times faster. Each line holds size and time of the file
+it speaks of: what does not fit any more is read again, so nobody has to keep it up to date while a session runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from operator import attrgetter
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import SessionError
+from ouro.memory.backend import Progress, SessionInfo
+from ouro.memory.sessions.session_file import FILE_NAME, read_file, replace
+from ouro.memory.sessions.session_survey import Survey, survey
+
+INDEX_NAME = ".index.yaml"
+_HEAD = b"# Made from the sessions in this folder; may be deleted at any time.\nformat: 3\nsessions: "
+_TAIL = b"\n]\n"
+_WORTH_WRITING = 1 << 20
+"""Bytes of sessions that had to be looked at: below it the next list does so again, which costs less than to write."""
+_TOLD_EVERY = 50
+
+
+def entries(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[Survey]:
+    """An entry for each session below `root`, as it is now; the index is brought up to date where it can be.
+
+    Args:
+        root: the folder of the sessions.
+        anew: whatever the index says.
+        progress: told now and then how many sessions have been looked at, of how many.
+    """
+    known = {} if anew else _read(root)
+    names = _folders(root)
+    current: dict[str, Survey] = {}
+    looked_at = 0
+    with _place_of(root) as place:
+        for count, name in enumerate(names):
+            before = known.get(name)
+            entry = _current(root, place, name, before)
+            if entry is not None:
+                current[name] = entry
+                looked_at += 0 if entry is before else entry.info.size
+            if progress is not None and count % _TOLD_EVERY == 0:
+                progress(count, len(names))
+    if progress is not None:
+        progress(len(names), len(names))
+    if anew or looked_at > _WORTH_WRITING or current.keys() != known.keys():
+        _write(root, current)
+    return list(current.values())
+
+
+def entry_of(root: Path, folder: str) -> Survey | None:
+    """One session as it is now; None where there is none."""
+    with _place_of(root) as place:
+        return _current(root, place, folder, _line_of(root, folder))
+
+
+def infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
+    """The sessions in which something was said, last used first."""
+    with _no_collecting():
+        found = [each.info for each in entries(root, progress=progress) if each.info.messages or each.info.title]
+    return sorted(found, key=attrgetter("updated_at", "folder"), reverse=True)
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Ten thousand new values, none of them garbage: looking for some among them takes longer than reading them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _folders(root: Path) -> list[str]:
+    try:
+        with os.scandir(root) as found:
+            return sorted(
+                each.name for each in found if not each.name.startswith(".") and each.is_dir(follow_symlinks=False)
+            )
+    except FileNotFoundError:
+        return []
+
+
+def _read(root: Path) -> dict[str, Survey]:
+    try:
+        found = msgspec.json.decode(_text(root), type=list[Survey])
+        return {each.info.folder: each for each in found}
+    except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
+        # Missing, broken, of a newer ouro: it is made again from the sessions.
+        return {}
+
+
+def _line_of(root: Path, folder: str) -> Survey | None:
+    try:
+        text = _text(root)
+        place = text.find(b'"folder":' + msgspec.json.encode(folder) + b",")
+        line = text[text.rfind(b"\n", 0, place) + 1 : text.find(b"\n", place)].rstrip(b",")
+        return msgspec.json.decode(line, type=Survey) if place >= 0 else None
+    except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _text(root: Path) -> bytes:
+    text = read_file(root, INDEX_NAME)
+    return text[len(_HEAD) :] if text.startswith(_HEAD) else b""
+
+
+def _write(root: Path, current: dict[str, Survey]) -> None:
+    encode = msgspec.json.Encoder().encode
+    lines = b",\n".join(encode(each) for each in current.values())
+    try:
+        replace(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
+    except (OSError, SessionError):
+        # A folder that cannot be written: the next list looks again.
+        return
+
+
+@contextmanager
+def _place_of(root: Path) -> Iterator[int | None]:
+    """A descriptor of the folder, from which its files are named: shorter names are found faster."""
+    try:
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _current(root: Path, place: int | None, folder: str, known: Survey | None) -> Survey | None:
+    if place is None:
+        return None
+    try:
+        found = os.stat(f"{folder}/{FILE_NAME}", dir_fd=place, follow_symlinks=False)
+    except OSError:
+        return None
+    if known is not None and known.info.size == found.st_size and known.mtime == found.st_mtime_ns:
+        return known
+    return survey(root / folder, found, known)

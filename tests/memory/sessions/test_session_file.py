@@ -1,0 +1,79 @@
+"""The bytes of a session file: found forwards, backwards and at a place, whatever stands in it."""
+
+import os
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ouro.memory.sessions import session_file
+from ouro.memory.sessions.session_file import block_at, blocks_back, end_of_whole, split
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            b"---",
+            b"...",
+            b"\n",
+            b"\r\n",
+            b"--- ",
+            b"...\t",
+            b"... x",
+            b"---x",
+            b" ...",
+            b"a: b",
+            b"# c",
+            b"",
+            b"-",
+            b".",
+        ]
+    ),
+    max_size=40,
+).map(b"".join)
+RECORDS = st.lists(
+    st.sampled_from(
+        [
+            b"---\nmessage: 1\n...\n",
+            b"---\ntext: |-\n  x\n  ...\n...\n",
+            b"---\r\na: b\r\n...\r\n",
+            b"# c\n\n",
+            b"---\nhalf\n",
+        ]
+    ),
+    max_size=30,
+).map(b"".join)
+
+
+@given(PIECES | RECORDS)
+def test_marks_are_where_a_line_is_one(data):
+    ends = [end.end() for end in re.finditer(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", data, re.MULTILINE)]
+
+    blocks, _ = split(data)
+
+    assert [each.offset + each.size for each in blocks if each.is_whole] == ends
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("file") / "session.yaml"
+
+
+@settings(deadline=None)
+@given(data=PIECES | RECORDS, windows=st.tuples(st.integers(1, 30), st.integers(1, 30)))
+def test_backwards_the_same_records_are_found_as_forwards(path, data, windows):
+    path.write_bytes(data)
+    descriptor = os.open(path, os.O_RDONLY)
+    before = session_file._FIRST_WINDOW, session_file._WINDOW
+    session_file._FIRST_WINDOW, session_file._WINDOW = windows
+    try:
+        end, tail = end_of_whole(descriptor)
+        forwards, last = split(data)
+        assert tail == last
+        assert list(blocks_back(descriptor, 0, end)) == forwards[::-1]
+        for block in forwards:
+            if block.is_whole and data[block.offset : block.offset + 3] == b"---":
+                assert block_at(descriptor, block.offset) == block
+    finally:
+        session_file._FIRST_WINDOW, session_file._WINDOW = before
+        os.close(descriptor)
