@@ -13,7 +13,9 @@ from ouro.memory.long_term.note import Note, note_text
 from ouro.safety.trust import TrustStore
 from ouro.utils.runtime import get_trust_path
 
-ACTIONS = "list show search edit remember forget stats export import confirm archive restore accept reject on off doctor".split()
+ACTIONS = (
+    "list show search edit remember forget stats export import confirm archive restore accept reject on off doctor"
+).split()
 
 
 @pytest.fixture
