@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.screens.line import LineSheet
 from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.widgets.session_foot import SessionFoot
 from ouro.frontends.tui.widgets.session_list import SessionList
 from ouro.frontends.tui.widgets.session_preview import SessionPreview
 from ouro.open_request import OpenRequest
@@ -68,7 +69,6 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._get_shelf = get_shelf
         self._only = only
         self._rename_open = rename
-        self._esc = esc
         self._keymap = keymap
         self._actions = keymap.of("sessions")
         self._shelf: SessionShelf | None = None
@@ -77,8 +77,6 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._doomed: SessionInfo | None = None
         """Waits for the second step of its deletion."""
         self._asked_in_search = False
-        self._is_told = False
-        """The foot says what has just happened; the keys are told again with the next key."""
         self._search_timer: Timer | None = None
         self._look_timer: Timer | None = None
         self._search = Input(search, placeholder="type to search", compact=True, id="sessions-search")
@@ -87,7 +85,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._heading = Static(id="sessions-heading", markup=False)
         self._list = SessionList(now)
         self._preview = SessionPreview()
-        self._foot = Static(id="sessions-foot", markup=False)
+        self._foot = SessionFoot(keymap, esc)
 
     def compose(self) -> ComposeResult:
         """Search and count, the columns' names, the sessions beside what is in the marked one, the keys."""
@@ -133,7 +131,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     @on(Input.Changed, "#sessions-search")
     def _typed(self, event: Input.Changed) -> None:
-        self._is_told = False
+        self._foot.hear()
         self._look_for(event.value)
 
     def _look_for(self, text: str) -> None:
@@ -197,7 +195,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
             event.prevent_default()
             await self._answer_delete(event)
             return
-        self._is_told = False
+        self._foot.hear()
         action = self._actions.get(event.key, "")
         in_list = self._list.has_focus
         if event.key == "enter":
@@ -289,7 +287,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
             self._doomed = self._list.marked.info
             self._asked_in_search = self._search.has_focus
             self._list.focus()  # the search would take the answer for a word
-            self._tell(f"Move “{title(self._doomed)}” to the trash?   y: yes · any other key: no", "-asks")
+            self._foot.tell(f"Move “{title(self._doomed)}” to the trash?   y: yes · any other key: no")
 
     async def _answer_delete(self, event: events.Key) -> None:
         info = self._doomed
@@ -298,10 +296,11 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         if said_yes and info is not None and self._shelf is not None and await self._do(self._shelf.delete, info.id):
             self._deleted.append(info)
             await self._list_again()
-            self._tell(f"“{title(info)}” is in the trash. {self._keymap.shown('restore_session')} takes it back.")
+            self._foot.tell(f"“{title(info)}” is in the trash. {self._keymap.shown('restore_session')} takes it back.")
 
     def _spare(self) -> None:
-        self._doomed, self._is_told = None, False
+        self._doomed = None
+        self._foot.hear()
         if self._asked_in_search:
             self._search.focus()
         self._tell_keys()
@@ -315,14 +314,14 @@ class SessionPicker(Sheet["OpenRequest | None"]):
     async def _restore(self, info: SessionInfo) -> None:
         if self._shelf is not None and await self._do(self._shelf.restore, info.id):
             await self._list_again()
-            self._tell(f"“{title(info)}” is back.")
+            self._foot.tell(f"“{title(info)}” is back.")
 
     async def _do(self, what: Callable[..., None], *arguments: str) -> bool:
         """Do it beside the loop; what went wrong is told."""
         try:
             await asyncio.to_thread(what, *arguments)
         except (OuroError, OSError) as error:
-            self._tell(" ".join(str(error).split("\n")), "-failed")
+            self._foot.tell(" ".join(str(error).split("\n")), "-failed")
             return False
         return True
 
@@ -331,49 +330,14 @@ class SessionPicker(Sheet["OpenRequest | None"]):
             self._matches.change(await asyncio.to_thread(self._shelf.sessions))
             self._show()
 
-    # The foot
-
     def _tell_keys(self) -> None:
-        if self._is_told:
-            return
-        key = self._keymap.shown
-        letters = self._list.has_focus
-        names = ["fork_session", "rename_session", "delete_session", "look_inside"]
-        keys = {name: self._letter(name) if letters else key(name) for name in names}
-        parts = [
-            "Enter",
-            f"{key('change_scope')} {'this project' if self._matches and self._matches.scope == ALL else 'all'}",
-            f"{keys['fork_session']} copy",
-            f"{keys['rename_session']} rename",
-            f"{keys['delete_session']} delete",
-            "" if self.has_class("-wide") else f"{keys['look_inside']} looks inside",
-            "Tab search" if letters else "Tab list",
-            f"Esc {self._esc}",
-        ]
-        self._foot.set_class(False, "-asks", "-failed")
-        self._foot.update(_in_lines(parts, self._foot.size.width or self.app.size.width, self.has_class("-low")))
-
-    def _letter(self, name: str) -> str:
-        return next((each for each in self._keymap.keys(name) if len(each) == 1 or each == "space"), "")
-
-    def _tell(self, text: str, kind: str = "") -> None:
-        self._is_told = True
-        self._foot.set_class(False, "-asks", "-failed")
-        self._foot.set_class(bool(kind), kind or "-asks")
-        self._foot.update(text)
+        self._foot.tell_keys(
+            in_list=self._list.has_focus,
+            shows_all=self._matches is not None and self._matches.scope == ALL,
+            looks=not self.has_class("-wide"),
+            only_one=self.has_class("-low"),
+        )
 
     def _stop(self, timer: Timer | None) -> None:
         if timer is not None:
             timer.stop()
-
-
-def _in_lines(parts: Sequence[str], width: int, only_one: bool) -> str:
-    """What is told of the keys, in one line or two; on one, what does not fit is left out before the last."""
-    lines = [""]
-    shown = [part for part in parts if part]
-    while only_one and len(" · ".join(shown)) > width and len(shown) > 2:
-        shown.pop(-2)
-    for part in shown:
-        longer = f"{lines[-1]} · {part}" if lines[-1] else part
-        lines = [*lines[:-1], longer] if len(longer) <= width else [*lines, part]
-    return "\n".join(lines)
