@@ -22,11 +22,11 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.screens.line import LineSheet
 from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.session_changes import SessionChanges
 from ouro.frontends.tui.widgets.session_foot import SessionFoot
 from ouro.frontends.tui.widgets.session_list import SessionList
 from ouro.frontends.tui.widgets.session_preview import SessionPreview
 from ouro.open_request import OpenRequest
-from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
     from ouro.session import SessionInfo, SessionShelf
@@ -68,14 +68,9 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         """Ctrl+C closed it."""
         self._get_shelf = get_shelf
         self._only = only
-        self._rename_open = rename
-        self._keymap = keymap
         self._actions = keymap.of("sessions")
         self._shelf: SessionShelf | None = None
         self._matches: SessionMatches | None = None
-        self._deleted: list[SessionInfo] = []
-        self._doomed: SessionInfo | None = None
-        """Waits for the second step of its deletion."""
         self._asked_in_search = False
         self._search_timer: Timer | None = None
         self._look_timer: Timer | None = None
@@ -86,6 +81,8 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._list = SessionList(now)
         self._preview = SessionPreview()
         self._foot = SessionFoot(keymap, esc)
+        back_key = keymap.shown("restore_session")
+        self._changes = SessionChanges(self._foot, back_key, rename, self._list_again)
 
     def compose(self) -> ComposeResult:
         """Search and count, the columns' names, the sessions beside what is in the marked one, the keys."""
@@ -114,7 +111,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._tell_keys()
 
     async def _load(self) -> None:
-        shelf = self._shelf = await self._get_shelf()
+        shelf = self._shelf = self._changes.shelf = await self._get_shelf()
         sessions = await asyncio.to_thread(shelf.sessions, self._progress)
         matches = self._matches = SessionMatches(sessions, shelf.is_here, self._only)
         self._look_for(self._search.value)
@@ -190,7 +187,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
     # Keys
 
     async def _on_key(self, event: events.Key) -> None:
-        if self._doomed is not None:
+        if self._changes.doomed is not None:
             event.stop()
             event.prevent_default()
             await self._answer_delete(event)
@@ -226,7 +223,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     def action_close(self) -> None:
         """Esc: out of what is shown over the list, then out of here."""
-        if self._doomed is not None:
+        if self._changes.doomed is not None:
             self._spare()
         elif self.has_class("-looking"):
             self.remove_class("-looking")
@@ -274,56 +271,32 @@ class SessionPicker(Sheet["OpenRequest | None"]):
             self.run_worker(self._rename(self._list.marked.info))
 
     async def _rename(self, info: SessionInfo) -> None:
-        sheet = LineSheet("The new title", secret=False, text=title(info))
-        said: str | None = await self.app.push_screen_wait(sheet)
-        name = " ".join(clean(said or "").split())
-        if name and self._shelf is not None and name != info.title:
-            if not self._rename_open(info.id, name):
-                await self._do(self._shelf.rename, info.id, name)
-            await self._list_again()
+        said: str | None = await self.app.push_screen_wait(LineSheet("The new title", secret=False, text=title(info)))
+        await self._changes.rename(info, said or "")
 
     def _delete_session(self) -> None:
         if self._list.marked is not None:
-            self._doomed = self._list.marked.info
             self._asked_in_search = self._search.has_focus
             self._list.focus()  # the search would take the answer for a word
-            self._foot.tell(f"Move “{title(self._doomed)}” to the trash?   y: yes · any other key: no")
+            self._changes.doom(self._list.marked.info)
 
     async def _answer_delete(self, event: events.Key) -> None:
-        info = self._doomed
-        self._spare()
-        said_yes = event.key in ("y", "Y") or self._actions.get(event.key) == "delete_session"
-        if said_yes and info is not None and self._shelf is not None and await self._do(self._shelf.delete, info.id):
-            self._deleted.append(info)
-            await self._list_again()
-            self._foot.tell(f"“{title(info)}” is in the trash. {self._keymap.shown('restore_session')} takes it back.")
+        info = self._spare()
+        if info is not None and (event.key in ("y", "Y") or self._actions.get(event.key) == "delete_session"):
+            await self._changes.delete(info)
 
-    def _spare(self) -> None:
-        self._doomed = None
-        self._foot.hear()
+    def _spare(self) -> SessionInfo | None:
+        info = self._changes.spare()
         if self._asked_in_search:
             self._search.focus()
         self._tell_keys()
+        return info
 
     def _restore_session(self) -> None:
-        if self._deleted:
-            self.run_worker(self._restore(self._deleted.pop()))
+        if self._changes.can_restore:
+            self.run_worker(self._changes.restore())
         elif not self._list.has_focus:
             self._search.value = ""
-
-    async def _restore(self, info: SessionInfo) -> None:
-        if self._shelf is not None and await self._do(self._shelf.restore, info.id):
-            await self._list_again()
-            self._foot.tell(f"“{title(info)}” is back.")
-
-    async def _do(self, what: Callable[..., None], *arguments: str) -> bool:
-        """Do it beside the loop; what went wrong is told."""
-        try:
-            await asyncio.to_thread(what, *arguments)
-        except (OuroError, OSError) as error:
-            self._foot.tell(" ".join(str(error).split("\n")), "-failed")
-            return False
-        return True
 
     async def _list_again(self) -> None:
         if self._shelf is not None and self._matches is not None:
