@@ -142,12 +142,12 @@ async def test_a_key_forks_there_instead():
 
 async def test_the_keys_can_be_changed():
     session, copy = session_with(), FakeSession(session_id="s-copy")
-    async with screen_of(session, copy, keys={"rewind": ["f4"], "fork_there": "f5"}).run_test() as pilot:
+    async with screen_of(session, copy, keys={"rewind": ["f8"], "fork_there": "f5"}).run_test() as pilot:
         await opened(pilot)
         await pilot.press("escape", "escape")
         await pilot.pause()
         assert len(pilot.app.screen_stack) == 1
-        await pilot.press("f4")
+        await pilot.press("f8")
         await sheet_of(pilot)
         assert "F5 forks there" in screen_text(pilot.app)
         await pilot.press("f5")
