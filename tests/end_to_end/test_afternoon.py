@@ -132,7 +132,7 @@ def test_commands_answer_and_another_model_is_asked_from_then_on(ouro):
     terminal.say("say: one")
     terminal.until_shows("  one")
     terminal.say("/usage")
-    terminal.until_shows("Tokens read: 100")
+    terminal.until_shows("This session", "All sessions")
     terminal.say("/status")
     terminal.until_shows("Model: openai/test-model", "Branch: main")
     terminal.say("/help")

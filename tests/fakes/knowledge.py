@@ -48,6 +48,7 @@ class Conversation:
         self.messages = messages if messages is not None else []
         self.told: list = []
         self.tasks: set[asyncio.Task] = set()
+        self._unanswered = 0
         self._answer = answer
         self.manager = LongTermMemoryManager(
             KnowledgeParts(
@@ -110,10 +111,9 @@ class Conversation:
         await self.settle()
 
     async def settle(self) -> None:
-        while self.tasks:
-            await asyncio.wait(self.tasks, timeout=5)
-            if self._answer is None:
-                break
+        """Until nothing runs but what waits for an answer that nobody gives."""
+        while len(self.tasks) > self._unanswered:
+            await asyncio.wait(self.tasks, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
         await self.manager.close()
@@ -134,6 +134,7 @@ class Conversation:
 
     async def _inquire(self, question_id: str):
         if self._answer is None:
+            self._unanswered += 1
             await asyncio.Event().wait()
         return Reply((self._answer,))
 

@@ -198,7 +198,10 @@ def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
     real = [folder.resolve() for folder in folders]
 
     def is_below(text: str) -> bool:
-        path = (cwd / Path(text).expanduser()).resolve()
+        try:
+            path = (cwd / Path(text).expanduser()).resolve()
+        except (ValueError, RuntimeError, OSError):  # no path at all: a NUL in it, `~nobody`, a ring of links
+            return False
         return any(path.is_relative_to(folder) for folder in real)
 
     return is_below

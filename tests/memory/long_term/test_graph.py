@@ -75,8 +75,8 @@ def test_neighbours_are_found_by_what_their_entities_have_to_do_with_each_other(
     assert graph.neighbours(ids(2), 1) == {"mem_00000001": Neighbour("mem_00000001", 1, "tested_by")}
 
 
-def test_notes_are_found_by_the_entities_they_name(graph_of):
+def test_notes_are_found_by_the_entities_they_name_those_that_few_name_first(graph_of):
     graph = graph_of(note(1, entities=("file:api.py", "tool:ruff")), note(2, entities=("tool:ruff",)), note(3))
 
-    assert graph.naming(["tool:ruff", "file:api.py"]) == {"mem_00000001": 2, "mem_00000002": 1}
+    assert graph.naming(["tool:ruff", "file:api.py"]) == {"mem_00000001": 1.5, "mem_00000002": 0.5}
     assert graph.naming([f"file:{number}.py" for number in range(2_000)]) == {}
