@@ -16,7 +16,7 @@ from ouro.memory.serialization import header_data, record_data
 from ouro.memory.sessions.yaml_text import dump
 from ouro.messages import Message, Text, ToolReply, Usage, assistant, user
 
-PROJECTS = ("/home/me/src/app", "/home/me/src/parser", "/home/me/work/api", "/home/me/notes", "/tmp/scratch")
+PROJECTS = ("/home/me/src/app", "/home/me/src/parser", "/home/me/src/api", "/home/me/notes", "/tmp/scratch")
 _VERBS = "fix add rename explain test profile split document review port speed-up remove refactor trace".split()
 _THINGS = (
     "parser import session picker index cache token window memory note commit worktree lock prompt wheel retry "

@@ -75,7 +75,7 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
     memory.mkdir(mode=0o700, parents=True)
     (memory / "facts.md").write_text("# Facts\n- The heron is the staging database.\n")
     (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Never migrate the heron by hand."))
-    talk = Conversation(home / ".ouro" / "sessions", 1, "/work/app")
+    talk = Conversation(home / ".ouro" / "sessions", 1, "/home/me/app")
     talk.say(user("Where is the heron?\x1b[31m"), assistant("On db7."))
     talk.change(TitleRecord("the \x07heron", AT))
     lookup = make_lookup(tmp_path, lambda: None)
