@@ -87,6 +87,6 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
         "core memory (user) · ~/.ouro/memory/facts.md, line 2",
         "note mem_3f6c1e00 (user, coding-preferences) · 2026-11-20 · learned in session s, turn 2"
         " · ~/.ouro/memory/mem_3f6c1e00.md",
-        "session 00000001 “the heron” · 2026-11-21 20:14 · message 1, said by user · /work/app",
+        "session 00000001 “the heron” · 2026-11-21 20:14 · message 1, said by user · /home/me/app",
     ]
     assert "\x1b" not in result.text
