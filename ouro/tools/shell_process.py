@@ -28,7 +28,7 @@ _REPORTED = 4096
 _HAS_PROC = Path("/proc/self/environ").exists()
 _ENVIRONMENT = 1 << 20
 _MOMENT = 0.01
-_LAST_WORDS = 0.1
+_LAST_WORDS = 0.3
 """Seconds that `tee` and its like have to finish when the shell has ended."""
 GRACE = 0.3
 """Seconds between the polite and the sure signal."""

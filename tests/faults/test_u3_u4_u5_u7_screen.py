@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,7 @@ def test_u7_suspended_and_resumed_the_screen_and_the_modes_are_back(start):
     terminal.until(lambda: b"\x1b[?1049l" in terminal.raw)
     os.kill(pid, signal.SIGCONT)
     terminal.until(lambda: terminal.raw.count(b"\x1b[?1049h") == 2)
+    terminal.until(lambda: not terminal.modes()[0] & termios.ICRNL)  # Enter would be a line feed until then
     terminal.send("hello\r")
     terminal.until(lambda: terminal.told("sent") == ["hello"])
     terminal.until(lambda: terminal.shows("the answer"))

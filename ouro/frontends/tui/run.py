@@ -88,7 +88,7 @@ def run_tui(
 
 async def _run(app: OuroApp, frame: FirstFrame | None) -> None:
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         loop.add_signal_handler(number, _end, app, frame, 128 + number)
     try:
         await app.run_async()
