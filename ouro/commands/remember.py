@@ -26,7 +26,7 @@ async def remember(front_end: FrontEnd, argument: str) -> None:
     def act(desk: Desk) -> Remembering:
         return remembering.remember(desk, argument)
 
-    front_end.say(remembered_line(await at_desk(front_end.session, act)))
+    front_end.say(remembered_line(await at_desk(front_end.session, act, says_it=True)))
 
 
 async def forget(front_end: FrontEnd, argument: str) -> None:
@@ -42,9 +42,10 @@ async def forget(front_end: FrontEnd, argument: str) -> None:
     if not chosen:
         front_end.say("Nothing was forgotten.")
         return
-    done = await at_desk(front_end.session, partial(forgetting.forget, entries=chosen))
+    done = await at_desk(front_end.session, partial(forgetting.forget, entries=chosen), says_it=True)
     count = len(done.entries)
-    front_end.say(f"{count} {'entry is' if count == 1 else 'entries are'} no longer remembered; the history has them.")
+    undo = "".join(f" · /memory undo {each.undo[:7]}" for each in done.changes if each.undo)
+    front_end.say(f"{count} {'entry is' if count == 1 else 'entries are'} no longer remembered{undo}")
 
 
 def preview(entries: Sequence[Entry]) -> str:
@@ -68,7 +69,7 @@ def remembered_line(done: Remembering) -> str:
     match done.state:
         case "kept":
             sort = "" if entry.kind == "core" else f", {entry.category}"
-            return f"Remembered in {place}{sort}: {done.why}{undo}"
+            return f"Remembered in {place}{sort} ({done.why}): {short(entry.text, _WIDTH)}{undo}"
         case "restored":
             return f"Remembered again, from the archive: {place}{undo}"
         case "confirmed":

@@ -17,8 +17,13 @@ from ouro.utils.runtime import get_trust_path
 _Done = TypeVar("_Done")
 
 
-async def at_desk(session: Session, act: Callable[[Desk], _Done]) -> _Done:
+async def at_desk(session: Session, act: Callable[[Desk], _Done], *, says_it: bool = False) -> _Done:
     """Do in a thread what the person asks of memory, while nothing else here writes; what it changed is told.
+
+    Args:
+        session: the conversation in which they ask.
+        act: what they ask for.
+        says_it: whoever calls says what it changed: no event does.
 
     Raises:
         UsageError: memory is off here.
@@ -32,7 +37,7 @@ async def at_desk(session: Session, act: Callable[[Desk], _Done]) -> _Done:
         desk = Desk(scopes, index, moment)
         return act(desk), desk.told
 
-    return await session.knowledge.by_hand(work)
+    return await session.knowledge.by_hand(work, says_it=says_it)
 
 
 def is_trusted_text(path: Path) -> bool:

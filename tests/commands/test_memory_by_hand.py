@@ -37,14 +37,12 @@ def told(home, repository):
 async def test_remember_says_where_it_went_and_the_way_back(told, home):
     front_end, conversation = told
     assert await dispatch(front_end, "#Always answer in German")
-    [event] = conversation.changed  # told also where `memory.write` is silent: it was asked for
-    assert front_end.said == [
-        (
-            "info",
-            f"Remembered in user/preferences.md: it reads as one of the preferences · /memory undo {event.undo[:7]}",
-        )
-    ]
-    await conversation.manager.undo(event.undo[:7])
+    [(level, line)] = front_end.said
+    said, _, undo = line.rpartition(" · /memory undo ")
+    where = "Remembered in user/preferences.md (it reads as one of the preferences)"
+    assert (level, said) == ("info", f"{where}: Always answer in German")
+    assert conversation.changed == []  # said once
+    await conversation.manager.undo(undo)
     assert not (home / "memory" / "preferences.md").exists()
 
 

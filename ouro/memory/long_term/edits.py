@@ -20,10 +20,10 @@ def subject_of(edits: Iterable[FileEdit]) -> str:
 def change_of(
     scope: Scope, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = ""
 ) -> CoreChanged:
-    """The edits as they are told, with what nobody could see written out."""
+    """The edits as they are told, with what nobody could see written out; of a note, what it says."""
     shown = tuple(
-        FileChange(each.name, each.before and escaped(each.before), each.after and escaped(each.after))
-        for each in edits
+        FileChange(name, before and escaped(before), after and escaped(after))
+        for name, before, after in map(_without_front_matter, edits)
     )
     display = Display(f"{scope}: {subject_of(edits)}", Diff(shown))
     return CoreChanged(scope, origin, subject_of(edits), display, undo, proposal)  # type: ignore[arg-type]
@@ -44,6 +44,14 @@ def _summary(edit: FileEdit) -> str:
     words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
     more = len(come) + (0 if come else len(gone)) - 1
     return f"{edit.name}: {escaped(words[0])[:100]}{f' and {more} more' if more > 0 else ''}"
+
+
+def _without_front_matter(edit: FileEdit) -> tuple[str, str | None, str | None]:
+    """A note by its words, unless only its front matter has changed."""
+    if not is_note_name(edit.name.rpartition("/")[2]):
+        return edit.name, edit.before, edit.after
+    before, after = (None if text is None else "\n".join(_said(_lines(text))) for text in (edit.before, edit.after))
+    return (edit.name, edit.before, edit.after) if before == after else (edit.name, before, after)
 
 
 def _lines(text: str | None) -> list[str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError
@@ -15,15 +14,14 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.asking import remark
 from ouro.memory.long_term.briefing import Briefing
 from ouro.memory.long_term.chronicle import Chronicle
-from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.edits import subject_of
+from ouro.memory.long_term.knowledge_parts import KnowledgeParts
 from ouro.memory.long_term.opening import reason_of, switch
 from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.teller import Teller, Wires
-from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.long_term.values import CORE, Scope
 from ouro.memory.long_term.vouching import Vouching, below
 from ouro.memory.tokens import estimate
@@ -37,30 +35,6 @@ ByHand = Callable[[tuple[ScopeMemory, ...], Moment], tuple[_Done, Sequence[CoreC
 CORE_FILES = tuple(f"{name}.md" for name in CORE)
 
 
-class KnowledgeParts(msgspec.Struct, frozen=True):
-    """What a LongTermMemoryManager is made of."""
-
-    scopes: tuple[ScopeMemory, ...]
-    """User before repo."""
-    stores: tuple[GitMemoryStore, ...]
-    """Those of all scopes that the settings allow, also where memory was switched off."""
-    cwd: Path
-    session_id: str
-    complaints: tuple[str, ...]
-    """What could not be read, for the person."""
-    began_with: Mapping[str, str]
-    """The versions that the session began with, by scope, and what its mark is made of (`MARK`)."""
-    marks: TurnMarks
-    consolidator: LongTermMemoryConsolidator
-    write: Literal["tell", "ask", "silent"] = "tell"
-    threshold: int = 5_000
-    """Tokens of a scope's core above which it is consolidated."""
-    is_quiet: Callable[[], bool] = lambda: True
-    """Nothing that the agent started runs in the background."""
-    price: Callable[[int], float | None] = lambda _tokens: None
-    """Of so many tokens, read from the cache; None where it is not known."""
-
-
 class LongTermMemoryManager:
     """What outlives a session, for one session. First `load_and_format`, then `connect`."""
 
@@ -71,6 +45,8 @@ class LongTermMemoryManager:
         self._receipt = MemoryReceipt()
         self._teller = Teller(self, parts.complaints, silent=parts.write == "silent")
         self._working = asyncio.Lock()
+        """Fair: who came first has it first."""
+        self._settling: asyncio.Task[None] | None = None
         self._ran_on = False
         self._turn = 0
         self._remarks: list[str] = []
@@ -157,14 +133,19 @@ class LongTermMemoryManager:
         vouching = self._vouching(messages, is_whole)
         await self._work("vouch for what was written", lambda: self._vouch(vouching))
 
-    async def turn_ended(self, messages: Sequence[Message], is_whole: bool = True) -> None:
-        """The turn is over: what it wrote is committed, or waits for the person."""
+    def turn_ended(self, messages: Sequence[Message], is_whole: bool = True) -> None:
+        """The turn is over: what it wrote is committed beside the conversation, or waits for the person.
+
+        Whatever is asked of memory from here on comes after it; what only looks waits for `settled`.
+        """
         self._turn = sum(message.role == "user" and bool(message.text) for message in messages)
-        vouching = self._vouching(messages, is_whole)
-        if await self._work("commit what was written", lambda: self._settle(vouching)):
-            await asyncio.to_thread(self._parts.marks.end)
         self._ran_on = not self._parts.is_quiet()
-        self._consolidate_if_grown()
+        self._settling = asyncio.create_task(self._settle_turn(tuple(messages), is_whole), name="settle memory")
+
+    async def settled(self) -> None:
+        """Wait until what the last turn wrote is committed, or waits for the person."""
+        if self._settling is not None:
+            await asyncio.wait([self._settling])
 
     def proposals(self) -> tuple[Proposal, ...]:
         """What waits for the person. Blocks for a moment."""
@@ -211,13 +192,20 @@ class LongTermMemoryManager:
         """Do in a thread what writes notes, while nothing else here writes; carried through whoever is cancelled."""
         return await asyncio.shield(self._alone(act))
 
-    async def by_hand(self, act: ByHand[_Done]) -> _Done:
-        """Do in a thread what the person asks for, while nothing else here writes, and tell what it changed."""
+    async def by_hand(self, act: ByHand[_Done], *, says_it: bool = False) -> _Done:
+        """Do in a thread what the person asks for, while nothing else here writes, and tell what it changed.
+
+        Args:
+            act: what they ask for.
+            says_it: whoever calls says what it changed: no event does.
+        """
 
         async def work() -> _Done:
             async with self._working:
-                done, events = await asyncio.to_thread(self._by_hand, act)
-            self._tell(events)
+                found = await asyncio.to_thread(self._refresh)
+                done, events = await asyncio.to_thread(act, self._scopes, self._moment)
+            self._tell(found)
+            self._tell(events, said=says_it)
             return done
 
         return await asyncio.shield(work())
@@ -243,6 +231,7 @@ class LongTermMemoryManager:
 
     async def close(self) -> None:
         """Wait for what is being written; tell nothing more."""
+        await self.settled()
         async with self._working:
             self._teller.close()
             self._start = None
@@ -270,6 +259,17 @@ class LongTermMemoryManager:
         believes = self._parts.is_quiet() and not self._ran_on and not self._parts.marks.others()
         return [event for scope in self._scopes for event in scope.refresh(believes=believes)]
 
+    async def _settle_turn(self, messages: Sequence[Message], is_whole: bool) -> None:
+        def act() -> list[CoreChanged]:
+            return self._settle(self._vouching(messages, is_whole))
+
+        try:
+            await self._do("commit what was written", act, raises=False)
+            self._consolidate_if_grown()
+        except Exception as error:  # noqa: BLE001  # a defect: what was written stays, the next start finds it
+            log.exception("memory could not be settled")
+            self._teller.complain(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
+
     def _settle(self, vouching: Vouching) -> list[CoreChanged]:
         asks = self._parts.write == "ask"
         told = [event for scope in self._scopes for event in scope.settle(vouching, self._moment, asks=asks)]
@@ -277,6 +277,7 @@ class LongTermMemoryManager:
         refused = [each.name for scope in self._scopes for each in scope.refused]
         self._remarks += [remark(f"`{each}` waits for the person's yes. Do not write it again.") for each in waiting]
         self._remarks += [remark(f"{each} was put back as it was: it held a secret.") for each in refused]
+        self._parts.marks.end()  # before a next turn can begin its own
         return told
 
     def _answer(self, number: str, *, accepts: bool) -> list[CoreChanged]:
@@ -296,20 +297,15 @@ class LongTermMemoryManager:
                 return [scope.undo(commit, self._moment)]
         raise UsageError(f"No commit of memory is called {commit or 'so'}.")
 
-    def _by_hand(self, act: ByHand[_Done]) -> tuple[_Done, list[CoreChanged]]:
-        found = self._refresh()
-        done, events = act(self._scopes, self._moment)
-        return done, [*found, *events]
-
     async def _alone(self, act: Callable[[], _Done]) -> _Done:
         async with self._working:
             return await asyncio.to_thread(act)
 
-    async def _work(self, what: str, act: Act, *, raises: bool = False) -> bool:
+    async def _work(self, what: str, act: Act, *, raises: bool = False) -> None:
         """Do it in a thread, one thing at a time, carried through whoever is cancelled; tell what came of it."""
-        return await asyncio.shield(self._do(what, act, raises))
+        await asyncio.shield(self._do(what, act, raises))
 
-    async def _do(self, what: str, act: Act, raises: bool) -> bool:
+    async def _do(self, what: str, act: Act, raises: bool) -> None:
         async with self._working:
             try:
                 events = await asyncio.to_thread(act)
@@ -318,11 +314,10 @@ class LongTermMemoryManager:
                     raise
                 log.warning("memory: cannot %s: %s", what, error)
                 self._teller.complain(f"Memory: {reason_of(error)}")
-                return False
+                return
         self._tell(events)
-        return True
 
-    def _tell(self, events: Sequence[CoreChanged]) -> None:
+    def _tell(self, events: Sequence[CoreChanged], *, said: bool = False) -> None:
         for scope in self._scopes:
             if scope.store.obstacle:
                 self._teller.complain(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
@@ -332,7 +327,8 @@ class LongTermMemoryManager:
         waiting = dict.fromkeys([*self._receipt.waiting, *(event.proposal for event in events if event.proposal)])
         changes = (*self._receipt.changes, *done)
         self._receipt = replace(self._receipt, changes=changes, waiting=tuple(waiting))
-        self._teller.tell(events)
+        if not said:
+            self._teller.tell(events)
 
     def _consolidate_if_grown(self) -> None:
         grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > self._parts.threshold]
