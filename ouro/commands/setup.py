@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ouro.commands.command import Choice
 from ouro.llm.catalog import Catalog
-from ouro.llm.discovery import LocalServer
+from ouro.llm.discovery import LocalServer, models_at
 from ouro.llm.known_models import KNOWN
 from ouro.llm.models_file import ModelEntry
 from ouro.llm.models_setup import write_models_file
@@ -94,12 +94,20 @@ async def _other_server(asker: Asker) -> str:
         if url:
             asker.say("That is no address: it begins with http:// or https://.")
         return ""
-    model = (await asker.ask("The name of the model there")).strip()
-    if not model:
-        return ""
+    url = url.rstrip("/")
     key = await _ask_key(asker, "Its key, or nothing where it needs none (it is not shown)")
-    name = f"openai/{model}"
-    return _written(asker, name, ModelEntry(api_base=url.rstrip("/"), api_key=key), name)
+    offered = await asyncio.to_thread(models_at, url, key)
+    if offered:
+        choices = [Choice(each.name, each.name.partition("/")[2], _window(each.window)) for each in offered]
+        name = await asker.choose("Which model?", choices)
+    else:
+        asker.say(f"{url} does not tell which models it has.")
+        named = (await asker.ask("The name of the model there")).strip()
+        name = f"openai/{named}" if named else None
+    if not name:
+        return ""
+    window = next((each.window for each in offered if each.name == name), None)
+    return _written(asker, name, ModelEntry(api_base=url, api_key=key, window=window), name)
 
 
 async def _ask_key(asker: Asker, title: str) -> str:

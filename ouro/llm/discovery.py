@@ -15,6 +15,8 @@ from ouro.llm.providers import LOCAL, Provider
 
 TIMEOUT = 0.6
 """Seconds for all servers together: on this machine an answer takes milliseconds, and nobody waits for silence."""
+FARTHER = 5.0
+"""Seconds for a server that a person has named: it may be far away."""
 MAX_ANSWER = 1_000_000
 NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "bge-", "clip")
 
@@ -50,7 +52,7 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[L
     found: dict[str, LocalServer] = {}
 
     def ask(provider: Provider, url: str) -> None:
-        models = _models(_get(url + "/models", timeout), provider)
+        models = _models(_get(url + "/models", timeout), provider.name)
         if models is not None:
             found[provider.name] = LocalServer(provider, url, models)
 
@@ -66,6 +68,11 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[L
     return tuple(answered[provider.name] for provider in LOCAL if provider.name in answered)
 
 
+def models_at(url: str, key: str = "", timeout: float = FARTHER) -> tuple[LocalModel, ...]:
+    """What the OpenAI-compatible server at `url` offers, as `openai/…`; nothing where it does not tell. Blocks."""
+    return _models(_get(url + "/models", timeout, key), "openai") or ()
+
+
 def _local_url(given: str, provider: Provider) -> str:
     """A URL from what people write into OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole URL."""
     parts = urlsplit(given if "://" in given else f"http://{given}")
@@ -77,16 +84,17 @@ def _local_url(given: str, provider: Provider) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
 
 
-def _get(url: str, timeout: float) -> Any:
+def _get(url: str, timeout: float, key: str = "") -> Any:
     """The JSON at `url`; None where there is no server, or another kind of one. Goes past proxies."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
-    parts = urlsplit(url)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    headers = {"Accept": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     try:
+        parts = urlsplit(url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         try:
-            connection.request("GET", parts.path, headers={"Accept": "application/json"})
+            connection.request("GET", parts.path, headers=headers)
             answer = connection.getresponse()
             return json.loads(answer.read(MAX_ANSWER)) if answer.status == 200 else None
         finally:
@@ -95,7 +103,7 @@ def _get(url: str, timeout: float) -> Any:
         return None
 
 
-def _models(answer: Any, provider: Provider) -> tuple[LocalModel, ...] | None:
+def _models(answer: Any, prefix: str) -> tuple[LocalModel, ...] | None:
     rows = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(rows, list):
         return None
@@ -103,7 +111,7 @@ def _models(answer: Any, provider: Provider) -> tuple[LocalModel, ...] | None:
     for row in rows:
         name = row.get("id") if isinstance(row, dict) else None
         if isinstance(name, str) and name.isprintable() and not any(word in name.lower() for word in NOT_FOR_CHAT):
-            found.append(LocalModel(f"{provider.name}/{name}", _window(row)))
+            found.append(LocalModel(f"{prefix}/{name}", _window(row)))
     return tuple(found)
 
 

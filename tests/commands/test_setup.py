@@ -66,14 +66,35 @@ async def test_a_server_on_this_machine_is_offered_first_with_its_models(monkeyp
     )
 
 
-async def test_any_other_server_is_taken_by_its_address():
-    assert await set_up(Person("other", "http://h:1/v1/", "m", "")) == "openai/m"
-    assert read_models_file(get_models_path()).models == {"openai/m": ModelEntry(api_base="http://h:1/v1")}
+async def test_any_other_server_is_asked_for_its_models():
+    with local_server(models("a", "b", max_model_len=9000)) as server:
+        person = Person("other", f"http://{server.address}/v1/", "sk-secret", "openai/b")
+        assert await set_up(person) == "openai/b"
+    assert server.requests[0][1]["Authorization"] == "Bearer sk-secret"
+    assert person.offered[1] == ("Which model?", tuple(Choice(f"openai/{each}", each, "9,000 tokens") for each in "ab"))
+    assert read_models_file(get_models_path()).models == {
+        "openai/b": ModelEntry(api_base=f"http://{server.address}/v1", api_key="sk-secret", window=9000)
+    }
+
+
+async def test_a_server_that_does_not_tell_is_taken_by_its_address_and_a_name():
+    person = Person("other", "http://127.0.0.1:1/v1/", "", "m")
+    assert await set_up(person) == "openai/m"
+    assert read_models_file(get_models_path()).models == {"openai/m": ModelEntry(api_base="http://127.0.0.1:1/v1")}
+    assert person.said[0] == "http://127.0.0.1:1/v1 does not tell which models it has."
 
 
 @pytest.mark.parametrize(
     "answers",
-    [(None,), ("anthropic", ""), ("anthropic", "k", None), ("other", ""), ("other", "h/v1"), ("other", "http://h", "")],
+    [
+        (None,),
+        ("anthropic", ""),
+        ("anthropic", "k", None),
+        ("other", ""),
+        ("other", "h/v1"),
+        ("other", "http://127.0.0.1:1", "", ""),
+        ("other", "http://[x", "", ""),
+    ],
 )
 async def test_who_stops_on_the_way_changes_nothing(answers):
     assert await set_up(Person(*answers)) == ""

@@ -139,7 +139,7 @@ class Opening:
         choices = [
             Choice("set up", "set up a model", "a key, or a server of yours"),
             Choice(
-                "demo", "see the demo", "a recorded model mends a small program: no key, nothing leaves this machine"
+                "demo", "see the demo", "a recorded model mends a small program; nothing leaves this machine"
             ),
             Choice("quit", "quit"),
         ]
