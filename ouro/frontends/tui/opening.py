@@ -138,9 +138,7 @@ class Opening:
 
         choices = [
             Choice("set up", "set up a model", "a key, or a server of yours"),
-            Choice(
-                "demo", "see the demo", "a recorded model mends a small program; nothing leaves this machine"
-            ),
+            Choice("demo", "see the demo", "a recorded model mends a small program; nothing leaves this machine"),
             Choice("quit", "quit"),
         ]
         chosen = await self._front_end.choose(error.message, choices)
