@@ -1,4 +1,4 @@
-"""The git store of long-term memory: what a start, a commit and a long history cost.
+"""The git store of long-term memory: what a start, a commit, the end of a turn and a long history cost.
 
 python -m benchmarks.memory_store --runs 30
 """
@@ -6,6 +6,8 @@ python -m benchmarks.memory_store --runs 30
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
 import statistics
 import subprocess
 import tempfile
@@ -13,7 +15,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ouro.assemble import Options, opener
+from ouro.events import Replied, TurnFinished
+from ouro.llm.scripted_model import ScriptedModel, call
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.session import OpenRequest
 
 TOKENS = 5_000
 SEVERAL = (0, 1_000, 10_000)
@@ -28,6 +34,11 @@ def main() -> None:
     for commits in SEVERAL:
         with tempfile.TemporaryDirectory() as folder:
             measure(Path(folder), commits, runs)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["OURO_HOME"] = f"{folder}/home"
+        project = Path(folder, "project")
+        project.mkdir()
+        tell(0, "from the last answer to the end of the turn", asyncio.run(turn_ends(project, runs)))
 
 
 def measure(folder: Path, commits: int, runs: int) -> None:
@@ -53,6 +64,23 @@ def measure(folder: Path, commits: int, runs: int) -> None:
     packed = sum(each.stat().st_blocks * 512 for each in user.history.git_dir.rglob("*") if each.is_file())
     took = 1000 * (time.perf_counter() - began)
     print(f"{commits:>15,} packing what lies loose: {took:.0f} ms, {size / 1e6:.1f} MB -> {packed / 1e6:.1f} MB\n")
+
+
+async def turn_ends(project: Path, runs: int) -> list[float]:
+    """Milliseconds from the last answer of a turn that wrote memory to its end, the first turn left out."""
+    facts = Path(os.environ["OURO_HOME"], "memory", "facts.md")
+    learned = (call("write", path=str(facts), content=f"- Fact {number}.\n") for number in range(runs + 1))
+    model = ScriptedModel([step for each in learned for step in (each, "Noted.")])
+    session = await opener(Options(project, ready_model=model, mode="auto"))(OpenRequest())
+    figures = []
+    for number in range(runs + 1):
+        async for event in session.send(f"Fact {number}."):
+            if isinstance(event, Replied):
+                began = time.perf_counter()
+            elif isinstance(event, TurnFinished):
+                figures.append(1000 * (time.perf_counter() - began))
+    await session.close()
+    return figures[1:]
 
 
 def with_history(folder: Path, commits: int) -> GitMemoryStore:

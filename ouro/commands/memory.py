@@ -22,6 +22,7 @@ async def memory(front_end: FrontEnd, argument: str) -> None:
     known = front_end.session.knowledge
     if known is None:
         raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
+    await known.settled()
     if not word and await front_end.browse_memory():
         return
     run = _COMMANDS.get(word) if word else _overview

@@ -181,6 +181,7 @@ class HeadlessRun:
                 break
             text, images = asked_again(misfit), ()
         result.seconds = time.monotonic() - started
+        await self._session.settled()  # what came of it in memory is told before the result
         if not self._output.pipe.gone:  # who reads us has left, as `head` does: there is nobody to tell
             self._progress.finished(result)
         self._output.result(result)

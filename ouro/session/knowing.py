@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +17,8 @@ from ouro.memory.backend import CapturedRecord, RecalledRecord
 from ouro.memory.long_term.block import mark_of
 from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager
+from ouro.memory.long_term.knowledge_parts import KnowledgeParts
+from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.teller import Wires
@@ -110,7 +111,17 @@ class Knowing:
                             yield each
         finally:
             if self._knowledge:
-                await self._knowledge.turn_ended(self._memory.messages(), self._is_whole)
+                self._knowledge.turn_ended(self._said())
+    async def settled(self) -> None:
+        """Wait until what the last turn wrote into memory is committed, or waits for the person."""
+        if self._knowledge:
+            await self._knowledge.settled()
+
+    async def once_settled(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what reads the files of memory when what the last turn wrote is as it stays."""
+        await self.settled()
+        await work()
+
             if self._learning:
                 self._learning.turn_ended()
             if self._knowledge is None and self._memory.began_with:

@@ -83,6 +83,7 @@ class Past:
         is_running: whether a turn is under way.
         changed: called when the conversation is another one.
         undoers: what takes back what was done outside the conversation, by its scope.
+        settled: waits until all that the last turn did is there to be taken back.
     """
 
     def __init__(
@@ -91,11 +92,13 @@ class Past:
         is_running: Callable[[], bool],
         changed: Callable[[], None],
         undoers: Mapping[RewindScope, Undoer],
+        settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._memory = memory
         self._is_running = is_running
         self._changed = changed
         self._undoers = undoers
+        self._settled = settled
 
     def whole(self) -> WholeSession:
         """All that was ever said in the session, as it is kept; blocks on a disk: call it from a thread.
@@ -223,6 +226,7 @@ class Past:
 
     async def _undoable(self, number: int, scopes: Collection[RewindScope]) -> dict[RewindScope, Undoable]:
         found: dict[RewindScope, Undoable] = {}
+        await self._settled()
         for scope, undoer in self._undoers.items():
             try:
                 if scope in scopes and (undoable := await undoer.find(number)) is not None:

@@ -64,13 +64,15 @@ class Session:
         self.knowledge, self.learning, self.digest = parts.knowledge, parts.learning, parts.digest
         self._knowing = Knowing(parts.knowledge, parts.memory, parts.recalling, parts.learning, parts.digest)
         self._knowing.connect(Wires(self._background.tell, self._questions.inquire, self._background.start))
-        self.past = Past(parts.memory, lambda: self.running, self._begin_anew, parts.undoers)
+        self.settled = self._knowing.settled
+        """Waits until what the last turn wrote into memory is committed and told, which goes on beside the next."""
+        self.past = Past(parts.memory, lambda: self.running, self._begin_anew, parts.undoers, self.settled)
         self.money = Money(parts.memory, parts.shelf, parts.limits)
         parts.models.afford = self.money.refuse
         self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
         parts.plan.change(last_plan(parts.memory.messages()))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
-        self.scrollback = Scrollback(parts.memory, self._runner.title, self._knowing.receipts)
+        self.scrollback = Scrollback(parts.memory, self._runner.title)
         requests = Requests(parts.instructions, self._runner)
         compactor = Compactor(
             CompactorParts(
@@ -286,7 +288,7 @@ class Session:
         finally:
             self._turn = None
             if self.lookup is not None:
-                self._background.start("index", self.lookup.keep_up())
+                self._background.start("index", self._knowing.once_settled(self.lookup.keep_up))
 
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
         now = await surroundings(self.cwd, self._parts.permissions.mode, self._told)

@@ -245,6 +245,9 @@ class FakeSession:
     def project_files(self) -> list[str]:
         return self.files
 
+    async def settled(self) -> None:
+        """Nothing is written into memory here."""
+
     def happens(self, event: Event) -> None:
         """Something happens beside the turns."""
         self._news.put_nowait(event)

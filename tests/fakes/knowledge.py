@@ -9,7 +9,8 @@ from pathlib import Path
 from ouro.events import CoreChanged, QuestionAsked, Reply, Said
 from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.manager import KnowledgeParts, LongTermMemoryManager
+from ouro.memory.long_term.knowledge_parts import KnowledgeParts
+from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.stores import repo_store, user_store
 from ouro.memory.long_term.teller import Wires
@@ -107,7 +108,8 @@ class Conversation:
     async def end(self) -> None:
         """The turn is over, and what follows it has happened."""
         self.messages.append(assistant("Done."))
-        await self.manager.turn_ended(self.messages)
+        self.manager.turn_ended(self.messages)
+        await self.manager.settled()
         await self.settle()
 
     async def settle(self) -> None:

@@ -369,12 +369,15 @@ class Files:
         return ("api.py was changed since by another program: it stays.",)
 
 
+at_once = partial(asyncio.sleep, 0)
+
+
 async def test_what_was_done_beside_the_conversation_is_offered_and_taken_back_when_ticked(repository):
     open_session, _ = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
     files, memory = Files(), Files("")
-    past = Past(session._memory, lambda: False, lambda: None, {"files": files, "memory": memory})
+    past = Past(session._memory, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once)
     assert await past.can_rewind(3) == {"files": "2 files"}
     rewound = await past.rewind(3, ("files",))
     assert rewound.told == ("api.py was changed since by another program: it stays.",)
@@ -393,7 +396,7 @@ async def test_what_cannot_be_taken_back_is_told_and_the_conversation_goes_back_
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
     for failing, told in (("find", ()), ("undo", ("Not taken back in files: git is gone",))):
-        past = Past(session._memory, lambda: False, lambda: None, {"files": Files(failing=failing)})
+        past = Past(session._memory, lambda: False, lambda: None, {"files": Files(failing=failing)}, at_once)
         assert await past.can_rewind(3) == ({} if failing == "find" else {"files": "2 files"})
         assert (await past.rewind(3, ("files",))).told == told
         assert words(session) == ["a", "One."]

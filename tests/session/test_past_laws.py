@@ -6,6 +6,7 @@ nothing that was ever said is missing from the file.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -39,7 +40,7 @@ class Story:
         self.count = 0
 
     def _past(self) -> Past:
-        return Past(self.memory, lambda: False, lambda: None, {})
+        return Past(self.memory, lambda: False, lambda: None, {}, lambda: asyncio.sleep(0))
 
     @property
     def line(self) -> list[str]:

@@ -20,7 +20,6 @@ from ouro.memory.long_term.opening import reason_of, switch
 from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
-from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.teller import Teller, Wires
 from ouro.memory.long_term.values import CORE, Scope
 from ouro.memory.long_term.vouching import Vouching, below

@@ -1,0 +1,125 @@
+"""The end of a turn does not wait for memory, and nothing that comes after it is too early for that."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+from contextlib import aclosing, contextmanager
+
+import pytest
+
+from ouro.assemble import Options, opener
+from ouro.events import CoreChanged, TurnFinished
+from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.session import OpenRequest
+from ouro.utils.runtime import get_history_dir, get_memory_dir
+
+
+def learns(text):
+    """The agent writes into its memory, as a person would."""
+    return call("write", path=str(get_memory_dir() / "preferences.md"), content=text)
+
+
+@contextmanager
+def git_held():
+    """As while another ouro commits: nothing is committed until it is let go."""
+    with (get_history_dir() / "user.git" / "ouro" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def head():
+    ref = get_history_dir() / "user.git" / "refs" / "heads" / "main"
+    return ref.read_text() if ref.exists() else ""
+
+
+@pytest.fixture
+async def talk(repository):
+    """A session that has learned something; the script is what comes after."""
+    opened = []
+
+    async def begin(*script):
+        model = ScriptedModel([learns("Answer in German.\n"), "Noted.", *script])
+        session = await opener(Options(repository, ready_model=model, mode="auto"))(OpenRequest())
+        opened.append(session)
+        await say(session, "answer in German")
+        await session.settled()
+        return session, model
+
+    yield begin
+    for session in opened:
+        await session.close()
+
+
+async def say(session, text):
+    return [event async for event in session.send(text)]
+
+
+async def told(session):
+    """What was told beside the turns, up to the end of the session."""
+    return [event.summary async for event in session.news() if isinstance(event, CoreChanged)]
+
+
+async def test_the_turn_is_over_while_memory_is_still_committed(talk):
+    session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.")
+    before = head()
+    with git_held():
+        events = await say(session, "be short")
+        assert isinstance(events[-1], TurnFinished)
+        assert (session.running, head()) == (False, before)
+    await session.settled()
+    assert head() != before
+
+
+async def test_a_turn_that_comes_at_once_finds_what_the_last_one_wrote(talk):
+    session, model = await talk(learns("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
+    with git_held():
+        await say(session, "be short")
+        asked = len(model.requests)
+        following = asyncio.create_task(say(session, "and?"))
+        await asyncio.wait([following], timeout=0.05)
+        assert len(model.requests) == asked  # it waits: what it is told depends on it
+    await following
+    assert "+Be short." in str(model.requests[asked].messages[-1])
+
+
+async def test_an_interrupted_turn_and_a_session_that_is_closed_keep_what_was_written(talk):
+    session, _ = await talk(learns("Answer in German.\nBe short.\n"), call("shell", command="sleep 60"))
+    before = head()
+    with git_held():
+        async with aclosing(session.send("be short")) as events:
+            async for event in events:
+                if getattr(event, "title", "").endswith("sleep 60"):
+                    session.interrupt()
+        assert event == TurnFinished("interrupted")
+        closing = asyncio.create_task(session.close())
+        await asyncio.wait([closing], timeout=0.05)
+        assert (closing.done(), head()) == (False, before)
+    await closing
+    assert head() != before
+    assert await told(session) == ["preferences.md: + Answer in German.", "preferences.md: + Be short."]
+
+
+async def test_going_back_waits_for_what_the_turn_taught(talk):
+    session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.")
+    with git_held():
+        await say(session, "be short")
+        last = session.past.points()[-1].number
+        looking = asyncio.create_task(session.past.can_rewind(last))
+        await asyncio.wait([looking], timeout=0.05)
+        assert not looking.done()
+    assert await looking == {"memory": "1 change"}
+    await session.past.rewind(last, ("memory",))
+    assert (get_memory_dir() / "preferences.md").read_text() == "Answer in German.\n"
+
+
+async def test_a_defect_in_settling_is_told_and_ends_nothing(talk, monkeypatch):
+    session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
+    monkeypatch.setattr(session.knowledge.__class__, "_settle", lambda *_: 1 / 0)
+    await say(session, "be short")
+    await session.settled()
+    monkeypatch.undo()
+    assert isinstance((await say(session, "and?"))[-1], TurnFinished)
+    await session.close()
+    said = [str(event) for event in [event async for event in session.news()]]
+    assert any("is not committed (division by zero)" in each for each in said)
