@@ -48,6 +48,9 @@ class RandomEmbedder:
         rows = self._random.standard_normal((len(texts), DIMENSIONS), dtype=np.float32)
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
+    def close(self):
+        """Nothing is open."""
+
 
 class Talk:
     """Texts whose words are as common and as rare as those of people."""

@@ -274,7 +274,7 @@ def _parts(
     jobs, plan = ShellJobs(outputs, mask.mask), Plan()
     seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
     shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
-    lookup = lookup_in(root, scopes, settings, ground.catalog)
+    lookup = lookup_in(root, scopes, settings, ground.catalog, shelf[0])
     search = search_for(lookup, scopes, root) if lookup else None
     return SessionParts(
         cwd=options.cwd,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from ouro.agent.limits import Limits
 from ouro.llm.catalog import Catalog
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.search.embeddings import chosen_embedder, is_embedder_chosen
+from ouro.memory.search.embeddings import Embedder, chosen_embedder, is_embedder_chosen
 from ouro.memory.search.lookup import Lookup
+from ouro.memory.sessions.shelf import SessionShelf
 from ouro.session.digest_rules import DigestRules
 from ouro.session.finding import make_lookup
 from ouro.session.knowing import KnowledgeRules, RecallRules
 from ouro.session.learning_rules import LearningRules
+from ouro.session.money import Purse
 from ouro.settings import Settings
 
 
@@ -37,10 +41,16 @@ def digest_rules(settings: Settings, *, by_itself: bool) -> DigestRules:
     return DigestRules(wants, by_itself, said.write, said.half_life_days, said.categories)
 
 
-def lookup_in(root: Path, scopes: Sequence[ScopeMemory], settings: Settings, catalog: Catalog) -> Lookup | None:
+def lookup_in(
+    root: Path, scopes: Sequence[ScopeMemory], settings: Settings, catalog: Catalog, shelf: SessionShelf
+) -> Lookup | None:
     """What searches sessions and memory; none where there is no memory."""
     if not scopes:
         return None
-    named = settings.memory.embedding_model
     has_own = any(each.scope == "repo" for each in scopes)
-    return make_lookup(root if has_own else None, lambda: chosen_embedder(named, catalog))
+    return make_lookup(root if has_own else None, lambda: embedder_of(settings, catalog, shelf))
+
+
+def embedder_of(settings: Settings, catalog: Catalog, shelf: SessionShelf) -> Embedder | None:
+    """The embedding model that the settings or models.yaml name, else the one of this machine; None for words alone."""
+    return chosen_embedder(settings.memory.embedding_model, catalog, Purse(shelf, Limits(**asdict(settings.limits))))

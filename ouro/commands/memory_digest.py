@@ -16,6 +16,7 @@ async def consolidate(front_end: FrontEnd, known: LongTermMemoryManager, rest: s
     """Merge what says the same: `notes`, `core`, `user` or `repo` (the core of a scope); both without a word."""
     if rest not in ("", "notes", "core", *known.scopes):
         raise UsageError(f"There is no {rest} to consolidate.", f"/memory consolidate notes, core, {known.scopes[0]}")
+    await _afford(front_end)
     if rest != "notes":
         for scope in known.scopes if rest in ("", "core") else (rest,):
             front_end.say(f"Memory ({scope}): {await known.consolidate(scope)}.")  # type: ignore[arg-type]  # one of them
@@ -27,6 +28,7 @@ async def crystallize(front_end: FrontEnd, _known: LongTermMemoryManager, rest: 
     """Read sessions that are older than a week, or so many days, for what lasts; interrupted, it goes on later."""
     if rest not in ("", "all") and not rest.isdecimal():
         raise UsageError("Say how old sessions have to be, in days, or `all`.", "/memory crystallize 30")
+    await _afford(front_end)
     digest = _digest(front_end)
     found = await digest.find_sessions(0 if rest == "all" else int(rest or DAYS))
     if not any(not each.skipped for each in found):
@@ -52,6 +54,16 @@ async def _merge_notes(front_end: FrontEnd, digest: Digest) -> None:
         return
     if await _is_sure(front_end, plan_of_notes(found, tokens, digest.price(tokens)), "Merge them"):
         await front_end.run(digest.merging(found))
+
+
+async def _afford(front_end: FrontEnd) -> None:
+    """Look at the limits of money, which every call from here on keeps to.
+
+    Raises:
+        LimitReached: nothing is left of one.
+    """
+    if warning := await front_end.session.money.check():
+        front_end.say(warning, "warning")
 
 
 async def _is_sure(front_end: FrontEnd, plan: str, yes: str) -> bool:

@@ -24,7 +24,7 @@ from ouro.llm.providers import HOSTED, LOCAL, Provider, Wire, provider_of
 from ouro.utils.runtime import get_models_path, tilde
 
 if TYPE_CHECKING:
-    from ouro.llm.embeddings import EmbeddingWire
+    from ouro.llm.embeddings import EmbeddingModel
 
 Role = Literal["compact", "classify", "retrieve", "embed"]
 LOCAL_WINDOW = 32_768
@@ -218,20 +218,23 @@ class Catalog:
 
         return LiteLLMModel(spec, route.endpoint, model=_litellm_name(name), effort=effort)
 
-    def embeddings(self, name: str) -> EmbeddingWire:
-        """An embedding model that can be asked. Cheap: no connection is opened.
+    def embeddings(self, name: str) -> EmbeddingModel:
+        """An embedding model that can be asked. Cheap: no connection is opened, no process started.
 
         Raises:
-            NoModelError: as `resolve` and `route`; or it is reached by a wire that gives no vectors.
+            NoModelError: as `resolve` and `route`; or it is of a provider that has no vectors.
         """
-        from ouro.llm.embeddings import EmbeddingWire
-
         name = self.resolve(name)
-        route = self.route(name)
-        if route.wire != "openai":
-            hint = "Name one of a server that speaks OpenAI's protocol (Ollama, vLLM, OpenAI …), or none."
-            raise NoModelError(f"{name} cannot give vectors here: they are asked for by OpenAI's protocol alone.", hint)
-        return EmbeddingWire(name.partition("/")[2] or name, route.endpoint)
+        route, spec = self.route(name), self.spec(name)
+        if route.wire == "openai":
+            from ouro.llm.embeddings import EmbeddingWire
+
+            return EmbeddingWire(spec, route.endpoint, name.partition("/")[2] or name)
+        if route.wire == "litellm":
+            from ouro.llm.litellm_embeddings import LiteLLMEmbeddings
+
+            return LiteLLMEmbeddings(spec, route.endpoint, _litellm_name(name))
+        raise NoModelError(f"{name} cannot give vectors: its provider has none.", "Name another embedding model.")
 
     def key_values(self) -> tuple[str, ...]:
         """The value of every key known by now, for the mask of secrets; grows when `make` has run a key command."""

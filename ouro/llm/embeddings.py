@@ -1,10 +1,10 @@
-"""Vectors by an OpenAI-compatible server: POST …/embeddings."""
+"""Embedding models: what they answer; and those of OpenAI-compatible servers: POST …/embeddings."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -12,7 +12,10 @@ from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused
 from ouro.llm.endpoint import Endpoint, timeouts_for
 from ouro.llm.http_stream import load_httpx
+from ouro.llm.model import ModelSpec
+from ouro.llm.openai_chunks import usage_from_openai
 from ouro.llm.provider_errors import error_from_status, redact
+from ouro.messages import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +28,30 @@ _SHOWN = 64_000
 _OK = 200
 
 
+class Embedded(msgspec.Struct, frozen=True):
+    """What an embedding model answered."""
+
+    vectors: list[list[float]]
+    """One for each text, in their order, all of one length."""
+    usage: Usage
+
+
+class EmbeddingModel(Protocol):
+    """Turns texts into vectors. Blocks: call it from a thread."""
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """A vector for each text, in their order.
+
+        Raises:
+            ModelError: the model does not answer, refuses, or answers with something else.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what was opened for it; it may be asked again."""
+        ...
+
+
 class _One(msgspec.Struct, frozen=True):
     embedding: list[float]
     index: int = 0
@@ -32,35 +59,47 @@ class _One(msgspec.Struct, frozen=True):
 
 class _Answer(msgspec.Struct, frozen=True):
     data: list[_One]
+    usage: dict[str, Any] | None = None
+
+
+def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
+    """The vectors of `count` texts out of an answer in OpenAI's form, as plain data.
+
+    Raises:
+        ModelError: it holds something else.
+    """
+    try:
+        told = msgspec.convert(answer, _Answer)
+    except msgspec.ValidationError as error:
+        raise ModelError(f"{server} gave no vectors: {error}.") from error
+    found = sorted(told.data, key=lambda each: each.index)
+    sizes = {len(each.embedding) for each in found}
+    if len(found) != count or len(sizes) > 1 or 0 in sizes:
+        raise ModelError(f"{server} gave {len(found)} vectors for {count} texts.")
+    return Embedded([each.embedding for each in found], usage_from_openai(told.usage or {}, spec))
 
 
 class EmbeddingWire:
-    """Asks one model of one server. Blocks: call it from a thread."""
+    """Asks one model of one server."""
 
-    def __init__(self, model: str, endpoint: Endpoint) -> None:
+    def __init__(self, spec: ModelSpec, endpoint: Endpoint, model: str) -> None:
         """`model` as the server calls it."""
+        self._spec = spec
         self._model = model
         self._endpoint = endpoint
         self._client: httpx.Client | None = None
         self._making = threading.Lock()
 
-    def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """A vector for each text, in their order.
-
-        Raises:
-            ModelError: the server does not answer, refuses, or answers with something else.
-        """
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """See `EmbeddingModel.embed`."""
         status, headers, answer = self._post({"model": self._model, "input": list(texts), "encoding_format": "float"})
         if status != _OK:
             raise error_from_status(status, answer[:_SHOWN].decode("utf-8", "replace"), headers, self._endpoint)
         try:
-            found = sorted(msgspec.json.decode(answer, type=_Answer).data, key=lambda each: each.index)
+            told = msgspec.json.decode(answer)
         except msgspec.MsgspecError as error:
             raise ModelError(f"{self._endpoint.host} gave no vectors: {error}.") from error
-        sizes = {len(each.embedding) for each in found}
-        if len(found) != len(texts) or len(sizes) > 1 or 0 in sizes:
-            raise ModelError(f"{self._endpoint.host} gave {len(found)} vectors for {len(texts)} texts.")
-        return [each.embedding for each in found]
+        return embedded(told, len(texts), self._spec, self._endpoint.host)
 
     def close(self) -> None:
         """Let go of the connections."""

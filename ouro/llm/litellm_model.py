@@ -40,7 +40,7 @@ class LiteLLMModel:
         self._timeouts = timeouts or timeouts_for(endpoint)
         self._is_claude = "claude" in self._model
         self._format = OpenAIFormat(spec, longest_id=0)
-        self._joined = False
+        self._seat = litellm_process.Seat()
 
     @property
     def spec(self) -> ModelSpec:
@@ -49,15 +49,15 @@ class LiteLLMModel:
 
     async def warm(self) -> None:
         """Start litellm in the background, so that the first request waits less for it."""
-        self._process()
+        self._seat.take()
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         """See `Model.stream`."""
         reader = _LiteLLMChunks(self._spec)
-        async with aclosing(self._process().ask(self._request(messages, tools), self._timeouts)) as lines:
+        async with aclosing(self._seat.take().ask(self._request(messages, tools), self._timeouts)) as lines:
             async for line in lines:
                 if "error" in line:
-                    raise self._error(line["error"])
+                    raise error_of(line["error"], self._endpoint, self._model)
                 for chunk in reader.read(line.get("event") or {}):
                     yield chunk
         for chunk in reader.rest():
@@ -67,15 +67,7 @@ class LiteLLMModel:
 
     async def close(self) -> None:
         """Let go of the process; the last model that does ends it."""
-        if self._joined:
-            self._joined = False
-            litellm_process.leave()
-
-    def _process(self) -> litellm_process.LiteLLMProcess:
-        if not self._joined:
-            self._joined = True
-            litellm_process.join()
-        return litellm_process.shared_process()
+        self._seat.leave()
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -89,12 +81,7 @@ class LiteLLMModel:
             request["tools"] = tools_as_openai(tools)
         if self._effort != "off" and self._spec.thinking:
             request["reasoning_effort"] = self._effort
-        given = {
-            "api_key": self._endpoint.api_key,
-            "api_base": self._endpoint.base_url,
-            "extra_headers": dict(self._endpoint.headers),
-        }
-        return request | {name: value for name, value in given.items() if value}
+        return request | reached(self._endpoint)
 
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         if not self._is_claude:
@@ -118,16 +105,27 @@ class LiteLLMModel:
         for sent in self._format.messages([message]):
             yield {**sent, "thinking_blocks": blocks} if blocks else sent
 
-    def _error(self, error: dict[str, Any]) -> ModelError:
-        message = redact(_plain(error["message"]), self._endpoint.api_key)
-        endpoint = self._endpoint
-        if error["kind"] == TOO_LONG:
-            return ContextTooLong(message)
-        if error["begun"]:
-            return StreamCut(f"The answer broke off: {message}")
-        if error["status"] is None:
-            return ModelUnavailable(f"{endpoint.host or self._model} cannot be reached: {message or 'no answer came'}.")
-        return error_from_status(error["status"], message, error["headers"], endpoint)
+
+def reached(endpoint: Endpoint) -> dict[str, Any]:
+    """The arguments that tell litellm where a model is and what opens it; none where it knows them itself."""
+    given = {
+        "api_key": endpoint.api_key,
+        "api_base": endpoint.base_url,
+        "extra_headers": dict(endpoint.headers),
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def error_of(error: dict[str, Any], endpoint: Endpoint, model: str) -> ModelError:
+    """What the process told of a failure, as an error of ours, without the key."""
+    message = redact(_plain(error["message"]), endpoint.api_key)
+    if error["kind"] == TOO_LONG:
+        return ContextTooLong(message)
+    if error["begun"]:
+        return StreamCut(f"The answer broke off: {message}")
+    if error["status"] is None:
+        return ModelUnavailable(f"{endpoint.host or model} cannot be reached: {message or 'no answer came'}.")
+    return error_from_status(error["status"], message, error["headers"], endpoint)
 
 
 class _LiteLLMChunks(OpenAIChunks):

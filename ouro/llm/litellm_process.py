@@ -62,8 +62,13 @@ class LiteLLMProcess:
         """Its process id."""
         return self._process.pid
 
-    async def ask(self, request: Line, timeouts: Timeouts) -> AsyncGenerator[Line, None]:
+    async def ask(self, request: Line, timeouts: Timeouts, what: str = "ask") -> AsyncGenerator[Line, None]:
         """The lines that answer `request`, `end` or `error` last. Closing the generator cancels it there.
+
+        Args:
+            request: the arguments for litellm.
+            timeouts: how long to wait for it.
+            what: is wanted: words (`ask`) or vectors (`embed`).
 
         Raises:
             ModelUnavailable: the process died, could not start, or is silent.
@@ -76,7 +81,7 @@ class LiteLLMProcess:
             ready, dead = self._ready, self._dead
         if dead:
             inbox.put_nowait({"died": True})
-        self._outbox.put({"id": number, "ask": request})
+        self._outbox.put({"id": number, what: request})
         ended = begun = False
         try:
             while not ended:
@@ -166,26 +171,53 @@ def _died(begun: bool, last_words: str) -> StreamCut | ModelUnavailable:
 
 _shared: LiteLLMProcess | None = None
 _users = 0
+_sharing = threading.RLock()
+"""Words are asked for on the loop, vectors in threads."""
 
 
 def shared_process() -> LiteLLMProcess:
     """The one process, started now where there is none that lives."""
     global _shared
-    if _shared is None or not _shared.alive:
-        _shared = LiteLLMProcess()
-    return _shared
+    with _sharing:
+        if _shared is None or not _shared.alive:
+            _shared = LiteLLMProcess()
+        return _shared
 
 
 def join() -> None:
     """Say that one more will ask the shared process."""
     global _users
-    _users += 1
+    with _sharing:
+        _users += 1
 
 
 def leave() -> None:
     """Say that one asks no more; the last one ends the shared process."""
     global _shared, _users
-    _users -= 1
-    if _users == 0 and _shared is not None:
-        _shared.stop()
-        _shared = None
+    with _sharing:
+        _users -= 1
+        if _users == 0 and _shared is not None:
+            _shared.stop()
+            _shared = None
+
+
+class Seat:
+    """The place of one user at the shared process: taken when it first asks."""
+
+    def __init__(self) -> None:
+        self._is_taken = False
+
+    def take(self) -> LiteLLMProcess:
+        """The shared process, which stays as long as anyone has a seat."""
+        with _sharing:
+            if not self._is_taken:
+                self._is_taken = True
+                join()
+            return shared_process()
+
+    def leave(self) -> None:
+        """Give it up."""
+        with _sharing:
+            if self._is_taken:
+                self._is_taken = False
+                leave()

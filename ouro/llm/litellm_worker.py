@@ -1,9 +1,10 @@
 """litellm in a process of its own: requests come in, pieces of answers go out, one JSON object a line.
 
-In:  {"id": 1, "ask": {the arguments of litellm.acompletion}}  {"id": 1, "cancel": true}
+In:  {"id": 1, "ask": {the arguments of litellm.acompletion}}  {"id": 1, "embed": {those of litellm.aembedding}}
+     {"id": 1, "cancel": true}
 Out: {"ready": true}  {"id": 1, "event": {…}}  {"id": 1, "error": {…}}  {"id": 1, "end": true}
 
-An event is one of those that chat completions stream.
+An event is one of those that chat completions stream; of vectors there is one, in the form of OpenAI's answer.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from functools import partial
 from typing import IO, Any
 
-OURS: dict[str, Any] = {
+ALWAYS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
+OURS: dict[str, Any] = ALWAYS | {
     "stream": True,
     "stream_options": {"include_usage": True},
-    "num_retries": 0,
-    "max_retries": 0,
-    "drop_params": True,
     # With tools, litellm looks for a package that it does not bring along.
     "_skip_mcp_handler": True,
 }
@@ -70,26 +69,40 @@ class _Server:
             line = await self._lines.get()
             number = line["id"]
             if "ask" in line:
-                task = self._running[number] = asyncio.create_task(self._answer(number, line["ask"]))
-                task.add_done_callback(partial(self._forget, number))
+                self._begin(number, self._stream(line["ask"]))
+            elif "embed" in line:
+                self._begin(number, self._embed(line["embed"]))
             elif number in self._running:
                 self._running[number].cancel()
+
+    def _begin(self, number: int, events: AsyncGenerator[dict[str, Any], None]) -> None:
+        task = self._running[number] = asyncio.create_task(self._answer(number, events))
+        task.add_done_callback(partial(self._forget, number))
 
     def _forget(self, number: int, _task: asyncio.Task[None]) -> None:
         self._running.pop(number, None)
 
-    async def _answer(self, number: int, ask: dict[str, Any]) -> None:
+    async def _answer(self, number: int, events: AsyncGenerator[dict[str, Any], None]) -> None:
         begun = False
         try:
-            timeout = self._timeout(ask.pop("first"), ask.pop("connect"))
-            stream = await self._litellm.acompletion(**ask, **OURS, timeout=timeout)
-            async with contextlib.aclosing(stream):
-                async for chunk in stream:
-                    self._send({"id": number, "event": _event(chunk, stream)})
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    self._send({"id": number, "event": event})
                     begun = True
             self._send({"id": number, "end": True})
         except Exception as error:  # noqa: BLE001 (whatever a provider's code raises is told to the other side)
             self._send({"id": number, "error": {**_told(error), "begun": begun}})
+
+    async def _stream(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        timeout = self._timeout(ask.pop("first"), ask.pop("connect"))
+        stream = await self._litellm.acompletion(**ask, **OURS, timeout=timeout)
+        async with contextlib.aclosing(stream):
+            async for chunk in stream:
+                yield _event(chunk, stream)
+
+    async def _embed(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        timeout = self._timeout(ask.pop("first"), ask.pop("connect"))
+        yield _vectors(await self._litellm.aembedding(**ask, **ALWAYS, timeout=timeout))
 
     def _timeout(self, first: float, connect: float) -> Any:
         import httpx
@@ -110,6 +123,13 @@ def _event(chunk: Any, stream: Any) -> dict[str, Any]:
         finish = choice.get("finish_reason") if _provider_ended(stream) else None
         choices.append({"delta": {key: delta[key] for key in DELTA & delta.keys()}, "finish_reason": finish})
     return {"choices": choices, "usage": data.get("usage")}
+
+
+def _vectors(answer: Any) -> dict[str, Any]:
+    """Vectors as plain data, with litellm's price where it knows one."""
+    data = answer.model_dump(exclude_none=True)
+    cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
+    return {"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}}
 
 
 def _provider_ended(stream: Any) -> bool:
@@ -154,12 +174,16 @@ def _stay_on_the_same_server() -> None:
     """Let no redirect take a request, and what is in it, to another server: this process asks no one else."""
     import httpx
 
-    send = httpx.AsyncClient.send
+    send, send_at_once = httpx.AsyncClient.send, httpx.Client.send
 
     async def send_here(self: httpx.AsyncClient, request: httpx.Request, **options: Any) -> httpx.Response:
         return await send(self, request, **{**options, "follow_redirects": False})
 
+    def send_here_at_once(self: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+        return send_at_once(self, request, **{**options, "follow_redirects": False})
+
     httpx.AsyncClient.send = send_here  # type: ignore[method-assign]
+    httpx.Client.send = send_here_at_once  # type: ignore[method-assign]
 
 
 def _take_output() -> IO[str]:

@@ -247,6 +247,18 @@ class MemoryStore(Protocol):
         """Where outputs of this session that are too long for its file belong; it need not exist yet."""
         ...
 
+    def save_cost(self, record: CostRecord) -> None:
+        """Count a model call that belongs to no session that is kept.
+
+        Raises:
+            SaveFailed: it is not on disk.
+        """
+        ...
+
+    def spent_beside(self) -> tuple[Spent, ...]:
+        """What `save_cost` counted, by day and model."""
+        ...
+
     def close_session(self, session_id: str) -> None:
         """Let go of an open session, so that others may open it."""
         ...

@@ -11,6 +11,7 @@ from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
 from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
+    CostRecord,
     ForkRecord,
     LoadedSession,
     MessageRecord,
@@ -22,6 +23,7 @@ from ouro.memory.backend import (
     SessionInfo,
     TitleRecord,
     timestamp,
+    Spent,
 )
 from ouro.memory.sessions.spending import Spending
 from ouro.memory.sessions.walk_back import Step, walk_back, walk_page
@@ -40,6 +42,7 @@ class DictMemoryStore:
         self._open: set[str] = set()
 
     def obstacle(self) -> str:
+        self._beside = Spending()
         """Nothing stands in the way."""
         return ""
 
@@ -140,6 +143,14 @@ class DictMemoryStore:
         if session_id not in self._open:
             raise SaveFailed(f"Session {session_id[:8]} is not open.")
         self._records[session_id].append(record)
+    def save_cost(self, record: CostRecord) -> None:
+        """Count a model call that belongs to no session."""
+        self._beside.add(record.at, record.model, record.usage)
+
+    def spent_beside(self) -> tuple[Spent, ...]:
+        """What `save_cost` counted."""
+        return self._beside.spent()
+
 
     def _header(self, session_id: str) -> SessionHeader:
         if session_id not in self._headers or session_id in self._deleted:

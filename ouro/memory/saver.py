@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
-from ouro.memory.backend import MemoryStore, MessageRecord, Record, SessionHeader
+from ouro.memory.backend import CompactionRecord, CostRecord, MemoryStore, MessageRecord, Record, SessionHeader
 from ouro.utils.log import log
 
 
@@ -43,12 +44,14 @@ class Saver:
         Raises:
             SaveFailed: it is not. It is kept, and saved the next time.
         """
-        await asyncio.shield(self._begin())
+        await asyncio.shield(self._begin(self._write))
 
     def save_soon(self) -> None:
-        """Save in the background; what fails waits for the next save."""
-        if self._is_worth_a_file():
-            self._begin()
+        """Save in the background; what fails waits for the next save.
+
+        Before anybody has said anything there is no file yet: what was paid by then is counted beside the sessions.
+        """
+        self._begin(self._write if self._is_worth_a_file() else self._count_costs)
 
     async def close(self) -> None:
         """Save what is left, and let others open the session.
@@ -67,19 +70,20 @@ class Saver:
         """A session in which nobody has said anything is not."""
         return self._is_created or any(isinstance(each, MessageRecord) for each in self._unsaved)
 
-    def _begin(self) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._save_all())
+    def _begin(self, write: Callable[[], None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._one_by_one(write))
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
         task.add_done_callback(_note_failure)
         return task
 
-    async def _save_all(self) -> None:
+    async def _one_by_one(self, write: Callable[[], None]) -> None:
         async with self._one_at_a_time:
-            await asyncio.to_thread(self._write)
+            await asyncio.to_thread(write)
 
     def _write(self) -> None:
         if self._read_only:
+            self._count_costs()
             self._unsaved.clear()
         elif not self._is_created:
             self._store.create_session(self._header)
@@ -91,6 +95,25 @@ class Saver:
             else:
                 self._store.save_memory(self._header.id, record)
             self._unsaved.popleft()
+
+    def _count_costs(self) -> None:
+        """Count what was paid where there is no session to count it."""
+        for record in tuple(self._unsaved):
+            if cost := _cost_of(record):
+                self._store.save_cost(cost)
+                self._unsaved.remove(record)
+
+
+def _cost_of(record: Record) -> CostRecord | None:
+    match record:
+        case CostRecord():
+            return record
+        case MessageRecord(_, at, message) if message.usage is not None:
+            return CostRecord("turn", at, message.model, message.usage)
+        case CompactionRecord(at=at, model=model, usage=usage) if usage is not None:
+            return CostRecord("compaction", at, model, usage)
+        case _:
+            return None
 
 
 def _note_failure(task: asyncio.Task[None]) -> None:

@@ -17,6 +17,7 @@ from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFoun
 from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
+    CostRecord,
     ForkRecord,
     LoadedSession,
     MessageRecord,
@@ -26,6 +27,7 @@ from ouro.memory.backend import (
     Record,
     SessionHeader,
     SessionInfo,
+    Spent,
     TitleRecord,
     timestamp,
 )
@@ -49,6 +51,7 @@ from ouro.memory.sessions.session_folders import SessionFolders, link_outputs, n
 from ouro.memory.sessions.session_lock import SessionLock
 from ouro.memory.sessions.session_numbers import name_messages, unnamed
 from ouro.memory.sessions.session_reader import Found, read_page, read_session
+from ouro.memory.sessions.spending_file import SpendingFile
 from ouro.memory.sessions.yaml_text import dump
 
 
@@ -66,6 +69,7 @@ class YamlFileMemoryStore:
         self._root = root
         self._folders = SessionFolders(root)
         self._mask = mask
+        self._spending = SpendingFile(root)
         self._open: dict[str, _Open] = {}
 
     def obstacle(self) -> str:
@@ -197,6 +201,14 @@ class YamlFileMemoryStore:
 
         Raises:
             SessionNotFound: there is none.
+    def save_cost(self, record: CostRecord) -> None:
+        """Count a model call that belongs to no session that is kept."""
+        self._spending.add(record)
+
+    def spent_beside(self) -> tuple[Spent, ...]:
+        """What `save_cost` counted."""
+        return self._spending.spent()
+
             SessionInUse: it is open.
         """
         folder = self._find(session_id)

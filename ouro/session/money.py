@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.agent.limits import Limits
-from ouro.errors import LimitReached
+from ouro.errors import LimitReached, SaveFailed
+from ouro.memory.backend import CostRecord, timestamp
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.shelf import SessionShelf
 from ouro.memory.sessions.usage import Period, periods_of, today
+from ouro.messages import Usage
+from ouro.utils.log import log
 
 WARN_AT = 0.8
 _WORDS = {"session": "this session", "today": "today", "month": "this month"}
@@ -54,11 +58,12 @@ class Money:
         self._shelf = shelf
         self._limits = limits
         self._told: set[str] = set()
-        self._over: Budget | None = None
+        self._known: tuple[Budget, ...] = ()
+        self._spent_then = 0.0
 
     async def report(self) -> MoneyReport:
         """What was used by model in this session, today, this month and in all; and what is left."""
-        found = await asyncio.to_thread(self._periods)
+        found = await asyncio.to_thread(_periods, self._shelf, self._memory.session_id)
         return MoneyReport(found, self._budgets(found))
 
     async def check(self) -> str:
@@ -71,24 +76,21 @@ class Money:
         """
         limits = self._limits
         reads = limits.max_cost_day is not None or limits.max_cost_month is not None
-        found = await asyncio.to_thread(self._periods) if reads else ()  # a list is not read for nothing
-        budgets = self._budgets(found)
-        self._over = next((each for each in budgets if not each.left), None)
+        found: tuple[Period, ...] = ()
+        if reads:  # a list is not read for nothing
+            found = await asyncio.to_thread(_periods, self._shelf, self._memory.session_id)
+        self._known, self._spent_then = self._budgets(found), self._memory.usage.cost or 0.0
         self.refuse()
-        return " ".join(self._news(budgets, found))
+        return " ".join(self._news(self._known, found))
 
     def refuse(self) -> None:
-        """Refuse a call beside the conversation, too, once a limit was found to be reached.
+        """Refuse a call beside the conversation, too, by what `check` found and what this session has spent since.
 
         Raises:
-            LimitReached: it was.
+            LimitReached: a limit is reached.
         """
-        if self._over is not None:
-            budget = self._over
-            raise LimitReached(
-                f"Stopped: {_WORDS[budget.period]} has cost ${budget.spent:.2f} of ${budget.limit:.2f}.",
-                f"{_LATER.get(budget.period, '')}Raise {budget.setting} to go on now; `/usage` shows what was spent.",
-            )
+        since = (self._memory.usage.cost or 0.0) - self._spent_then
+        refuse_over(replace(each, spent=each.spent + since) for each in self._known)
 
     def _news(self, budgets: Sequence[Budget], periods: Sequence[Period]) -> Iterator[str]:
         """What was not told yet: which limits are near, and what counts for none."""
@@ -108,15 +110,45 @@ class Money:
         self._told.add(what)
         return is_new
 
-    def _periods(self) -> tuple[Period, ...]:
-        # Those in the trash, too: what they cost was paid.
-        sessions = [*self._shelf.sessions(), *self._shelf.deleted()]
-        return periods_of(sessions, today(), self._memory.session_id)
-
     def _budgets(self, periods: Sequence[Period]) -> tuple[Budget, ...]:
         limits, spent = self._limits, self._memory.usage.cost or 0.0
         own = () if limits.max_cost is None else (Budget("session", "limits.max_cost", limits.max_cost, spent),)
         return (*own, *budgets_of(periods, limits.max_cost_day, limits.max_cost_month))
+
+
+class Purse:
+    """Pays for what belongs to no session: vectors. Blocks on the disk.
+
+    Args:
+        shelf: all sessions there are, and what was spent beside them.
+        limits: what may be spent of a day and a month.
+    """
+
+    def __init__(self, shelf: SessionShelf, limits: Limits) -> None:
+        self._shelf = shelf
+        self._limits = limits
+
+    def afford(self) -> None:
+        """Look whether another call may be paid.
+
+        Raises:
+            LimitReached: it may not.
+        """
+        limits = self._limits
+        if limits.max_cost_day is not None or limits.max_cost_month is not None:
+            refuse_over(budgets_of(_periods(self._shelf), limits.max_cost_day, limits.max_cost_month))
+
+    def pay(self, model: str, usage: Usage) -> None:
+        """Count a call; where that cannot be written the log has it."""
+        try:
+            self._shelf.save_cost(CostRecord("vectors", timestamp(), model, usage))
+        except SaveFailed as error:
+            log.warning("a call of %s is not in `ouro usage`: %s", model, error)
+
+
+def _periods(shelf: SessionShelf, session_id: str = "") -> tuple[Period, ...]:
+    # Those in the trash, too: what they cost was paid.
+    return periods_of([*shelf.sessions(), *shelf.deleted()], shelf.spent_beside(), today(), session_id)
 
 
 def budgets_of(periods: Sequence[Period], day: float | None, month: float | None) -> tuple[Budget, ...]:
@@ -124,3 +156,17 @@ def budgets_of(periods: Sequence[Period], day: float | None, month: float | None
     spent = {each.name: each.total.cost or 0.0 for each in periods}
     found = (("today", "limits.max_cost_day", day), ("month", "limits.max_cost_month", month))
     return tuple(Budget(period, name, limit, spent[period]) for period, name, limit in found if limit is not None)
+
+
+def refuse_over(budgets: Iterable[Budget]) -> None:
+    """Refuse a model call where nothing is left of one of these.
+
+    Raises:
+        LimitReached: so it is; the message says which, and what to do.
+    """
+    for each in budgets:
+        if not each.left:
+            raise LimitReached(
+                f"Stopped: {_WORDS[each.period]} has cost ${each.spent:.2f} of ${each.limit:.2f}.",
+                f"{_LATER.get(each.period, '')}Raise {each.setting} to go on now; `/usage` shows what was spent.",
+            )

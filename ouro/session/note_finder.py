@@ -88,9 +88,8 @@ class NoteFinder:
         vectors = self._parts.lookup.search().vectors
         try:
             return vectors is not None and vectors.question(self._spoken(text)) is not None
-        except ModelError as error:
-            log.warning("recall: by words alone: %s", error)
-            return False
+        except ModelError:
+            return False  # the embedder has said it once
 
     def local(self, text: str, sent: frozenset[str], *, by_words: bool) -> Recalled:
         """What bears on a text, without any model but the one for vectors, and without that one where `by_words`.

@@ -70,12 +70,17 @@ def _crystallize(args: argparse.Namespace) -> int:
 
 
 def _with_session(work: Callable[[Session, Digest], Awaitable[int]]) -> int:
-    """Do it with a session in which nothing is said, and which is not kept: it has the models, memory and masks."""
+    """Do it with a session in which nothing is said, and which is not kept: it has the models, memory and masks.
+
+    What it cost is counted beside the sessions.
+    """
 
     async def run() -> int:
         async with _session() as session:
             if session.digest is None or session.knowledge is None:
                 raise UsageError("Memory is off.", "By `memory.enabled` in the settings.")
+            if warning := await session.money.check():  # every call from here on keeps to the limits
+                _tell(warning)
             return await work(session, session.digest)
 
     return asyncio.run(run())

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tell what was used; gives the exit code."""
     store = YamlFileMemoryStore(get_sessions_dir())
-    periods = periods_of([*store.list_sessions(), *store.list_deleted()], today())
+    periods = periods_of([*store.list_sessions(), *store.list_deleted()], store.spent_beside(), today())
     limits = load_settings().limits
     budgets = budgets_of(periods, limits.max_cost_day, limits.max_cost_month)
     if args.json:

@@ -14,3 +14,6 @@ class FakeMoney:
 
     async def report(self) -> MoneyReport:
         return self.given
+
+    async def check(self) -> str:
+        return ""

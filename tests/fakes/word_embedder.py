@@ -23,6 +23,9 @@ class WordEmbedder:
         self.asked.append(tuple(texts))
         return np.array([vector_of(text) for text in texts], np.float32)
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 def vector_of(text: str) -> list[float]:
     """The words of a text, counted by their dimensions, brought to length one."""

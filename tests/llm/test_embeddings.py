@@ -1,4 +1,4 @@
-"""Vectors over the wire of OpenAI's protocol, from a server on loopback."""
+"""Vectors by the wire of OpenAI's protocol and by litellm, from a server on loopback."""
 
 import json
 import threading
@@ -7,8 +7,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ouro.errors import AuthenticationFailed, ModelError, ModelUnavailable, RateLimited
+from ouro.llm import litellm_process
+from ouro.llm.catalog import Catalog
 from ouro.llm.embeddings import EmbeddingWire
 from ouro.llm.endpoint import Endpoint
+from ouro.llm.litellm_embeddings import LiteLLMEmbeddings
+from ouro.llm.model import ModelSpec, Prices
+from ouro.llm.models_file import ModelEntry, ModelsFile
+
+KEY = "sk-secret-0123456789"
+PRICED = ModelSpec("openai/small", prices=Prices(2.0, 0.0))
 
 
 @pytest.fixture
@@ -21,6 +29,10 @@ def server():
             running.asked.append((self.path, self.headers.get("Authorization"), body))
             status, answer = running.answer
             self.send_response(status)
+            if status in (301, 302, 307, 308):
+                self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
 
@@ -38,7 +50,7 @@ def server():
 
 
 def wire(server) -> EmbeddingWire:
-    return EmbeddingWire("small", Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "sk-secret-0123456789"))
+    return EmbeddingWire(PRICED, Endpoint(f"http://127.0.0.1:{server.server_port}/v1", KEY), "small")
 
 
 def vectors(*rows, **more) -> tuple[int, bytes]:
@@ -46,9 +58,11 @@ def vectors(*rows, **more) -> tuple[int, bytes]:
 
 
 def test_vectors_come_in_the_order_of_the_texts(server):
-    server.answer = vectors((1, [0.0, 2.0]), (0, [1.0, 0.0]), model="small")
+    server.answer = vectors((1, [0.0, 2.0]), (0, [1.0, 0.0]), model="small", usage={"prompt_tokens": 500_000})
     asking = wire(server)
-    assert asking.embed(["one", "two"]) == [[1.0, 0.0], [0.0, 2.0]]
+    told = asking.embed(["one", "two"])
+    assert told.vectors == [[1.0, 0.0], [0.0, 2.0]]
+    assert (told.usage.input, told.usage.cost) == (500_000, 1.0)
     asking.close()
     body = {"model": "small", "input": ["one", "two"], "encoding_format": "float"}
     assert server.asked == [("/v1/embeddings", "Bearer sk-secret-0123456789", body)]
@@ -78,7 +92,67 @@ def test_what_is_no_answer_is_an_error_without_the_key(server, answer, error):
 
 
 def test_a_server_that_is_not_there_is_told():
-    asking = EmbeddingWire("small", Endpoint("http://127.0.0.1:9/v1"))
+    asking = EmbeddingWire(PRICED, Endpoint("http://127.0.0.1:9/v1"), "small")
     with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1 gives no vectors"):
         asking.embed(["one"])
     asking.close()
+
+
+def cohere(server, name="cohere/embed-english-v3.0"):
+    """As models.yaml gives it."""
+    entry = ModelEntry(api_key=KEY, api_base=f"http://127.0.0.1:{server.server_port}/v1/embed")
+    return Catalog(ModelsFile(models={name: entry}), {}).embeddings(name)
+
+
+def test_a_provider_that_only_litellm_knows_gives_vectors_with_their_price(server, litellm_kept):
+    embeddings = {"float": [[1.0, 0.0], [0.0, 2.0]]}
+    meta = {"billed_units": {"input_tokens": 1_000_000}}
+    server.answer = 200, json.dumps({"id": "x", "texts": [], "embeddings": embeddings, "meta": meta}).encode()
+    asking = cohere(server)
+    told = asking.embed(["one", "two"])
+    asking.close()
+    assert isinstance(asking, LiteLLMEmbeddings)
+    assert told.vectors == [[1.0, 0.0], [0.0, 2.0]]
+    assert (told.usage.input, told.usage.cost) == (1_000_000, pytest.approx(0.1))
+    ((path, key, body),) = server.asked
+    assert (path, key, body["texts"]) == ("/v1/embed", f"Bearer {KEY}", ["one", "two"])
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((401, b'{"message": "bad key sk-secret-0123456789"}'), AuthenticationFailed),
+        ((429, b"{}"), RateLimited),
+        ((503, b"{}"), ModelUnavailable),
+        ((307, b"{}"), ModelError),
+        ((200, b'{"embeddings": {"float": [[1.0]]}, "meta": {"billed_units": {"input_tokens": 1}}}'), ModelError),
+    ],
+    ids=["key", "too many", "down", "another server", "one is missing"],
+)
+def test_what_litellm_gets_no_vectors_from_is_an_error_without_the_key(server, litellm_kept, answer, error):
+    server.answer = answer
+    with pytest.raises(error) as found:
+        cohere(server).embed(["one", "two"])
+    assert KEY not in str(found.value)
+    assert [path for path, _, _ in server.asked] == ["/v1/embed"]
+
+
+def test_a_server_on_this_machine_by_its_litellm_name(server, litellm_kept):
+    server.answer = 200, json.dumps({"embeddings": [[0.0, 1.0]], "prompt_eval_count": 3}).encode()
+    entry = ModelEntry(api_base=f"http://127.0.0.1:{server.server_port}")
+    asking = Catalog(ModelsFile(models={"ollama/nomic-embed-text": entry}), {}).embeddings("ollama/nomic-embed-text")
+    assert asking.embed(["one"]).vectors == [[0.0, 1.0]]
+    assert server.asked[0][0] == "/api/embed"
+
+
+def test_the_process_is_started_by_the_first_question_and_ended_by_the_last_that_closes(monkeypatch, server):
+    monkeypatch.setattr(litellm_process, "WORKER", ("-c", "raise SystemExit('no litellm here')"))
+    monkeypatch.setattr(litellm_process, "_shared", None)
+    monkeypatch.setattr(litellm_process, "_users", 0)
+    asking = cohere(server)
+    assert litellm_process._shared is None
+    with pytest.raises(ModelUnavailable, match="no litellm here"):
+        asking.embed(["one"])
+    assert litellm_process._shared is not None
+    asking.close()
+    assert litellm_process._shared is None

@@ -356,6 +356,14 @@ class StoreContract:
     def test_nothing_stands_in_the_way(self, store):
         assert store.obstacle() == ""
 
+    def test_what_belongs_to_no_session_is_counted_by_day_and_model(self, store):
+        assert store.spent_beside() == ()
+        for model, cost in (("b/two", 0.25), ("a/one", None), ("b/two", 0.25)):
+            store.save_cost(CostRecord("vectors", HEADER.created_at, model, Usage(7, cost=cost)))
+        day = day_of(HEADER.created_at)
+        assert store.spent_beside() == (Spent(day, "a/one", Usage(7), 1), Spent(day, "b/two", Usage(14, cost=0.5), 2))
+        assert store.list_sessions() == []
+
     def _texts(self, store: MemoryStore, header: SessionHeader) -> list[str]:
         records = store.load_session(header.id, read_only=True).records
         return [each.message.text for each in records if isinstance(each, MessageRecord)]

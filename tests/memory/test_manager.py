@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
-from ouro.memory.backend import MessageRecord
+from ouro.memory.backend import CostRecord, MessageRecord
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.manager import MemoryManager, title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -52,6 +52,34 @@ async def test_nothing_is_written_before_the_first_message(home):
     await memory.close()
 
     assert not (home / ".ouro").exists()
+
+
+async def test_what_is_paid_before_anything_was_said_is_counted_beside_the_sessions_and_once(home):
+    store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+    memory = started(store)
+    memory.note(CostRecord("crystallization", memory.now(), "c/d", Usage(9, cost=0.5)))
+    await memory.close()
+    assert [(each.model, each.usage) for each in store.spent_beside()] == [("c/d", Usage(9, cost=0.5))]
+    assert store.list_sessions() == []
+
+    memory = started(store)
+    await memory.add(user("one"))
+    memory.note(CostRecord("title", memory.now(), "c/d", Usage(9, cost=0.5)))
+    await memory.close()
+    assert [each.calls for each in store.spent_beside()] == [1]
+
+
+async def test_what_is_paid_in_a_session_that_is_only_read_is_counted_too(home):
+    store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+    memory = started(store)
+    await memory.add(user("one"))
+    await memory.close()
+    memory = await MemoryManager.resume(store, memory.session_id, project="/p", read_only=True)
+    await memory.add(user("two"))
+    await memory.add(Message("assistant", (Text("x"),), Usage(5, cost=0.25), "a/b"))
+    await memory.close()
+    assert saved_texts(store, memory.session_id) == ["one"]
+    assert [(each.model, each.usage) for each in store.spent_beside()] == [("a/b", Usage(5, cost=0.25))]
 
 
 async def test_a_message_is_saved_when_add_returns():

@@ -7,7 +7,7 @@ from memory.store_contract import EVERY_PART, HEADER, StoreContract, message_rec
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.errors import SaveFailed
-from ouro.memory.backend import MessageRecord, SessionHeader
+from ouro.memory.backend import CostRecord, MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolReply, Usage, tool, user
 
@@ -56,6 +56,20 @@ class TestYamlFileMemoryStore(StoreContract):
             "usage: {input: 5210, cached: 4800, output: 41, cost: 0.0031}\n"
             "...\n"
         )
+
+    def test_what_was_spent_is_a_row_a_day_and_model_and_a_file_that_is_none_is_set_aside(self, store, root):
+        cost = CostRecord("vectors", HEADER.created_at, "a/b", Usage(7, cost=0.5))
+        store.save_cost(cost)
+        file = root / "spent.json"
+        assert (
+            file.read_text()
+            == '[\n["2026-11-21","a/b",{"input":7,"cached":0,"cache_written":0,"output":0,"cost":0.5},1]\n]\n'
+        )
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        file.write_text("spilt")
+        store.save_cost(cost)
+        assert [each.calls for each in store.spent_beside()] == [1]
+        assert (root / "spent.aside.json").read_text() == "spilt"
 
     def test_any_yaml_reader_reads_the_file(self, store, root):
         self._saved(store, HEADER, *EVERY_PART)

@@ -26,7 +26,12 @@ def here(home, repository, model_server, monkeypatch):
     file = home / ".ouro" / "models.yaml"
     file.parent.mkdir(mode=0o700, exist_ok=True)
     known = {
-        "openai/test-model": {"api_base": model_server.openai_url, "api_key": "sk-test-0123456789", "window": 9_999}
+        "openai/test-model": {
+            "api_base": model_server.openai_url,
+            "api_key": "sk-test-0123456789",
+            "window": 9_999,
+            "prices": {"input": 1_000, "output": 1_000},
+        }
     }
     file.write_text(yaml.safe_dump({"default": "openai/test-model", "models": known}))
     file.chmod(0o600)
@@ -97,3 +102,23 @@ def test_a_second_process_is_told_to_wait(here, capsys):
     with only_one(get_history_dir() / "digest.lock"):
         code, said = printed(capsys, "crystallize", "--yes")
     assert (code, "Another ouro is at work" in said.err) == (2, True)
+
+
+def test_what_it_cost_is_in_usage_and_a_limit_that_is_reached_stops_it(here, home, capsys, model_server):
+    for number in (1, 2):
+        old_session(here, number, 30, *TALK)
+    keep_two(here)
+    printed(capsys, "consolidate", "--notes", "--yes")
+    main(["usage", "--json"])
+    ((used,),) = [json.loads(capsys.readouterr().out)["today"]["models"]]
+    assert (used["model"], used["calls"], used["cost"] > 0) == ("openai/test-model", 1, True)
+
+    cost = used["cost"]
+    (home / ".ouro" / "config.yaml").write_text(f"limits: {{max_cost_day: {cost * 1.5}}}\n")
+    code, said = printed(capsys, "crystallize", "--yes")
+    assert (code, "Stopped: today has cost" in said.err) == (4, True), said
+    assert said.out.count("kept 1") == 1  # the first call was paid, the second was not
+    asked = len([each for each in model_server.requests if each.method == "POST"])
+    code, said = printed(capsys, "crystallize", "--yes")
+    assert (code, "Stopped: today has cost" in said.err) == (4, True), said
+    assert len([each for each in model_server.requests if each.method == "POST"]) == asked == 2

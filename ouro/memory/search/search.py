@@ -17,7 +17,6 @@ from ouro.errors import ModelError
 from ouro.memory.search.index import Index
 from ouro.memory.search.question import SPEAKERS, Question, question_of
 from ouro.memory.search.scoring import Weights
-from ouro.utils.log import log
 
 Kind = Literal["note", "core", "message", "output"]
 KINDS: tuple[Kind, ...] = ("note", "core", "message", "output")
@@ -195,9 +194,8 @@ class Search:
             return None, None
         try:
             return self.vectors, self.vectors.question(text)
-        except ModelError as error:
-            log.warning("searched by words alone: %s", error)
-            return None, None
+        except ModelError:
+            return None, None  # the embedder has said it once
 
 
 def _best(hits: Sequence[Hit], k: int) -> list[Hit]:

@@ -13,11 +13,13 @@ import msgspec
 
 from ouro.errors import SearchUnavailable
 from ouro.memory.backend import (
+    CostRecord,
     MemoryStore,
     MessageRecord,
     Progress,
     Record,
     SessionInfo,
+    Spent,
     SummaryRecord,
     TitleRecord,
     timestamp,
@@ -175,6 +177,18 @@ class SessionShelf:
             SessionNotFound: there is none.
         """
         self._store.delete_session(session_id)
+
+    def save_cost(self, record: CostRecord) -> None:
+        """Count a model call that belongs to no session. Blocks.
+
+        Raises:
+            SaveFailed: it is not on disk.
+        """
+        self._store.save_cost(record)
+
+    def spent_beside(self) -> tuple[Spent, ...]:
+        """What was spent outside of the sessions, by day and model. Blocks."""
+        return self._store.spent_beside()
 
     def deleted(self) -> list[SessionInfo]:
         """What is in the trash, last used first. Blocks."""

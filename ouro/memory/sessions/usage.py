@@ -43,10 +43,15 @@ def today() -> str:
     return day_of(timestamp())
 
 
-def periods_of(sessions: Iterable[SessionInfo], day: str, session_id: str = "") -> tuple[Period, ...]:
-    """What was used in a session (where one is named), on a day, in its month, and in all."""
+def periods_of(
+    sessions: Iterable[SessionInfo], beside: Iterable[Spent], day: str, session_id: str = ""
+) -> tuple[Period, ...]:
+    """What was used in a session (where one is named), on a day, in its month, and in all.
+
+    `beside` is what was spent outside of the sessions.
+    """
     known = list(sessions)
-    spent = [each for session in known for each in session.spent]
+    spent = [*(each for session in known for each in session.spent), *beside]
     here = [each for session in known if session.id == session_id for each in session.spent]
     found = (
         Period("today", _by_model(each for each in spent if each.day == day)),

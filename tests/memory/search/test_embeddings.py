@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 from fakes.told_sessions import Conversation
 
+from ouro.agent.limits import Limits
 from ouro.errors import ModelError
 from ouro.llm.catalog import Catalog
+from ouro.llm.embeddings import Embedded
+from ouro.memory.search import embeddings
 from ouro.memory.search.embeddings import RemoteEmbedder, chosen_embedder, local_embedder, vectors_for
 from ouro.memory.search.index import Index, Sources
 from ouro.memory.search.lookup import Lookup
 from ouro.memory.search.minilm import MiniLm
 from ouro.memory.search.search import Filter, Search
 from ouro.memory.search.word_pieces import WordPieces
-from ouro.messages import assistant, user
+from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Usage, assistant, user
+from ouro.session.money import Purse
 
 VOCABULARY = (
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",
@@ -155,6 +161,9 @@ class Counting:
         rows = np.array(counts, np.float32)
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
+    def close(self):
+        self.is_closed = True
+
 
 @pytest.fixture
 def told(home):
@@ -245,19 +254,58 @@ async def test_a_lookup_keeps_up_beside_the_conversation(home):
     await lookup.close()
 
 
-async def test_a_model_that_fails_leaves_the_words(home, caplog):
-    def refuse(_texts):
-        raise ModelError("The server is on fire.")
+class Far:
+    """A model elsewhere, which fails as long as it is told to; its vectors are those of Counting."""
 
+    failure = ModelError("The server is on fire.")
+
+    def __init__(self):
+        self.asked = 0
+
+    def embed(self, texts):
+        self.asked += 1
+        if self.failure:
+            raise self.failure
+        return Embedded(Counting().embed(texts).tolist(), Usage(10 * len(texts), cost=0.25))
+
+    def close(self):
+        self.is_closed = True
+
+
+async def test_a_model_that_fails_leaves_the_words_which_is_said_once(home, caplog, monkeypatch):
     root = home / ".ouro" / "sessions"
     talk = Conversation(root)
     talk.say(user("aaab"))
     talk.end()
-    lookup = Lookup(home / "index.db", lambda: Sources(root), lambda: RemoteEmbedder("far", refuse))
+    far = Far()
+    lookup = Lookup(home / "index.db", lambda: Sources(root), lambda: RemoteEmbedder("far", far))
     await lookup.keep_up()
-    assert [hit.text for hit in await lookup.find("aaab", 1)] == ["aaab"]
-    assert "The server is on fire" in caplog.text
+    for _ in range(3):
+        assert [hit.text for hit in await lookup.find("aaab", 1)] == ["aaab"]
+    assert caplog.text.count("The server is on fire") == 1
+    assert far.asked == 1  # it is left alone for a while
+    monkeypatch.setattr(embeddings, "_REST_SECONDS", 0.0)
+    embedder = RemoteEmbedder("far", far)
+    with pytest.raises(ModelError, match="fire"):
+        embedder.embed(["aab"])
+    far.failure = None
+    assert embedder.embed(["aab"]).shape == (1, 16)
     await lookup.close()
+    assert far.is_closed
+
+
+def test_what_vectors_cost_is_counted_and_kept_to_the_limits(home):
+    shelf = SessionShelf(YamlFileMemoryStore(home / ".ouro" / "sessions"), "/p")
+    far = Far()
+    far.failure = None
+    embedder = RemoteEmbedder("far/away", far, Purse(shelf, Limits(max_cost_day=0.4)))
+    embedder.embed(["one", "two"])
+    embedder.embed(["three"])
+    with pytest.raises(ModelError, match=r"today has cost \$0\.50 of \$0\.40"):
+        embedder.embed(["four"])
+    assert far.asked == 2
+    ((model, usage, calls),) = [(each.model, each.usage, each.calls) for each in shelf.spent_beside()]
+    assert (model, usage, calls) == ("far/away", Usage(30, cost=0.5), 2)
 
 
 def test_a_model_that_gives_no_vectors_leaves_words_alone(home, caplog):
