@@ -243,10 +243,6 @@ class MemoryStore(Protocol):
         """
         ...
 
-    def outputs_folder(self, header: SessionHeader) -> Path:
-        """Where outputs of this session that are too long for its file belong; it need not exist yet."""
-        ...
-
     def save_cost(self, record: CostRecord) -> None:
         """Count a model call that belongs to no session that is kept.
 
@@ -257,6 +253,10 @@ class MemoryStore(Protocol):
 
     def spent_beside(self) -> tuple[Spent, ...]:
         """What `save_cost` counted, by day and model."""
+        ...
+
+    def outputs_folder(self, header: SessionHeader) -> Path:
+        """Where outputs of this session that are too long for its file belong; it need not exist yet."""
         ...
 
     def close_session(self, session_id: str) -> None:

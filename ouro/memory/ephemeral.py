@@ -21,9 +21,9 @@ from ouro.memory.backend import (
     Record,
     SessionHeader,
     SessionInfo,
+    Spent,
     TitleRecord,
     timestamp,
-    Spent,
 )
 from ouro.memory.sessions.spending import Spending
 from ouro.memory.sessions.walk_back import Step, walk_back, walk_page
@@ -40,9 +40,9 @@ class DictMemoryStore:
         self._records: dict[str, list[Record]] = {}
         self._deleted: set[str] = set()
         self._open: set[str] = set()
+        self._beside = Spending()
 
     def obstacle(self) -> str:
-        self._beside = Spending()
         """Nothing stands in the way."""
         return ""
 
@@ -135,14 +135,6 @@ class DictMemoryStore:
         self._open.discard(session_id)
         shutil.rmtree(_outputs_of(session_id), ignore_errors=True)
 
-    def outputs_folder(self, header: SessionHeader) -> Path:
-        """A folder among the system's temporary files."""
-        return _outputs_of(header.id)
-
-    def _save(self, session_id: str, record: Record) -> None:
-        if session_id not in self._open:
-            raise SaveFailed(f"Session {session_id[:8]} is not open.")
-        self._records[session_id].append(record)
     def save_cost(self, record: CostRecord) -> None:
         """Count a model call that belongs to no session."""
         self._beside.add(record.at, record.model, record.usage)
@@ -151,6 +143,14 @@ class DictMemoryStore:
         """What `save_cost` counted."""
         return self._beside.spent()
 
+    def outputs_folder(self, header: SessionHeader) -> Path:
+        """A folder among the system's temporary files."""
+        return _outputs_of(header.id)
+
+    def _save(self, session_id: str, record: Record) -> None:
+        if session_id not in self._open:
+            raise SaveFailed(f"Session {session_id[:8]} is not open.")
+        self._records[session_id].append(record)
 
     def _header(self, session_id: str) -> SessionHeader:
         if session_id not in self._headers or session_id in self._deleted:

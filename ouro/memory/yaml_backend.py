@@ -196,11 +196,6 @@ class YamlFileMemoryStore:
         if held is not None:
             held.lock.release()
 
-    def repair_session(self, session_id: str) -> tuple[str, ...]:
-        """Set what is damaged aside, and keep the rest; gives what was done, a line each.
-
-        Raises:
-            SessionNotFound: there is none.
     def save_cost(self, record: CostRecord) -> None:
         """Count a model call that belongs to no session that is kept."""
         self._spending.add(record)
@@ -209,6 +204,11 @@ class YamlFileMemoryStore:
         """What `save_cost` counted."""
         return self._spending.spent()
 
+    def repair_session(self, session_id: str) -> tuple[str, ...]:
+        """Set what is damaged aside, and keep the rest; gives what was done, a line each.
+
+        Raises:
+            SessionNotFound: there is none.
             SessionInUse: it is open.
         """
         folder = self._find(session_id)
