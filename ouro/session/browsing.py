@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.anchors import Anchors
 from ouro.memory.long_term.chronicle import Chronicle, PlannedUndo
-from ouro.memory.long_term.note import note_text, parse_note
-from ouro.memory.long_term.notebook import Notebook, Written
+from ouro.memory.long_term.desk import Desk
+from ouro.memory.long_term.editing import Opened, Saved, open_file, save
+from ouro.memory.long_term.entries import find_entry
 from ouro.memory.long_term.proposals import Proposal
+from ouro.memory.long_term.remember import confirm, put_away
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
-from ouro.memory.long_term.values import Scope
 from ouro.memory.said_turn import SaidTurn
 from ouro.safety.trust import find_root
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ouro.session.session import Session
 
 _Told = TypeVar("_Told")
-_NotesWork = Callable[[Notebook], Sequence[Written]]
 
 
 class Browsing:
@@ -106,57 +105,44 @@ class Browsing:
 
         return await self._known.by_hand(act)
 
-    async def note_text(self, note_id: str) -> str:
-        """The file of a note, as it is edited."""
-        return await self._with_notes(lambda book: note_text(book.find(note_id).note))
-
-    async def rewrite(self, note_id: str, text: str) -> str:
-        """Keep the file of a note as the person has edited it; gives the commit.
+    async def open_file(self, named: str) -> Opened:
+        """The file of a note, or `user/facts.md`, as it is edited.
 
         Raises:
-            NoteError: there is no such note.
-            UsageError: its front matter cannot be read.
+            UsageError: there is none, or it may not be read.
         """
-        parsed = parse_note(f"{note_id}.md", text)
-        if parsed.complaints:
-            raise UsageError(f"The note is left as it was: {'; '.join(parsed.complaints)}.")
-        return await self._write(lambda book: [book.rewrite(parsed.note, "person")])
+        return await self._at_desk(lambda desk: open_file(desk, named))
 
-    async def core_text(self, scope: Scope, name: str) -> str:
-        """A core file, as it is edited."""
-        path = self._known.folder(scope) / name
-        return await asyncio.to_thread(lambda: path.read_text(encoding="utf-8") if path.is_file() else "")
+    async def save(self, opened: Opened, after: str) -> Saved:
+        """Keep a file as the person has edited it.
 
-    async def write_core(self, scope: Scope, name: str, text: str) -> None:
-        """Keep a core file as the person has edited it."""
-        await self._known.write(scope, {name: f"{text.rstrip()}\n" if text.strip() else None}, f"Edit {name}")
+        Raises:
+            UsageError: it could not be kept; the hint says where the person's text lies.
+        """
+        return await self._at_desk(lambda desk: save(desk, opened, after))
 
     async def confirm(self, note_id: str) -> str:
-        """Say that a note still holds, also of the files it speaks of as they are now; gives the commit."""
-        anchors = Anchors(find_root(self._session.cwd))
-        return await self._write(
-            lambda book: [book.confirm(note_id, "person", anchors=lambda note: anchors.of(note.entities))]
-        )
+        """Say that a note still holds, also of the files it speaks of as they are now; gives the commit.
+
+        One from the archive comes back.
+
+        Raises:
+            UsageError: there is no such note, or nobody has vouched for what its file holds.
+        """
+        return await self._at_desk(lambda desk: confirm(desk, find_entry(desk, note_id)))
 
     async def archive(self, note_id: str) -> str:
-        """Put a note away; gives the commit."""
-        return await self._write(lambda book: book.archive([note_id], "person"))
+        """Put a note away; gives the commit.
 
-    async def restore(self, note_id: str) -> str:
-        """Take a note out of the archive; gives the commit."""
-        return await self._write(lambda book: [book.restore(note_id, "person")])
+        Raises:
+            UsageError: as `confirm`.
+        """
+        return await self._at_desk(lambda desk: put_away(desk, find_entry(desk, note_id)))
 
-    async def _write(self, work: _NotesWork) -> str:
-        written = await self._with_notes(work)
-        return written[-1].commit if written else ""
+    async def _at_desk(self, act: Callable[[Desk], _Told]) -> _Told:
+        from ouro.session.by_hand import at_desk  # it knows Session, which knows this
 
-    async def _with_notes(self, work: Callable[[Notebook], _Told]) -> _Told:
-        def act(scopes: tuple[ScopeMemory, ...], _moment: Moment) -> tuple[_Told, list[CoreChanged]]:
-            doubted = {each.scope: each.doubted for each in scopes}  # a change in one of them would vouch for it
-            book = Notebook({each.scope: each.store for each in scopes}, doubted=lambda scope: doubted[scope])
-            return work(book), []
-
-        return await self._known.by_hand(act)
+        return await at_desk(self._session, act)
 
     def _list(self) -> Overview:
         from ouro.memory.long_term.overview import Overview  # SQLite, for who looks
@@ -165,6 +151,12 @@ class Browsing:
             lookup = self._session.lookup
             if lookup is None:
                 raise UsageError("There is no index of memory here.")
-            stores = self._known.chronicle().stores
-            self._listing = Overview(lookup.search().index, stores, find_root(self._session.cwd))
+            index, stores = lookup.search().index, self._known.chronicle().stores
+            root, half_life = find_root(self._session.cwd), self._known.half_life_days
+            self._listing = Overview(index, stores, root, self._doubted, half_life)
         return self._listing
+
+    def _doubted(self) -> frozenset[tuple[str, str]]:
+        """The files, by scope and name, that hold what nobody has vouched for."""
+        outside = (each for each in self._known.proposals() if each.origin == "outside")
+        return frozenset((each.scope, edit.name) for each in outside for edit in each.edits)

@@ -204,6 +204,7 @@ def with_knowledge(
             threshold=rules.threshold,
             is_quiet=lambda: not any(job.running for job in parts.jobs.list()),
             price=lambda tokens: _price(models.current()[0].spec, tokens),
+            half_life_days=rules.recall.half_life_days,
         )
     )
     instructions = "\n\n".join(filter(None, (parts.instructions, knowledge.load_and_format())))

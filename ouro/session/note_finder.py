@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import msgspec
 
 from ouro.agent.project import git_branch
 from ouro.errors import ModelError, SearchUnavailable
+from ouro.memory.long_term.chronicle import Chronicle
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.values import Loaded
 from ouro.memory.search.lookup import Lookup
@@ -112,6 +113,10 @@ class NoteFinder:
     def has_vectors(self) -> bool:
         """Whether texts can be turned into vectors here."""
         return self._parts.lookup.search().vectors is not None
+
+    def texts(self, note_ids: Iterable[str]) -> dict[str, str]:
+        """What these notes say now; a note that is gone is left out."""
+        return Chronicle([scope.store for scope in self._parts.scopes]).texts_of(tuple(note_ids))
 
     def _spoken(self, text: str) -> str:
         from ouro.memory.long_term.bearing import gist

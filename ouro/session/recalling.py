@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import msgspec
 
 from ouro.errors import OuroError
-from ouro.events import NotesRecalled, Said
+from ouro.events import NotesRecalled, Remembered, Said
 from ouro.memory.backend import RecalledItem, RecalledRecord
 from ouro.memory.long_term.block import recalled_marks
 from ouro.memory.manager import MemoryManager
@@ -53,19 +53,28 @@ class Recalling:
 
     def __init__(self, parts: RecallParts) -> None:
         self._parts = parts
-        self._last = NotesRecalled((), "local")
+        self._last: NotesRecalled | None = None
+        """That of the last message which was sent here."""
+        self._kept = 0
+        """The number of that message, once its receipt was kept."""
         self._complained = False
         self._troubles: list[Said] = []
 
     @property
     def last(self) -> NotesRecalled:
-        """The receipt of the last message."""
-        return self._last
+        """The receipt of the last message, whether it was sent here, before a resume, or before going back to it."""
+        transcript = self._parts.memory.transcript
+        number = next((each.number for each in reversed(transcript.entries) if each.message.role == "user"), 0)
+        record = transcript.recalled.get(number)
+        if record is not None and number != self._kept:
+            return self._from_record(record)
+        is_of_it = record is not None or not self._kept  # no record yet: the message has only just come
+        return self._last if self._last is not None and is_of_it else NotesRecalled((), "local")
 
     @property
     def count(self) -> int:
         """Notes that went to the model with the last message."""
-        return sum(item.state == "loaded" for item in self._last.items)
+        return sum(item.state == "loaded" for item in self._last.items) if self._last else 0
 
     def troubles(self) -> list[Said]:
         """What the person is to be told, once."""
@@ -74,7 +83,7 @@ class Recalling:
 
     async def before(self, text: str) -> str:
         """What goes to the model with `text`; empty where nothing bears on it, or it could not be found out in time."""
-        self._last = NotesRecalled((), "local")
+        self._last, self._kept = NotesRecalled((), "local"), 0
         if self._parts.retrieval == "off" or not text.strip():
             return ""
         way = "local"
@@ -96,12 +105,21 @@ class Recalling:
 
     def keep(self, number: int) -> None:
         """Keep the receipt with the session; the message has this number."""
-        items = tuple(
-            RecalledItem(each.id, each.state, each.reason, each.score, each.tokens) for each in self._last.items
+        if self._last is None or not self._last.items:
+            return
+        items = (RecalledItem(each.id, each.state, each.reason, each.score, each.tokens) for each in self._last.items)
+        memory = self._parts.memory
+        memory.note(RecalledRecord(number, memory.now(), tuple(items), self._last.way))
+        self._kept = number
+
+    def _from_record(self, record: RecalledRecord) -> NotesRecalled:
+        """The notes in the words of now."""
+        texts = self._parts.finder.texts(each.id for each in record.items)
+        items = (
+            Remembered(each.id, texts.get(each.id, ""), each.state, each.reason, "", each.score, each.tokens)
+            for each in record.items
         )
-        if items:
-            memory = self._parts.memory
-            memory.note(RecalledRecord(number, memory.now(), items, self._last.way))
+        return NotesRecalled(tuple(items), record.way)
 
     async def _way(self) -> Literal["local", "hyde", "off"]:
         parts = self._parts

@@ -250,7 +250,10 @@ def _picture() -> tuple[Picture, str]:
     index = Index(get_index_path())
     try:
         with opened_memory() as memory:
-            overview = Overview(index, memory.stores, Path.cwd())
+            scopes = memory.desk.scopes
+            doubted = {(scope.scope, name) for scope in scopes for name in scope.doubted}
+            root, half_life = memory.desk.root or Path.cwd(), memory.settings.half_life_days
+            overview = Overview(index, [each.store for each in scopes], root, lambda: doubted, half_life)
             picture = picture_of(overview.all(), overview.ties(), overview.names())
     finally:
         index.close()

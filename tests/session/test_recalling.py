@@ -280,3 +280,36 @@ async def test_the_settings_name_the_model_for_vectors_too(repository, hyde, own
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
     assert {model for model, _ in hyde.embedded} == {"newer"}
     await session.close()
+
+
+async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository, own):
+    session, _ = await opened(repository)
+    put(own, BREAD)
+    await say(session, QUESTION)
+    told = session.recalled
+    await session.close()
+
+    open_again = opener(Options(repository, ready_model=ScriptedModel(["Ok."] * 3), trust=True))
+    again = await open_again(OpenRequest(session.id))
+
+    assert [(each.id, each.text, each.state, each.reason) for each in again.recalled.items] == [
+        (BREAD.id, BREAD.text, "loaded", told.items[0].reason)
+    ]
+    assert again.recalled.way == "local"
+    await say(again, "thanks, that is all")
+    assert again.recalled.items == ()
+    await again.close()
+
+
+async def test_the_receipt_goes_back_with_the_conversation(repository, own):
+    session, _ = await opened(repository)
+    put(own, BREAD)
+    await say(session, QUESTION)
+    await say(session, "thanks, that is all")
+    assert session.recalled.items == ()
+    await session.past.rewind(session.past.points()[-1].number)
+
+    assert [each.text for each in session.recalled.items] == [BREAD.text]
+    await session.past.rewind(session.past.points()[-1].number)
+    assert session.recalled.items == ()
+    await session.close()

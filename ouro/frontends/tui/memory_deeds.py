@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ouro.errors import UsageError
 
 if TYPE_CHECKING:
-    from ouro.session import Browsing, Listed, Scope
+    from ouro.session import Browsing, Listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class MemoryDeeds:
 
     def __init__(self, memory: Browsing, edit: Callable[[str], Awaitable[str]], last_commit: str) -> None:
         self._memory = memory
-        self._edit = edit
+        self._edit_text = edit
         self.last_commit = last_commit
 
     async def do(self, name: str, aim: Aim) -> str:
@@ -47,16 +47,14 @@ class MemoryDeeds:
         self.last_commit = ""
         if name in ("accept", "reject"):
             return await self._answer(aim.proposal, accepts=name == "accept")
-        if name == "edit_note" and aim.core is not None:
-            return await self._edit_core(aim.core)
+        if name == "edit_note":
+            return await self._edit(aim)
         if not aim.note:
             raise UsageError("That is for notes.")
-        if name == "edit_note":
-            return await self._edit_note(aim.note)
         deeds = {
             "confirm_note": (self._memory.confirm, "Confirmed: it still holds."),
             "archive_note": (self._memory.archive, "Archived: kept, but not recalled."),
-            "restore_note": (self._memory.restore, "It is back."),
+            "restore_note": (self._memory.confirm, "It is back."),
         }
         deed, told = deeds[name]
         self.last_commit = await deed(aim.note)
@@ -78,19 +76,13 @@ class MemoryDeeds:
         await (self._memory.accept if accepts else self._memory.reject)(proposal)
         return "Accepted." if accepts else "Rejected. The history of git has it still."
 
-    async def _edit_core(self, listed: Listed) -> str:
-        scope: Scope = "user" if listed.scope == "user" else "repo"
-        before = await self._memory.core_text(scope, listed.name)
-        after = await self._edit(before)
-        if after.strip() == before.strip():
-            return ""
-        await self._memory.write_core(scope, listed.name, after)
-        return "Kept as you wrote it."
-
-    async def _edit_note(self, note_id: str) -> str:
-        before = await self._memory.note_text(note_id)
-        after = await self._edit(before)
-        if after.strip() == before.strip():
-            return ""
-        self.last_commit = await self._memory.rewrite(note_id, after)
-        return "Kept as you wrote it."
+    async def _edit(self, aim: Aim) -> str:
+        named = f"{aim.core.scope}/{aim.core.name}" if aim.core is not None else aim.note
+        if not named:
+            raise UsageError("Only notes and lines of the core can be edited.")
+        opened = await self._memory.open_file(named)
+        saved = await self._memory.save(opened, await self._edit_text(opened.text))
+        self.last_commit = saved.undo
+        if not saved.changed:
+            return "Nothing was changed."
+        return "Kept as you wrote it." + "".join(f" But {each}." for each in saved.complaints)

@@ -36,3 +36,5 @@ class KnowledgeParts(msgspec.Struct, frozen=True):
     """Nothing that the agent started runs in the background."""
     price: Callable[[int], float | None] = lambda _tokens: None
     """Of so many tokens, read from the cache; None where it is not known."""
+    half_life_days: float = 30
+    """In which the confidence in what was only concluded halves."""

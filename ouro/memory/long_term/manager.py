@@ -39,6 +39,7 @@ class LongTermMemoryManager:
 
     def __init__(self, parts: KnowledgeParts) -> None:
         self._parts = parts
+        self.half_life_days = parts.half_life_days
         self._scopes = parts.scopes
         self._briefing = Briefing((), parts.session_id, {}, parts.threshold)
         self._receipt = MemoryReceipt()

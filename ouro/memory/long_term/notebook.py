@@ -90,13 +90,18 @@ class Notebook:
         """The note of that id, in whatever scope, in the archive too.
 
         Raises:
-            NoteError: there is none.
+            NoteError: there is none, or nobody has vouched for what its file holds.
         """
         if is_note_name(f"{note_id}.md"):
             for scope in self._stores:
                 for name in (f"{note_id}.md", f"{ARCHIVE}/{note_id}.md"):
                     if kept := self._read(scope, name):
                         return kept
+                    if name in self._doubted(scope):
+                        raise NoteError(
+                            f"{note_id[:12]} was changed outside of ouro, and nobody has vouched for that yet.",
+                            "Accept or reject the change first: it is among the proposals (`/memory list`).",
+                        )
         raise NoteError(f"There is no note {note_id[:60]}.", "`/memory list` shows them all.")
 
     def add(self, note: Note, origin: Origin, trailers: Trailers | None = None) -> Written:

@@ -6,19 +6,20 @@ import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ouro.memory.long_term.anchors import Anchors
 from ouro.memory.long_term.decay import confidence_now
 from ouro.memory.long_term.graph import Graph, Link
-from ouro.memory.long_term.note import Note
+from ouro.memory.long_term.note import Anchor, Note
 from ouro.memory.long_term.notebook import Notebook
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.search.index import Index, Sources
 from ouro.memory.search.index_notes import MemoryFolder, project_of
 
-_COLUMNS = "note, kind, scope, category, text, at, path, line, session, turn, branch, supersedes, archived"
+_COLUMNS = "note, kind, scope, category, text, at, path, line, session, turn, branch, archived"
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -37,7 +38,8 @@ class Listed(msgspec.Struct, frozen=True):
     session: str = ""
     turn: int = 0
     badges: tuple[str, ...] = ()
-    """`archived`, `contradicted`, `replaced`, `unconfirmed` (nobody has vouched for it), `on BRANCH`."""
+    """What matters most first: `unconfirmed` (nobody has vouched for it), `archived`, `replaced`, `contradicted`,
+    `contradicts`, `stale` (a file that it speaks of has changed), `on BRANCH`, `changed 3 times`."""
 
 
 class Tie(msgspec.Struct, frozen=True):
@@ -95,15 +97,13 @@ class Overview:
         """Notes and core lines of these scopes, the latest first."""
         self._index.follow(Sources(memories=tuple(self._folders)))
         with self._index.reading() as database:
-            contradicted = _ids(database, "SELECT other FROM edges WHERE relationship = 'contradicts'")
-            replaced = _ids(database, "SELECT supersedes FROM notes WHERE supersedes <> ''")
-            doubted = self._doubted()
+            known = self._signs(database)
             found: list[Listed] = []
             for folder in self._folders:
                 rows = database.execute(
                     f"SELECT {_COLUMNS} FROM notes WHERE scope = ? AND project = ?", (folder.scope, folder.project)
                 )
-                found += [_listed(row, folder, contradicted, replaced, doubted) for row in rows]
+                found += [_listed(row, folder, known) for row in rows]
         return sorted(found, key=lambda each: (each.at, each.name, -each.line), reverse=True)
 
     def details(self, note_id: str) -> NoteDetails:
@@ -116,10 +116,11 @@ class Overview:
         note, graph = kept.note, Graph(self._index)
         chain, ties = graph.chain(note.id), self._ties(note.id)
         badges = [
+            *(["unconfirmed"] if (kept.scope, kept.name) in self._doubted() else []),
             *(["archived"] if kept.archived else []),
             *(["replaced"] if chain and chain[-1].note_id != note.id else []),
             *(["contradicted"] if any(tie.way == "contradicts, by" for tie in ties) else []),
-            *(["unconfirmed"] if (kept.scope, kept.name) in self._doubted() else []),
+            *(["contradicts"] if any(tie.way == "contradicts" for tie in ties) else []),
             *([f"stale: {', '.join(changed)}"] if (changed := self._anchors.changed(note.anchors)) else []),
             *([f"on {note.branch}"] if note.branch else []),
         ]
@@ -141,6 +142,21 @@ class Overview:
             )
             return [(str(note), str(entity)) for note, entity in rows]
 
+    def _signs(self, database: sqlite3.Connection) -> _Signs:
+        """What the badges of a list are told by."""
+        anchors: dict[str, list[Anchor]] = {}
+        for note, file, blob in database.execute("SELECT note, file, blob FROM anchors"):
+            anchors.setdefault(note, []).append(Anchor(file, blob))
+        before = dict(database.execute("SELECT note, supersedes FROM notes WHERE supersedes <> ''"))
+        return _Signs(
+            contradicted=_ids(database, "SELECT other FROM edges WHERE relationship = 'contradicts'"),
+            contradicting=_ids(database, "SELECT note FROM edges WHERE relationship = 'contradicts'"),
+            before=before,
+            replaced=frozenset(before.values()),
+            doubted=self._doubted(),
+            is_stale=lambda note: bool(self._anchors.changed(anchors.get(note, ()))),
+        )
+
     def _ties(self, note_id: str) -> tuple[Tie, ...]:
         with self._index.reading() as database:
             there = database.execute("SELECT relationship, other FROM edges WHERE note = ?", (note_id,)).fetchall()
@@ -150,29 +166,45 @@ class Overview:
         return tuple(Tie(way, other, texts[other]) for way, other in named)
 
 
-def _listed(
-    row: Sequence[object],
-    folder: MemoryFolder,
-    contradicted: Collection[str],
-    replaced: Collection[str],
-    doubted: Collection[tuple[str, str]],
-) -> Listed:
-    values: Mapping[str, object] = dict(zip(_COLUMNS.split(", "), row, strict=True))
-    note_id, kind, branch = str(values["note"]), str(values["kind"]), str(values["branch"])
-    name = str(Path(str(values["path"])).relative_to(folder.path))
-    badges = [
-        *(["archived"] if values["archived"] else []),
-        *(["replaced"] if kind == "note" and note_id in replaced else []),
-        *(["contradicted"] if kind == "note" and note_id in contradicted else []),
-        *(["unconfirmed"] if (folder.scope, name) in doubted else []),
+class _Signs(msgspec.Struct, frozen=True):
+    """Of all notes: what one row of them does not tell."""
+
+    contradicted: Collection[str]
+    contradicting: Collection[str]
+    before: Mapping[str, str]
+    """The note that each took the place of."""
+    replaced: Collection[str]
+    doubted: Collection[tuple[str, str]]
+    is_stale: Callable[[str], bool]
+
+    def changes(self, note: str) -> int:
+        """How many versions there were before it."""
+        seen = {note}
+        while (note := self.before.get(note, "")) and note not in seen:
+            seen.add(note)
+        return len(seen) - 1
+
+
+def _listed(row: Sequence[Any], folder: MemoryFolder, known: _Signs) -> Listed:
+    note_id, kind, scope, category, text, at, path, line, session, turn, branch, archived = row
+    name = path.removeprefix(f"{folder.path}/")
+    badges = ["unconfirmed"] if (folder.scope, name) in known.doubted else []
+    if kind == "note":
+        badges += _badges(note_id, known, branch, is_archived=bool(archived))
+    return Listed(note_id, kind, scope, category, text, at, name, line, session, turn, tuple(badges))
+
+
+def _badges(note_id: str, known: _Signs, branch: str, *, is_archived: bool) -> list[str]:
+    changes = known.changes(note_id)
+    return [
+        *(["archived"] if is_archived else []),
+        *(["replaced"] if note_id in known.replaced else []),
+        *(["contradicted"] if note_id in known.contradicted else []),
+        *(["contradicts"] if note_id in known.contradicting else []),
+        *(["stale"] if known.is_stale(note_id) else []),
         *([f"on {branch}"] if branch else []),
+        *([f"changed {changes} time{'s' if changes > 1 else ''}"] if changes else []),
     ]
-    texts = (str(values[key]) for key in ("scope", "category", "text", "at"))
-    scope, category, text, at = texts
-    line, turn = int(str(values["line"])), int(str(values["turn"]))
-    return Listed(
-        note_id, kind, scope, category, text, at, name, line, str(values["session"]), turn, tuple(badges)
-    )  # fmt: skip
 
 
 def _ids(database: sqlite3.Connection, question: str) -> frozenset[str]:

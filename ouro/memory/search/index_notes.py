@@ -75,7 +75,7 @@ def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
 def remove_file(database: sqlite3.Connection, path: str) -> None:
     """Take a file, and all that it said, out of the index."""
     database.execute("DELETE FROM entities WHERE note IN (SELECT id FROM notes WHERE path = ?)", (path,))
-    for table in ("notes", "edges", "relations", "files"):
+    for table in ("notes", "edges", "anchors", "relations", "files"):
         database.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
 
 
@@ -134,6 +134,8 @@ def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, row: 
     database.executemany("INSERT INTO entities VALUES (?, ?)", entities)
     edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
     database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
+    anchors = [(note.id, each.path, each.blob, path) for each in note.anchors]
+    database.executemany("INSERT INTO anchors VALUES (?, ?, ?, ?)", anchors)
     pairs = [(normalized(each.source, root), each.rel, normalized(each.target, root)) for each in note.relations]
     relations = [(*each, path) for each in pairs if each[0] and each[2]]
     database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)

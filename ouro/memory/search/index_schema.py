@@ -13,7 +13,7 @@ from pathlib import Path
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
-VERSION = 2
+VERSION = 3
 """Of the tables; an index of another version is made again from the files."""
 WAIT_SECONDS = 5.0
 SHIFT = 20
@@ -58,6 +58,8 @@ _TABLES = (
     "CREATE INDEX edges_by_note ON edges (note)",
     "CREATE INDEX edges_by_other ON edges (other)",
     "CREATE INDEX edges_by_path ON edges (path)",
+    "CREATE TABLE anchors (note TEXT NOT NULL, file TEXT NOT NULL, blob TEXT NOT NULL, path TEXT NOT NULL)",
+    "CREATE INDEX anchors_by_path ON anchors (path)",
     "CREATE TABLE relations (source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT NULL, path TEXT NOT NULL)",
     "CREATE INDEX relations_by_source ON relations (source)",
     "CREATE INDEX relations_by_target ON relations (target)",
@@ -65,6 +67,7 @@ _TABLES = (
     "CREATE VIEW core AS SELECT * FROM notes WHERE kind = 'core'",
 )
 """`notes` holds notes and the lines of core files; `outputs` is apart, so that recall never reads what a tool said.
+`anchors` are the files that a note speaks of, with the git hash of what they held then.
 
 `stamp` rises as vectors come: those without one are still to be made, those above the last one seen are new.
 """

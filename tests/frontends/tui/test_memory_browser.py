@@ -166,6 +166,33 @@ async def test_a_note_is_edited_in_the_editor(app, memory, monkeypatch, tmp_path
         assert texts(browser) == []
 
 
+async def test_front_matter_that_cannot_be_read_is_kept_and_told(app, memory, monkeypatch, tmp_path):
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i -e 's/^---$/--/' -e 's/German/Dutch/' \"$1\"\n")
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
+    monkeypatch.setattr("ouro.frontends.tui.outside._lend_terminal", _run)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await browsing(pilot)
+        await pilot.press(*"german", "tab", "e")
+        await shows(pilot, "But it has no front matter.")
+        assert "Answer in Dutch." in (memory.folder / "mem_00000003.md").read_text()
+
+
+async def test_what_nobody_has_vouched_for_is_marked_and_not_changed(app, memory):
+    doubtful = memory.folder / "mem_00000003.md"
+    doubtful.write_text(doubtful.read_text().replace("German", "Klingon"))
+    memory.scopes["user"].open()
+    before = doubtful.read_text()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await browsing(pilot)
+        await pilot.press(*"klingon")
+        await shows(pilot, "[unconfirmed]")
+        await pilot.press("tab", "a")
+        await shows(pilot, "nobody has vouched for")
+        assert doubtful.read_text() == before
+
+
 async def _run(_app, command):
     process = await asyncio.create_subprocess_exec(*command)
     await process.wait()
