@@ -21,6 +21,8 @@ class Entry(msgspec.Struct, frozen=True):
     """Its name in the session, for rewinds and pins."""
     at: str
     message: Message
+    private: bool = False
+    """Said with long-term memory off."""
 
 
 class Branch(msgspec.Struct, frozen=True):

@@ -43,6 +43,8 @@ class MemoryManager:
         self.project = header.project
         self.notices: tuple[str, ...] = loaded.notices if loaded else ()
         self.read_only = loaded.read_only if loaded else False
+        self.is_private = False
+        """Long-term memory is off: what is said from here on is never to be learned from."""
         self.transcript = Transcript()
         self.transcript.last_at = header.created_at
         self._store = store
@@ -188,7 +190,7 @@ class MemoryManager:
             SaveFailed: it is not on disk. It is kept, and saved with the next one.
         """
         await self.read_all()
-        self._take(MessageRecord(self.next_number, self.now(), message))
+        self._take(MessageRecord(self.next_number, self.now(), message, self.is_private))
         if not self.title and message.role == "user" and (title := title_of(message.text)):
             self._take(TitleRecord(title, self.now()))
         await self._saver.save()

@@ -228,7 +228,7 @@ class Transcript:
             number = self.next_number
         self.next_number = max(self.next_number, number + 1)
         if isinstance(record, MessageRecord):
-            return Entry(number, record.at, record.message)
+            return Entry(number, record.at, record.message, record.private)
         return record if number == record.number else replace(record, number=number)
 
     def _sent(self) -> tuple[list[Entry], list[Entry]]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ouro.agent.beside import beside
 from ouro.events import Event, NotesRecalled, Prompted, Remembered, ToolFinished
 from ouro.llm.model import ModelSpec
-from ouro.memory.backend import CapturedRecord, RecalledRecord
+from ouro.memory.backend import RecalledRecord
 from ouro.memory.long_term.block import mark_of
 from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
@@ -53,6 +53,7 @@ class Knowing:
     ) -> None:
         self._knowledge = knowledge
         self._memory = memory
+        memory.is_private = knowledge is None
         self._recalling = recalling
         self._learning = learning
         self._digest = digest
@@ -112,6 +113,11 @@ class Knowing:
         finally:
             if self._knowledge:
                 self._knowledge.turn_ended(self._said())
+            if self._learning:
+                self._learning.turn_ended()
+            if self._digest:
+                self._digest.after_turn()
+
     async def settled(self) -> None:
         """Wait until what the last turn wrote into memory is committed, or waits for the person."""
         if self._knowledge:
@@ -121,14 +127,6 @@ class Knowing:
         """Do what reads the files of memory when what the last turn wrote is as it stays."""
         await self.settled()
         await work()
-
-            if self._learning:
-                self._learning.turn_ended()
-            if self._knowledge is None and self._memory.began_with:
-                # Memory was switched off for this time: no later session reads what was said in it.
-                self._memory.note(CapturedRecord(self._memory.transcript.last_number, self._memory.now()))
-            if self._digest:
-                self._digest.after_turn()
 
     async def close(self) -> None:
         """Wait for what is being written."""

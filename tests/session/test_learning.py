@@ -227,20 +227,35 @@ async def test_a_session_without_memory_is_not_captured_later(repository):
     assert two.captures == []
 
 
-async def test_nor_what_is_said_without_memory_in_a_session_that_began_with_it(repository):
+async def test_only_what_is_said_without_memory_is_left_out_of_a_session(repository):
     two = Two()
-    session = await two.open(repository, captures=False)
-    await say(session, "this may be remembered, all of it")
-    await session.close()
-    session = await two.open(repository, session.id, memory=False)
-    await say(session, "this is between the two of us")
-    await session.close()
+    ways = [("this may be remembered", True), ("this is between the two of us", False), ("and this may be again", True)]
+    session_id = ""
+    for text, memory in ways:
+        session = await two.open(repository, session_id, memory=memory, captures=False)
+        session_id = session.id
+        await say(session, text)
+        await session.close()
     session = await two.open(repository)
     await say(session, "hello")
     await quiet(session)
     await session.close()
 
-    assert two.captures == []
+    [asked] = two.captures
+    assert [text in asked for text, _ in ways] == [True, False, True]
+
+
+async def test_what_was_said_before_memory_was_on_stays_out_when_the_session_goes_on(repository, settings):
+    two = Two()
+    session = await two.open(repository, memory=False)
+    await say(session, "this is between the two of us")
+    await session.close()
+    session = await two.open(repository, session.id)
+    await say(session, "from here on it may be remembered", "all that is said here")
+    await quiet_capture(session, two)
+    await session.close()
+
+    assert ["between" in two.captures[0], "from here on" in two.captures[0]] == [False, True]
 
 
 async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repository, settings, repo_notes):
@@ -288,6 +303,7 @@ async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
     await say(session, "answer in German from now on")
+    await session.settled()
 
     changed = [each for each in news(session) if type(each).__name__ == "CoreChanged"]
     assert [each.summary for each in changed] == ["preferences.md: + Answer in German."]

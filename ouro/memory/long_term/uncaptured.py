@@ -28,8 +28,8 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def turns_since(entries: Sequence[Entry], captured: int) -> int:
-    """The person's turns after the message of that number."""
-    return sum(1 for each in entries if each.number > captured and _is_turn(each))
+    """The person's turns after the message of that number, those with memory off left out."""
+    return sum(1 for each in entries if each.number > captured and not each.private and _is_turn(each))
 
 
 def uncaptured(
@@ -55,6 +55,8 @@ def uncaptured(
         if each.number <= captured:
             continue
         last = each
+        if each.private:
+            continue
         if found := words_of(each.number, each.message):
             spoken.append(msgspec.structs.replace(found, turn=turn, at=each.at, branch=branch))
             size += min(len(found.text), PIECE)

@@ -115,6 +115,7 @@ class MessageFields(msgspec.Struct):
     at: str = ""
     model: str = ""
     cut: bool = False
+    private: bool = False
     usage: UsageFields | None = None
     context: list[str] = []
     thinking: list[ThinkingFields] = []

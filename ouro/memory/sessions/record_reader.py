@@ -38,7 +38,8 @@ class RecordReader:
         """The message of a record. Raises BadRecordError."""
         parts = tuple(self._parts(data))
         usage = None if data.usage is None else Usage(**msgspec.structs.asdict(data.usage))
-        return MessageRecord(data.message, data.at, Message(data.role, parts, usage, data.model, data.cut))
+        message = Message(data.role, parts, usage, data.model, data.cut)
+        return MessageRecord(data.message, data.at, message, data.private)
 
     def _parts(self, data: MessageFields) -> Iterable[Part]:
         yield from map(Context, data.context)

@@ -40,7 +40,7 @@ class RecordWriter:
         """The record of a message."""
         message = record.message
         data: dict[str, Any] = {"message": record.number, "at": record.at, "role": message.role}
-        data |= _present(model=message.model, cut=message.cut)
+        data |= _present(model=message.model, cut=message.cut, private=record.private)
         data |= self._by_kind(message.parts) if _in_order(message.parts) else self._one_by_one(message.parts)
         if message.usage is not None:
             data["usage"] = _usage_data(message.usage)

@@ -37,6 +37,8 @@ class MessageRecord(msgspec.Struct, frozen=True):
     number: int
     at: str
     message: Message
+    private: bool = False
+    """Said with long-term memory off: nothing is ever learned from it."""
 
 
 class TitleRecord(msgspec.Struct, frozen=True, omit_defaults=True):
