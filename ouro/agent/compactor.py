@@ -8,10 +8,11 @@ from contextlib import aclosing
 import msgspec
 from msgspec.structs import replace
 
+from ouro.agent.replay import compaction_event
 from ouro.agent.requests import Requests
 from ouro.agent.summariser import Summariser, Summary, longest_summary
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
-from ouro.events import Compacted, Event, Said, UsageUpdated
+from ouro.events import Event, Said, UsageUpdated
 from ouro.llm.model import Model
 from ouro.memory.compaction import (
     CompactionRules,
@@ -60,9 +61,14 @@ class Compactor:
     def __init__(self, parts: CompactorParts) -> None:
         self._parts = parts
         self._memory = parts.memory
-        self._memory.constant = self._constant()
         self._not_before = 0
         """Tokens: the last attempt left it so large that another is of no use yet."""
+        self.measure()
+
+    def measure(self) -> None:
+        """Another model answers from here on: what goes with every request is of another size, and so is its window."""
+        self._memory.constant = self._constant()
+        self._not_before = 0
 
     @property
     def window(self) -> int:
@@ -168,7 +174,7 @@ class Compactor:
         if record is None:
             yield Said("The summary would not have made it smaller: nothing was compacted.")
             return
-        async with aclosing(self._keep(record, len(plan.covered))) as events:
+        async with aclosing(self._keep(record)) as events:
             async for event in events:
                 yield event
         if lost := plan.lost(self._memory.context()):
@@ -188,6 +194,7 @@ class Compactor:
             self._record(trigger, (tokens, after), dropped),
             covers=plan.covers,
             kept=plan.kept,
+            messages=len(plan.covered),
             summary=body,
             focus=focus,
             model=summary.model,
@@ -206,19 +213,18 @@ class Compactor:
             return
         after = smaller(tokens, sent, without_outputs(sent, frozenset(dropped)), constant)
         record = self._record(trigger, (tokens, after), tuple(dropped))
-        async with aclosing(self._keep(record, 0)) as events:
+        async with aclosing(self._keep(record)) as events:
             async for event in events:
                 yield event
 
-    async def _keep(self, record: CompactionRecord, covered: int) -> AsyncGenerator[Event, None]:
+    async def _keep(self, record: CompactionRecord) -> AsyncGenerator[Event, None]:
         try:
             await self._memory.record(record)
         except SaveFailed as error:
             yield Said(str(error), "error")
         finally:
             self._parts.on_compacted()
-        (before, after), kept, dropped = record.tokens, len(record.kept), len(record.dropped)
-        yield Compacted(before, after, covered, kept, dropped, record.summary, record.usage)
+        yield compaction_event(record)
         yield UsageUpdated(self._memory.usage, self._memory.tokens, self.window)
 
     def _record(

@@ -5,29 +5,67 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ouro.display import Display, Plain, Todo, Todos
-from ouro.events import Event, NotesRecalled, Prompted, Replied, TextDelta, ThinkingDelta, ToolFinished, ToolStarted
+from ouro.events import (
+    Compacted,
+    Event,
+    NotesRecalled,
+    Prompted,
+    Remembered,
+    Replied,
+    Said,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from ouro.memory.line import Entry
+from ouro.memory.sessions.records import CompactionRecord, ModelRecord, RecalledRecord, RewindRecord
+from ouro.memory.transcript import Told
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 
 
-def replay(
-    messages: Iterable[Message],
-    title: Callable[[ToolCall], str],
-    recalled_with: Callable[[Message], NotesRecalled | None] = lambda _message: None,
-) -> Iterator[Event]:
+def replay(told: Iterable[Told], title: Callable[[ToolCall], str]) -> Iterator[Event]:
     """The events of past turns, in order; tools are not run."""
-    for message in messages:
-        match message.role:
-            case "user":
-                yield from _prompted(message)
-                if recalled := recalled_with(message):
-                    yield recalled
-            case "assistant":
-                yield from _replied(message)
-                yield from (ToolStarted(call, title(call)) for call in message.tool_calls)
-            case "tool":
-                yield from (_finished(reply) for reply in message.parts_of(ToolReply))
-            case "system":
-                pass
+    for each in told:
+        match each:
+            case Entry():
+                yield from _message(each.message, title)
+            case CompactionRecord():
+                yield compaction_event(each)
+            case RecalledRecord(items=items, way=way):
+                # Notes are told by their ids alone: that is what is kept of them.
+                yield NotesRecalled(
+                    tuple(Remembered(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in items), way
+                )
+            case ModelRecord(model):
+                yield Said(f"Model: {model}")
+            case RewindRecord():
+                yield Said("Went back to here. What was left is kept: /rewind lists it.")
+
+
+def compaction_event(record: CompactionRecord) -> Event:
+    """What is told of a compaction when it is made, and whenever the conversation is shown again."""
+    (before, after), kept = record.tokens, len(record.kept)
+    covered = record.messages or (record.covers[1] - record.covers[0] + 1 if record.summary else 0)
+    if record.summary and not record.model:
+        return Said(
+            f"{before:,} → {after:,} tokens: {covered} earlier messages are not sent any more. "
+            "The session keeps them, and they can be searched."
+        )
+    return Compacted(before, after, covered, kept, len(record.dropped), record.summary, record.usage)
+
+
+def _message(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Event]:
+    match message.role:
+        case "user":
+            yield from _prompted(message)
+        case "assistant":
+            yield from _replied(message)
+            yield from (ToolStarted(call, title(call)) for call in message.tool_calls)
+        case "tool":
+            yield from (_finished(reply) for reply in message.parts_of(ToolReply))
+        case "system":
+            pass
 
 
 def last_plan(messages: Sequence[Message]) -> tuple[Todo, ...]:

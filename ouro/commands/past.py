@@ -16,6 +16,8 @@ LISTED = 20
 async def rewind(front_end: FrontEnd, argument: str) -> None:
     """Go back before a message of yours (1: the last one), to edit and send it again."""
     past = front_end.session.past
+    while past.has_earlier and len(past.points()) < (int(argument) if argument.isdigit() else LISTED):
+        await past.earlier()
     if argument:
         points = past.points()
         if not argument.isdigit() or not 1 <= int(argument) <= len(points):
@@ -32,7 +34,7 @@ async def undo(front_end: FrontEnd, _argument: str) -> None:
     """Take back your last message and what came of it; it can be edited and sent again."""
     rewound = await front_end.session.past.undo()
     front_end.show_again(rewound.text, rewound.images)
-    _tell(front_end, "Went back before your last message. /redo returns.", rewound.told)
+    _tell(front_end, "/redo returns to it.", rewound.told)
 
 
 async def redo(front_end: FrontEnd, _argument: str) -> None:
@@ -54,7 +56,7 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
         case "rewind":
             rewound = await past.rewind(way.number, way.scopes)
             front_end.show_again(rewound.text, rewound.images)
-            _tell(front_end, "Went back. What was there is kept: /redo returns.", rewound.told)
+            _tell(front_end, "/redo returns to it.", rewound.told)
         case "visit":
             await past.visit(way.number)
             front_end.show_again()

@@ -200,6 +200,10 @@ class MemoryStore(Protocol):
         """
         ...
 
+    def place_of(self, session_id: str, number: int) -> int | None:
+        """Where the message of that number stands, as `load_before` takes it; None where that is not known at once."""
+        ...
+
     def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
         """All sessions, or those of one project folder; last used first. `progress` is told while it takes long."""
         ...

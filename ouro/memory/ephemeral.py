@@ -15,9 +15,11 @@ from ouro.memory.backend import (
     ForkRecord,
     LoadedSession,
     MessageRecord,
+    ModelRecord,
     Page,
     Progress,
     Reach,
+    RecalledRecord,
     Record,
     SessionHeader,
     SessionInfo,
@@ -97,6 +99,14 @@ class DictMemoryStore:
         records = self._records[self._header(session_id).id]
         found, begin = walk_page(_steps(records[: max(0, place - 1)]), count)
         return Page(tuple(step.source for step in found), begin)
+
+    def place_of(self, session_id: str, number: int) -> int | None:
+        """Behind how many records a message stands, itself among them."""
+        records = self._records.get(session_id, ())
+        said = (
+            place for place, each in enumerate(records, 1) if isinstance(each, MessageRecord) and each.number == number
+        )
+        return next(said, None)
 
     def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
         """All sessions, or those of one project folder; last used first."""
@@ -206,7 +216,8 @@ def _steps(records: Sequence[Record]) -> Iterator[Step[Record]]:
     for place, record in enumerate(reversed(records)):
         is_message = isinstance(record, MessageRecord)
         change = None if isinstance(record, MessageRecord) else record
-        yield Step(len(records) - place, 1, record, is_message, _number(record), change)
+        is_told = isinstance(record, ModelRecord | RecalledRecord)
+        yield Step(len(records) - place, 1, record, is_message, _number(record), change, is_told)
 
 
 def _number(record: Record) -> int:

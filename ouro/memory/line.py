@@ -73,6 +73,10 @@ class Line:
     def __contains__(self, number: int) -> bool:
         return number in self._nodes
 
+    def has(self, number: int) -> bool:
+        """Whether what bears that number stands on the line that goes on."""
+        return number in self._places
+
     def get(self, number: int) -> Item | None:
         """What bears that number, on the line or on a branch."""
         node = self._nodes.get(number)
@@ -96,6 +100,22 @@ class Line:
             self._nodes[first] = replace(self._nodes[first], before=before)
         if is_on_line:
             self._put([*items, *self.items])
+
+    def cut(self, place: int) -> None:
+        """Let go of what stands before `items[place]`, and of the branches that part from it there."""
+        self._put(self.items[place:])
+        first = self.items[0].number
+        followers: dict[int, list[int]] = {}
+        for number, node in self._nodes.items():
+            followers.setdefault(node.before, []).append(number)
+        kept: dict[int, _Node] = {}
+        waiting = [first]
+        while waiting:
+            number = waiting.pop()
+            kept[number] = self._nodes[number]
+            waiting += followers.get(number, ())
+        kept[first] = replace(kept[first], before=_UNKNOWN)
+        self._nodes = kept
 
     def answer(self, answers: Mapping[int, Entry]) -> None:
         """Put answers that no record holds behind the messages of these numbers; they bear the same numbers."""

@@ -27,7 +27,7 @@ from ouro.memory.sessions.find import find_session
 from ouro.memory.sessions.whole_session import WholeSession, read_whole
 from ouro.memory.short_term import sendable
 from ouro.memory.tokens import TokenCount
-from ouro.memory.transcript import Entry, Transcript
+from ouro.memory.transcript import Entry, Told, Transcript
 from ouro.messages import Message, Usage
 from ouro.utils.terminal_text import clean
 
@@ -168,14 +168,23 @@ class MemoryManager:
         """The transcript, as far as loaded."""
         return tuple(entry.message for entry in self.transcript.entries)
 
-    def shown(self) -> tuple[Message, ...]:
-        """The end of the transcript that a screen begins with, and what was asked for with `show_more`."""
-        return tuple(entry.message for entry in self._rest.shown(self.transcript))
+    def known(self) -> tuple[Message, ...]:
+        """The same, behind what a compaction keeps from before it."""
+        return (*(entry.message for entry in self.transcript.kept), *self.messages())
 
-    async def show_more(self, count: int) -> tuple[Message, ...]:
-        """The `count` messages before those `shown`, fewer at the start; raises as `earlier` does."""
+    def shown(self) -> tuple[Told, ...]:
+        """The end of the transcript that a screen begins with, and what was asked for with `show_more`, as loaded."""
+        return self._rest.shown(self.transcript)
+
+    async def show_more(self, count: int) -> tuple[Told, ...]:
+        """What stands before what is `shown`, about `count` messages of it; raises as `earlier` does."""
         await self.read_all()
-        return tuple(entry.message for entry in await self._rest.show_more(self.transcript, count))
+        return await self._rest.show_more(self.transcript, count)
+
+    def let_go(self) -> None:
+        """Forget the messages that are not sent any more: they are on disk, and read again when someone wants them."""
+        if not self._rest.is_being_read:
+            self._rest.let_go(self.transcript)
 
     def context(self) -> list[Message]:
         """What is sent to the model: always sendable, and under a compaction its summary in place of what it covers."""
@@ -205,6 +214,8 @@ class MemoryManager:
         is_known = not isinstance(change, RewindRecord) or self.transcript.knows(change.to)
         self._take(change)
         await self._saver.save()
+        if isinstance(change, CompactionRecord) and change.summary:
+            self.let_go()
         if isinstance(change, RewindRecord) and not (is_known and self._has_all_of_the_line()):
             self._rest.read_what_is_sent(self._fold_again)
             await self.read_all()
@@ -274,7 +285,7 @@ class MemoryManager:
         self._saver.put(record)
         if isinstance(record, MessageRecord):
             self._size.add(record.message)
-        elif isinstance(record, CompactionRecord | RewindRecord):
+        elif isinstance(record, CompactionRecord | RewindRecord | ModelRecord):
             self._count()
 
     def _fold(self, loaded: LoadedSession) -> None:

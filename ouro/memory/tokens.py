@@ -21,6 +21,12 @@ def estimate_messages(messages: Iterable[Message]) -> int:
     return int(sum(_characters(part) for message in messages for part in message.parts) / CHARACTERS_A_TOKEN)
 
 
+def told_tokens(message: Message) -> int:
+    """What the provider says that the conversation up to this answer is, with all that goes by it; 0: nothing."""
+    usage = message.usage
+    return usage.input + usage.output if message.role == "assistant" and usage is not None and usage.input else 0
+
+
 class TokenCount:
     """Tokens of the next request: what the last answer's usage says, and an estimate for what came after it.
 
@@ -41,11 +47,11 @@ class TokenCount:
         """As of the last message."""
         return self._told + int(self._characters / CHARACTERS_A_TOKEN)
 
-    def add(self, message: Message) -> None:
-        """One more message stands behind the others."""
-        usage = message.usage
-        if message.role == "assistant" and usage is not None and usage.input:
-            self._told, self._characters = usage.input + usage.output, 0.0
+    def add(self, message: Message, *, is_told: bool = True) -> None:
+        """One more message stands behind the others; without `is_told` what a provider says of it does not count."""
+        told = told_tokens(message) if is_told else 0
+        if told:
+            self._told, self._characters = told, 0.0
         else:
             self._characters += sum(map(_characters, message.parts))
 

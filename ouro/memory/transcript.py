@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from ouro.memory.backend import LoadedSession
@@ -23,10 +24,26 @@ from ouro.memory.sessions.records import (
     TitleRecord,
 )
 from ouro.memory.short_term import compacted, with_answers, without_outputs
-from ouro.memory.tokens import TokenCount
+from ouro.memory.tokens import TokenCount, told_tokens
 from ouro.messages import Message, Usage
 
-__all__ = ["Branch", "Entry", "Transcript"]
+__all__ = ["Branch", "Entry", "Told", "Transcript"]
+
+Told = Entry | CompactionRecord | RecalledRecord | ModelRecord | RewindRecord
+"""What a reader is shown of a conversation, in its order."""
+
+
+def is_turn(message: Message) -> bool:
+    """Whether a turn begins with it."""
+    return message.role == "user" and bool(message.text)
+
+
+class _Mark(msgspec.Struct, frozen=True):
+    """What is told between two messages."""
+
+    record: ModelRecord | RewindRecord
+    left: int = 0
+    """What stood last when the conversation went back: as long as it is on the line there is nothing to tell."""
 
 
 class Transcript:
@@ -62,6 +79,13 @@ class Transcript:
         """When the last record was made."""
         self.next_number = above + 1
         """Of the next message or compaction."""
+        self.turns_gone = 0
+        """Turns of the line that were loaded and are not any more."""
+        self._highest = 0
+        self._asked_since = 0
+        """The number from which on the model in use was asked: another one's figures are those of another tokenizer."""
+        self._marks: dict[int, list[_Mark]] = {}
+        """By the number of what they stand behind."""
         self._line = Line(is_whole=is_whole)
         self._kept = {each.number: Entry(each.number, each.at, each.message) for each in kept}
 
@@ -144,13 +168,62 @@ class Transcript:
         """Whether a message or compaction of that number is loaded; 0 is the start."""
         return number in self._line or (number == 0 and self.is_whole)
 
+    def told(self) -> list[Told]:
+        """The line as it is shown, as far as loaded: messages, their receipts, and what was changed between them."""
+        items = self._line.items
+        told: list[Told] = list(self._marks_behind(0)) if self.is_whole else []
+        for place, item in enumerate(items):
+            told.append(item)
+            if place + 1 < len(items) and items[place + 1].number == item.number:
+                continue  # answers that no record holds belong to it
+            if receipt := self.recalled.get(item.number):
+                told.append(receipt)
+            told += self._marks_behind(item.number)
+        return told
+
     def count_tokens(self, count: TokenCount) -> None:
-        """Tell `count` what the line holds: what a compaction has left, and what came after it."""
-        for item in self._line.items:
-            if isinstance(item, Entry):
-                count.add(item.message)
-            elif item.tokens[1]:
-                count.reset(item.tokens[1])
+        """Tell `count` what is sent: by the last figure of the model in use, else by all of its characters."""
+        items = self._line.items
+        figures = (place for place in reversed(range(len(items))) if self._has_figure(items[place]))
+        begin = next(figures, None)
+        if begin is None:
+            following = self.sent()
+        else:
+            item = items[begin]
+            count.reset(item.tokens[1] if isinstance(item, CompactionRecord) else told_tokens(item.message))
+            following = [each.message for each in items[begin + 1 :] if isinstance(each, Entry)]
+        for message in following:
+            count.add(message, is_told=False)
+
+    @property
+    def turns(self) -> int:
+        """How many there have been on the line, as far as that was ever loaded."""
+        return self.turns_gone + sum(is_turn(each.message) for each in self.entries)
+
+    @property
+    def kept(self) -> list[Entry]:
+        """The messages that the compaction in force keeps, of those that do not stand on the line as far as loaded."""
+        kept, _ = self._sent()
+        return [each for each in kept if each.number not in self._line]
+
+    def needed_from(self, count: int) -> Entry | None:
+        """The message before which nothing is needed: all behind it is sent, or among the last `count` messages."""
+        entries = self.entries
+        _, following = self._sent()
+        place = max(0, len(entries) - max(count, len(following)))
+        while place and entries[place].message.role == "tool":
+            place -= 1  # answers stay with what asked for them
+        return entries[place] if place else None
+
+    def let_go(self, first: Entry) -> None:
+        """Forget what stands before that message of the line, but for what is sent of it."""
+        kept, _ = self._sent()
+        place = self._line.items.index(first)
+        self._kept = {each.number: each for each in kept}
+        self.turns_gone += sum(isinstance(each, Entry) and is_turn(each.message) for each in self._line.items[:place])
+        self._line.cut(place)
+        self.recalled = {number: each for number, each in self.recalled.items() if number in self._line}
+        self._marks = {number: each for number, each in self._marks.items() if number in self._line}
 
     def take(self, record: Record) -> None:
         """One more record stands behind the others."""
@@ -167,7 +240,8 @@ class Transcript:
             case TitleRecord(title):
                 self.title = title
             case ModelRecord(model):
-                self.model = model
+                self.model, self._asked_since = model, self._highest + 1
+                self._marks.setdefault(self._line.last, []).append(_Mark(record))
             case PinRecord(message, _, pinned):
                 self.pins = self.pins | {message} if pinned else self.pins - {message}
             case CostRecord(usage=usage):
@@ -184,9 +258,19 @@ class Transcript:
 
     def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[Entry, ...]:
         """Put older records of the line before the others; gives their messages."""
-        items = [self._named(each) for each in records if isinstance(each, MessageRecord | CompactionRecord)]
+        items: list[Item] = []
+        for each in records:
+            match each:
+                case MessageRecord() | CompactionRecord():
+                    items.append(self._named(each))
+                case ModelRecord() | RewindRecord() if items or is_whole:
+                    self._marks.setdefault(items[-1].number if items else 0, []).append(_Mark(each))
+                case RecalledRecord(message):
+                    self.recalled.setdefault(message, each)
         self._line.prepend(items, is_whole=is_whole)
-        return tuple(each for each in items if isinstance(each, Entry))
+        entries = tuple(each for each in items if isinstance(each, Entry))
+        self.turns_gone = max(0, self.turns_gone - sum(is_turn(each.message) for each in entries))
+        return entries
 
     def answer_open_calls(self) -> None:
         """Put an "interrupted" behind each tool call on the line that was never answered, for who reads it."""
@@ -221,12 +305,14 @@ class Transcript:
         elif left not in (0, target):
             self.undone.append(left)
         self._line.go_to(target)
+        self._marks.setdefault(target, []).append(_Mark(record, left))
 
     def _named(self, record: MessageRecord | CompactionRecord) -> Item:
         number = record.number
         if number <= 0 or number in self._line:
             number = self.next_number
         self.next_number = max(self.next_number, number + 1)
+        self._highest = max(self._highest, number)
         if isinstance(record, MessageRecord):
             return Entry(number, record.at, record.message, record.private)
         return record if number == record.number else replace(record, number=number)
@@ -243,6 +329,14 @@ class Transcript:
         seen = {each.number for each in following}
         kept = (self._entry(number) for number in compaction.kept if number not in seen)
         return [each for each in kept if each is not None], following
+
+    def _marks_behind(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
+        return (each.record for each in self._marks.get(number, ()) if not each.left or not self._line.has(each.left))
+
+    def _has_figure(self, item: Item) -> bool:
+        if item.number < self._asked_since:
+            return False
+        return bool(item.tokens[1] if isinstance(item, CompactionRecord) else told_tokens(item.message))
 
     def _entry(self, number: int) -> Entry | None:
         item = self._line.get(number) or self._kept.get(number)

@@ -152,6 +152,11 @@ class YamlFileMemoryStore:
         with _reading(folder):
             return read_page(folder, place, count)
 
+    def place_of(self, session_id: str, number: int) -> int | None:
+        """Where a message begins in the file of an open session."""
+        held = self._open.get(session_id)
+        return held.places.get(number) if held is not None else None
+
     def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
         """All sessions, or those of one project folder; last used first."""
         found = session_index.infos(self._root, progress)

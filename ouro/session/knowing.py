@@ -11,9 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.agent.beside import beside
-from ouro.events import Event, NotesRecalled, Prompted, Remembered, ToolFinished
+from ouro.events import Event, NotesRecalled, Prompted, ToolFinished
 from ouro.llm.model import ModelSpec
-from ouro.memory.backend import RecalledRecord
 from ouro.memory.long_term.block import mark_of
 from ouro.memory.long_term.briefing import MARK
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
@@ -24,7 +23,7 @@ from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.teller import Wires
 from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Message, Usage
+from ouro.messages import Usage
 from ouro.safety.trust import find_root
 from ouro.session.digest import Digest
 from ouro.session.learned import Learned
@@ -82,12 +81,6 @@ class Knowing:
         """Notes that went to the model with the last message."""
         return self._recalling.count if self._recalling else 0
 
-    def receipts(self) -> Callable[[Message], NotesRecalled | None]:
-        """What was recalled for each message, now or before a resume; notes are told by their ids alone."""
-        kept = self._memory.transcript.recalled
-        known = {id(each.message): kept[each.number] for each in self._memory.transcript.entries if each.number in kept}
-        return lambda message: _receipt(known[id(message)]) if id(message) in known else None
-
     async def context(self, text: str) -> str:
         """A turn begins: what is to go with the person's message, how the core changed before what was recalled."""
         changes = await self._knowledge.context(self._memory.context()) if self._knowledge else ""
@@ -104,7 +97,7 @@ class Knowing:
             async with aclosing(events):
                 async for event in events:
                     if self._knowledge and isinstance(event, ToolFinished) and event.name in _WRITING:
-                        await self._knowledge.tool_ended(self._memory.messages(), self._is_whole)
+                        await self._knowledge.tool_ended(self._memory.known(), self._is_whole)
                     yield event
                     if not is_told and isinstance(event, Prompted):
                         is_told = True
@@ -112,7 +105,7 @@ class Knowing:
                             yield each
         finally:
             if self._knowledge:
-                self._knowledge.turn_ended(self._said())
+                self._knowledge.turn_ended(self._memory.known(), self._is_whole, self._memory.transcript.turns)
             if self._learning:
                 self._learning.turn_ended()
             if self._digest:
@@ -166,11 +159,6 @@ class KnowledgeRules(msgspec.Struct, frozen=True):
     threshold: int = 5_000
     """Tokens above which it is consolidated."""
     recall: RecallRules = RecallRules()
-
-
-def _receipt(record: RecalledRecord) -> NotesRecalled:
-    items = (Remembered(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in record.items)
-    return NotesRecalled(tuple(items), record.way)
 
 
 def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:

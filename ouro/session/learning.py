@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,8 @@ import msgspec
 from ouro.agent.project import told_branch
 from ouro.errors import OuroError
 from ouro.events import NoteKept, QuestionAsked, QuestionClosed, Reply
-from ouro.memory.backend import CapturedRecord
+from ouro.memory.backend import CapturedRecord, RecalledRecord
+from ouro.memory.line import Entry
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.teller import Wires
 from ouro.memory.long_term.uncaptured import Piece, turns_since, uncaptured
@@ -32,6 +33,8 @@ LONGEST_SECONDS = 180.0
 """A classifier may take for one piece; then it has failed."""
 _MOST_SKIPPED = 7
 """Triggers that are passed over after several failures in a row."""
+_PAGE = 200
+"""Messages that are read at once."""
 
 
 class LearningParts(msgspec.Struct, frozen=True):
@@ -47,6 +50,20 @@ class LearningParts(msgspec.Struct, frozen=True):
     silent: bool = False
     """The person is not told of what is written; what waits for them is told all the same."""
     idle: float = IDLE_SECONDS
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """A conversation as it was when a capture began: it goes on meanwhile, and may be compacted."""
+
+    kept: Sequence[Entry]
+    """What a compaction keeps from before the others."""
+    entries: Sequence[Entry]
+    recalled: Mapping[int, RecalledRecord]
+    is_whole: bool
+
+    @classmethod
+    def of(cls, transcript: Transcript) -> _Said:
+        return cls(transcript.kept, transcript.entries, dict(transcript.recalled), transcript.is_whole)
 
 
 class Learning:
@@ -114,30 +131,27 @@ class Learning:
 
     async def _capture(self, trigger: Trigger) -> None:
         """This session, up to now."""
-        await self._memory.read_all()
-        transcript = await self._line()
-        for piece in list(uncaptured(transcript.entries, self._memory.transcript.captured, told_branch)):
-            await self._capture_piece(piece, transcript, self._memory.session_id, trigger)
+        await self._load_uncaptured()
+        transcript, said = self._memory.transcript, _Said.of(self._memory.transcript)
+        for piece in list(uncaptured(said.entries, transcript.captured, told_branch, transcript.turns_gone)):
+            await self._capture_piece(piece, said, self._memory.session_id, trigger)
             self._memory.note(CapturedRecord(piece.upto, self._memory.now()))
+        self._memory.let_go()
 
-    async def _line(self) -> Transcript:
-        """What was said; from the file where more of it was not captured than is loaded."""
-        transcript = self._memory.transcript
-        first = transcript.entries[0].number if transcript.entries else 0
-        if not self._memory.has_earlier or first <= transcript.captured + 1:
-            return transcript
-        whole = Transcript()
-        for record in await asyncio.to_thread(lambda: list(self._memory.whole().records())):
-            whole.take(record)
-        return whole
+    async def _load_uncaptured(self) -> None:
+        """What nobody has captured may have left memory with a compaction, or was never loaded."""
+        memory = self._memory
+        await memory.read_all()
+        while memory.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
+            await memory.earlier(_PAGE)
 
-    async def _capture_piece(self, piece: Piece, transcript: Transcript, session_id: str, trigger: Trigger) -> None:
+    async def _capture_piece(self, piece: Piece, said: _Said, session_id: str, trigger: Trigger) -> None:
         from ouro.memory.long_term.capture import Moment  # what reads answers of models, for who has some
 
-        messages = [each.message for each in transcript.entries[: piece.place]]
-        moment = Moment(session_id, piece.turn, trigger, _recalled(transcript, piece))
+        messages = [each.message for each in (*said.kept, *said.entries[: piece.place])]
+        moment = Moment(session_id, piece.turn, trigger, _recalled(said.recalled, piece))
         async with asyncio.timeout(LONGEST_SECONDS):
-            done = await self._learner.capture(piece, messages, moment, is_whole=transcript.is_whole)
+            done = await self._learner.capture(piece, messages, moment, is_whole=said.is_whole)
         self._tell(done)
 
     async def _catch_up(self) -> None:
@@ -156,8 +170,9 @@ class Learning:
             self._fail(error)
 
     async def _capture_missed(self, session: MissedSession) -> None:
+        said = _Said.of(session.transcript)
         for piece in session.pieces:
-            await self._capture_piece(piece, session.transcript, session.id, "session-end")
+            await self._capture_piece(piece, said, session.id, "session-end")
             await asyncio.to_thread(self._parts.missed.keep, session, piece)
 
     async def _look_after_notes(self) -> None:
@@ -206,12 +221,12 @@ class Learning:
                 self._wires.tell(each)
 
 
-def _recalled(transcript: Transcript, piece: Piece) -> tuple[str, ...]:
+def _recalled(recalled: Mapping[int, RecalledRecord], piece: Piece) -> tuple[str, ...]:
     """The notes that the model was handed for the messages of a piece."""
     items = (
         item
         for each in piece.spoken
-        if (record := transcript.recalled.get(each.number))
+        if (record := recalled.get(each.number))
         for item in record.items
         if item.state == "loaded"
     )

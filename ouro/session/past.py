@@ -175,7 +175,8 @@ class Past:
             SaveFailed: as for `rewind`.
         """
         self._refuse_where_it_cannot_be()
-        points = self.points()
+        while not (points := self.points()) and self.has_earlier:
+            await self.earlier()
         if not points:
             raise UsageError("There is nothing to undo: nothing was said yet.")
         return await self.rewind(points[-1].number)

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from ouro.agent.project import git_branch, told_branch
+from ouro.agent.replay import compaction_event
 from ouro.display import Todo
 from ouro.errors import OuroError, SaveFailed, SessionError
 from ouro.events import Event, Said, TurnFinished, UsageUpdated
@@ -121,7 +122,7 @@ class Resumed:
             asyncio.to_thread(parts.remembered_since, info.updated_at),
         )
         spec = parts.models.current()[0].spec
-        cache = _cache_state(spec.name, memory.model, _seconds_since(info.updated_at))
+        cache = _cache_state(spec.name, info.model, _seconds_since(info.updated_at))
         size, tokens = estimate_messages(messages), memory.tokens
         return ResumeCard(
             info=info,
@@ -172,15 +173,13 @@ class Resumed:
         else:
             record = self._tail_record(entries, begin, await self._carried())
             after = smaller(before, sent, self._sent_with(record, entries, begin), memory.constant)
+            record = msgspec.structs.replace(record, tokens=(before, after))
             try:
-                await memory.record(msgspec.structs.replace(record, tokens=(before, after)))
+                await memory.record(record)
             except SaveFailed as error:
                 yield Said(str(error), "error")
             self._tell_again()
-            yield Said(
-                f"{before:,} → {after:,} tokens: {begin} earlier messages are not sent any more. "
-                "The session keeps them, and they can be searched."
-            )
+            yield compaction_event(record)
             yield UsageUpdated(memory.usage, memory.tokens, self._parts.models.current()[0].spec.window)
         yield TurnFinished("answered")
 
@@ -196,6 +195,7 @@ class Resumed:
             kept=tuple(number for number in numbers if number in transcript.pins),
             summary="\n\n".join(filter(None, [earlier.summary if earlier else "", left_out, carried])),
             trigger="manual",
+            messages=begin,
             spent=memory.usage,
             title=memory.title,
             pins=tuple(sorted(transcript.pins)),
@@ -225,7 +225,10 @@ def taken_up(
     tell_again: Callable[[], None],
 ) -> Resumed | None:
     """What a session says of being taken up again; None for a new one."""
-    return Resumed(parts, parts.resumed, window, play, carried, tell_again) if parts.resumed else None
+    if parts.resumed is None:
+        return None
+    parts.memory.set_model(parts.models.current()[0].spec.name)  # the command line may have named another one
+    return Resumed(parts, parts.resumed, window, play, carried, tell_again)
 
 
 def repository_news(cwd: Path, since: str, branch_then: str) -> RepositoryNews | None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ouro.agent.replay import replay
-from ouro.events import Event, NotesRecalled
+from ouro.events import Event
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Message, ToolCall
-
-Receipts = Callable[[Message], NotesRecalled | None]
+from ouro.messages import ToolCall
 
 PAGE = 100
 """Messages that come at once when someone scrolls to the top."""
@@ -21,15 +19,11 @@ class Scrollback:
     Args:
         memory: the session's messages.
         title: what a tool call is called.
-        receipts: gives what was recalled for each message.
     """
 
-    def __init__(
-        self, memory: MemoryManager, title: Callable[[ToolCall], str], receipts: Callable[[], Receipts]
-    ) -> None:
+    def __init__(self, memory: MemoryManager, title: Callable[[ToolCall], str]) -> None:
         self._memory = memory
         self._title = title
-        self._receipts = receipts
 
     @property
     def has_more(self) -> bool:
@@ -38,7 +32,7 @@ class Scrollback:
 
     def shown(self) -> Iterator[Event]:
         """The end of the conversation, and what was scrolled to."""
-        return replay(self._memory.shown(), self._title, self._receipts())
+        return replay(self._memory.shown(), self._title)
 
     async def more(self, count: int = PAGE) -> list[Event]:
         """What stands before it; it is shown then.
@@ -46,5 +40,4 @@ class Scrollback:
         Raises:
             SessionError: it cannot be read.
         """
-        messages = await self._memory.show_more(count)
-        return list(replay(messages, self._title, self._receipts()))
+        return list(replay(await self._memory.show_more(count), self._title))

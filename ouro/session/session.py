@@ -74,7 +74,7 @@ class Session:
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
         self.scrollback = Scrollback(parts.memory, self._runner.title)
         requests = Requests(parts.instructions, self._runner)
-        compactor = Compactor(
+        compactor = self._compactor = Compactor(
             CompactorParts(
                 memory=parts.memory,
                 models=parts.models.current,
@@ -226,6 +226,7 @@ class Session:
         """
         self._parts.models.change(name, self._parts.models.effort)
         await self._release_models()
+        self._compactor.measure()
         self._memory.set_model(self.status().model)
 
     async def models(self) -> tuple[ModelChoice, ...]:

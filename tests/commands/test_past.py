@@ -36,7 +36,7 @@ async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_promp
     await dispatch(front_end, "/undo")
     assert front_end.session.past.went == [("undo",)]
     assert front_end.drafts == [("and\nthe docs", ())]
-    assert front_end.said == [("info", "Went back before your last message. /redo returns.")]
+    assert front_end.said == [("info", "/redo returns to it.")]
 
 
 async def test_redo_shows_the_conversation_as_it_was():
@@ -67,7 +67,7 @@ async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_no
     await dispatch(front_end, "/rewind")
     assert front_end.session.past.went == [("rewind", 5, ("memory",))]
     assert front_end.said == [
-        ("info", "Went back. What was there is kept: /redo returns."),
+        ("info", "/redo returns to it."),
         ("warning", "A note was changed since: it stays."),
     ]
 

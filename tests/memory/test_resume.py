@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ouro.errors import SessionDamaged, SessionInUse, SessionNotFound
 from ouro.memory.backend import SessionHeader
+from ouro.memory.line import Entry
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions import session_reader
 from ouro.memory.sessions.records import CompactionRecord, MessageRecord, PinRecord, Record, RewindRecord, TitleRecord
@@ -52,7 +53,9 @@ async def resumed(store, query: str = HEADER.id, **how) -> MemoryManager:
 
 
 def texts(messages) -> list[str]:
-    return [each.text for each in messages]
+    """The words of messages, or of those among what is told."""
+    said = [each.message if isinstance(each, Entry) else each for each in messages]
+    return [each.text for each in said if isinstance(each, Message)]
 
 
 async def test_what_is_sent_after_a_resume_is_what_was_sent_before(root):
@@ -97,7 +100,7 @@ async def test_the_messages_that_a_compaction_keeps_are_read_where_they_are_said
 
 async def test_older_messages_come_page_by_page_until_the_first(store):
     memory = await resumed(store)
-    shown = len(memory.shown())
+    shown = len(texts(memory.shown()))
     pages = []
     while memory.has_hidden:
         pages.append(texts(await memory.show_more(100)))

@@ -133,12 +133,12 @@ class LongTermMemoryManager:
         vouching = self._vouching(messages, is_whole)
         await self._work("vouch for what was written", lambda: self._vouch(vouching))
 
-    def turn_ended(self, messages: Sequence[Message], is_whole: bool = True) -> None:
-        """The turn is over: what it wrote is committed beside the conversation, or waits for the person.
+    def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0) -> None:
+        """Turn number `turn` (0: counted) is over: what it wrote is committed beside the conversation, or waits for the person.
 
         Whatever is asked of memory from here on comes after it; what only looks waits for `settled`.
         """
-        self._turn = sum(message.role == "user" and bool(message.text) for message in messages)
+        self._turn = turn or sum(message.role == "user" and bool(message.text) for message in messages)
         self._ran_on = not self._parts.is_quiet()
         self._settling = asyncio.create_task(self._settle_turn(tuple(messages), is_whole), name="settle memory")
 

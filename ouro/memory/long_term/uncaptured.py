@@ -33,16 +33,17 @@ def turns_since(entries: Sequence[Entry], captured: int) -> int:
 
 
 def uncaptured(
-    entries: Sequence[Entry], captured: int, branch_in: Callable[[str], str] = lambda _context: ""
+    entries: Sequence[Entry], captured: int, branch_in: Callable[[str], str] = lambda _context: "", turn: int = 0
 ) -> Iterator[Piece]:
     """What came after the message of number `captured`, oldest first; nothing where the person has said nothing since.
 
     Args:
         branch_in: the branch that a context of a message tells of; empty where it tells of none.
+        turn: the number of the last turn before these messages.
     """
     if not turns_since(entries, captured):
         return
-    turn, branch, size = 0, "", 0
+    branch, size = "", 0
     spoken: list[Spoken] = []
     last = None
     for place, each in enumerate(entries):

@@ -88,6 +88,8 @@ class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     """The model that answered by then."""
     captured: int = 0
     """The message up to which capture had read."""
+    messages: int = 0
+    """How many it covers, as they were sent; 0 where that was not counted."""
 
 
 class RewindRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"to": "rewind"}):

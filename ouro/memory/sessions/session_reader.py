@@ -184,7 +184,7 @@ class _Reading:
             change = _change(block) if kind in ("compaction", "rewind") else None
             is_said = kind not in CHANGES and is_message(block)
             number = number_of(block) if is_said or change is not None else 0
-            yield Step(block.offset, block.size, block, is_said, number, change)
+            yield Step(block.offset, block.size, block, is_said, number, change, kind in ("model", "recalled"))
 
     def _kept(self, wanted: list[int], places: dict[int, int], end: int) -> list[Block]:
         """The messages of these numbers from before `end`: where they are said to be, else wherever they are."""

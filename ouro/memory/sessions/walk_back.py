@@ -34,6 +34,8 @@ class Step(msgspec.Struct, Generic[T], frozen=True):
     """Of a message or a compaction; 0: it has none."""
     change: ChangeRecord | None = None
     """What it is, where it is no message and can be read."""
+    is_told: bool = False
+    """It is shown between the messages, and leads nowhere else."""
 
 
 class Way(msgspec.Struct, Generic[T]):
@@ -129,7 +131,7 @@ def walk_back(steps: Iterable[Step[T]], most: int) -> Way[T]:
 
 
 def walk_page(steps: Iterable[Step[T]], count: int) -> tuple[list[Step[T]], int]:
-    """The `count` messages of the line before a place, with the compactions between them; and where they begin.
+    """The `count` messages of the line before a place, with what is told between them; and where they begin.
 
     Args:
         steps: the records before that place, the last one first.
@@ -137,13 +139,22 @@ def walk_page(steps: Iterable[Step[T]], count: int) -> tuple[list[Step[T]], int]
     """
     found: list[Step[T]] = []
     sought: int | None = None
+    way_back: Step[T] | None = None
+    behind: list[Step[T]] = []
+    """What is told right behind the message that is sought, as far as one can tell yet."""
     for step in steps:
         if sought is not None and (step.number != sought or not step.number):
+            if way_back is not None and step.is_message:
+                found.append(way_back)  # something was left there: that is worth a word
+                way_back = None
+            if sought == 0 and way_back is None:
+                break
+            behind = [] if step.number else [*behind, *([step] if step.is_told else [])]
             continue
+        found += behind
         sought = step.change.to if isinstance(step.change, RewindRecord) else None
-        if sought == 0:
-            break
-        if step.is_message or step.number:
+        way_back, behind = (step if sought is not None else None), []
+        if step.is_message or step.number or step.is_told:
             found.append(step)
             count -= step.is_message
             if count <= 0:

@@ -66,7 +66,7 @@ async def test_enter_goes_back_and_puts_the_message_into_the_prompt():
         assert session.past.went == [("rewind", 5, ())]
         await until(pilot, lambda: pilot.app.parts.prompt.text == "now write the \x1b[31mtests\nfor it")
         assert "mend the import in api.py" in shown(pilot.app)
-        assert "Went back" in shown(pilot.app)
+        assert "/redo returns to it." in shown(pilot.app)
 
 
 async def test_typing_searches_and_the_last_match_is_marked():

@@ -1,0 +1,188 @@
+"""After a compaction what is not sent any more leaves memory; who scrolls or goes back there reads it from the file."""
+
+import gc
+
+import pytest
+
+from ouro.errors import SaveFailed
+from ouro.memory.line import Entry
+from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.records import CompactionRecord, ModelRecord, RecalledRecord, RewindRecord
+from ouro.memory.sessions.walk_back import FEWEST_SHOWN
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
+
+OUTPUT = "2026-11-21 20:14:03 INFO worker 7 handled job 4711\n" * 320
+"""16 KB."""
+
+
+@pytest.fixture
+def store(tmp_path) -> YamlFileMemoryStore:
+    return YamlFileMemoryStore(tmp_path / "sessions")
+
+
+async def talk(memory: MemoryManager, turns: int, output: str = "some text") -> None:
+    for _ in range(turns):
+        number = memory.next_number
+        await memory.add(user(f"prompt {number}"))
+        await memory.add(assistant("Looking.", ToolCall(f"call_{number}", "read", {"path": "a.py"})))
+        await memory.add(tool(ToolReply(f"call_{number}", "read", f"{number}: {output}")))
+        await memory.add(Message("assistant", (Text(f"answer {number}"),), Usage(500, output=20), "m"))
+
+
+async def compact(memory: MemoryManager, leave: int = 8) -> None:
+    sent = memory.transcript.sent_entries()
+    covered = sent[:-leave]
+    kept = tuple(each.number for each in covered[:3] if each.message.role == "user")
+    last = max(each.number for each in covered)
+    await memory.record(
+        CompactionRecord(memory.next_number, memory.now(), (1, last), kept, "What was said.", tokens=(900, 90))
+    )
+
+
+def texts(told) -> list[str]:
+    return [each.message.text for each in told if isinstance(each, Entry) and each.message.role != "tool"]
+
+
+def bytes_held(memory: MemoryManager) -> int:
+    """Characters of tool outputs that can be reached from the manager."""
+    return sum(len(reply.text) for each in memory.messages() for reply in each.parts_of(ToolReply))
+
+
+async def test_what_is_sent_and_counted_stays_as_it_was(store):
+    memory = MemoryManager.start(store, project="/p", model="m")
+    await talk(memory, 60)
+    turns = memory.transcript.turns
+    await compact(memory)
+
+    sent, tokens = memory.context(), memory.tokens
+    assert len(memory.messages()) == FEWEST_SHOWN
+    assert (memory.transcript.turns, turns) == (60, 60)
+    assert (memory.has_earlier, memory.transcript.is_complete) == (True, True)
+    await talk(memory, 1)
+    assert memory.context()[: len(sent)] == sent
+    await memory.close()
+
+    again = await MemoryManager.resume(store, memory.session_id, project="/p")
+    assert again.context() == memory.context()
+    assert (tokens, again.tokens) == (90, 520)
+    await again.close()
+
+
+async def test_a_long_session_holds_no_more_after_ten_compactions_than_after_two(store):
+    memory = MemoryManager.start(store, project="/p", model="m")
+    held, objects = [], []
+    for _ in range(10):
+        await talk(memory, 30, OUTPUT)
+        await compact(memory)
+        gc.collect()
+        held.append(bytes_held(memory))
+        objects.append(sum(isinstance(each, Entry | ToolReply) for each in gc.get_objects()))
+
+    assert memory.transcript.turns == 300
+    assert max(held[1:]) <= held[1] + 100 < 12 * len(OUTPUT)
+    assert max(objects[1:]) <= objects[1] + 5
+    await memory.close()
+
+
+async def test_who_scrolls_sees_each_message_once_and_none_twice(store):
+    memory = MemoryManager.start(store, project="/p", model="m")
+    await talk(memory, 60)
+    everything = texts(memory.shown())
+    await compact(memory)
+    await talk(memory, 2)
+
+    assert not memory.has_hidden  # all of it stands on the screen
+    assert await memory.show_more(10) == ()
+    seen = texts(memory.shown())
+    while memory.has_hidden:  # the screen was made anew
+        seen[:0] = texts(await memory.show_more(37))
+    assert seen[: len(everything)] == everything
+    assert len(seen) == 62 * 3
+    await memory.close()
+
+
+async def test_who_has_scrolled_a_little_goes_on_from_there_after_a_compaction(store):
+    memory = MemoryManager.start(store, project="/p", model="m")
+    await talk(memory, 150)
+    await memory.close()
+    memory = await MemoryManager.resume(store, memory.session_id, project="/p")
+    await memory.read_all()
+    memory.transcript.undone.clear()
+    shown = texts(memory.shown())
+    await compact(memory)
+    shown = shown or texts(memory.shown())
+    shown[:0] = texts(await memory.show_more(20))
+    await talk(memory, 20)
+    await compact(memory)
+    while memory.has_hidden:
+        shown[:0] = texts(await memory.show_more(30))
+
+    assert shown == [
+        f"{what} {number}" for number in range(1, 601, 4) for what in ("prompt", "Looking.", "answer")
+    ] or (len(shown) == len(set(shown) - {"Looking."}) + shown.count("Looking.") == 450)
+    await memory.close()
+
+
+async def test_one_can_go_back_to_what_has_left_memory_and_on_from_there(store):
+    memory = MemoryManager.start(store, project="/p", model="m")
+    await talk(memory, 60)
+    before = memory.context()
+    last = memory.transcript.last_number
+    await compact(memory)
+    await memory.record(RewindRecord(8, memory.now()))
+    assert memory.context() == before[:8]
+    await memory.add(user("else"))
+    await memory.record(RewindRecord(last, memory.now()))
+    assert memory.context() == before
+    await memory.close()
+
+
+async def test_nothing_is_let_go_that_is_not_on_disk(store, monkeypatch):
+    memory = MemoryManager.start(store, project="/p", model="m")
+    await talk(memory, 60)
+
+    def full(*_given):
+        raise SaveFailed("Not saved: No space left on device.")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(store, "save_memory", full)
+        with pytest.raises(SaveFailed):
+            await compact(memory)
+    assert len(memory.messages()) == 240
+    await memory.close()
+
+    looked_at = await MemoryManager.resume(store, memory.session_id, project="/p", read_only=True)
+    await looked_at.read_all()
+    count = len(looked_at.messages())
+    await talk(looked_at, 60)
+    await compact(looked_at)
+    assert len(looked_at.messages()) == count + 240
+    await looked_at.close()
+
+
+async def test_scrolling_back_shows_the_marks_and_receipts_between_the_messages(store):
+    memory = MemoryManager.start(store, project="/p", model="m")
+    await talk(memory, 2)
+    memory.note(RecalledRecord(5, memory.now(), ()))
+    memory.set_model("other")
+    await talk(memory, 1)
+    await memory.record(RewindRecord(8, memory.now()))
+    await talk(memory, 60)
+    told = memory.shown()
+    await compact(memory)
+
+    page = list(memory.shown())
+    while memory.has_hidden:
+        page[:0] = await memory.show_more(50)
+    kinds = [type(each) for each in page if not isinstance(each, Entry)]
+    assert kinds == [RecalledRecord, ModelRecord, RewindRecord, CompactionRecord]
+    assert [each for each in page if not isinstance(each, CompactionRecord)] == list(told)
+    await memory.close()
+
+    again = await MemoryManager.resume(store, memory.session_id, project="/p")
+    page = list(again.shown())
+    while again.has_hidden:
+        page[:0] = await again.show_more(50)
+    assert [each for each in page if not isinstance(each, CompactionRecord)] == list(told)
+    await again.close()
