@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ouro.events import CoreChanged, QuestionAsked, Reply, Said
@@ -144,6 +147,14 @@ class Conversation:
         task = asyncio.create_task(coroutine, name=name)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+
+
+@contextmanager
+def git_held(histories: Path) -> Iterator[None]:
+    """As while another ouro commits: nothing is committed until it is let go."""
+    with (histories / "user.git" / "ouro" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def plain_git(folder: Path, *arguments: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 
 import pytest
+from fakes.knowledge import git_held
 
 from ouro.assemble import Options, opener
 from ouro.events import CoreChanged, TurnFinished
@@ -18,14 +18,6 @@ from ouro.utils.runtime import get_history_dir, get_memory_dir
 def learns(text):
     """The agent writes into its memory, as a person would."""
     return call("write", path=str(get_memory_dir() / "preferences.md"), content=text)
-
-
-@contextmanager
-def git_held():
-    """As while another ouro commits: nothing is committed until it is let go."""
-    with (get_history_dir() / "user.git" / "ouro" / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def head():
@@ -63,7 +55,7 @@ async def told(session):
 async def test_the_turn_is_over_while_memory_is_still_committed(talk):
     session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.")
     before = head()
-    with git_held():
+    with git_held(get_history_dir()):
         events = await say(session, "be short")
         assert isinstance(events[-1], TurnFinished)
         assert (session.running, head()) == (False, before)
@@ -73,7 +65,7 @@ async def test_the_turn_is_over_while_memory_is_still_committed(talk):
 
 async def test_a_turn_that_comes_at_once_finds_what_the_last_one_wrote(talk):
     session, model = await talk(learns("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
-    with git_held():
+    with git_held(get_history_dir()):
         await say(session, "be short")
         asked = len(model.requests)
         following = asyncio.create_task(say(session, "and?"))
@@ -86,7 +78,7 @@ async def test_a_turn_that_comes_at_once_finds_what_the_last_one_wrote(talk):
 async def test_an_interrupted_turn_and_a_session_that_is_closed_keep_what_was_written(talk):
     session, _ = await talk(learns("Answer in German.\nBe short.\n"), call("shell", command="sleep 60"))
     before = head()
-    with git_held():
+    with git_held(get_history_dir()):
         async with aclosing(session.send("be short")) as events:
             async for event in events:
                 if getattr(event, "title", "").endswith("sleep 60"):
@@ -102,7 +94,7 @@ async def test_an_interrupted_turn_and_a_session_that_is_closed_keep_what_was_wr
 
 async def test_going_back_waits_for_what_the_turn_taught(talk):
     session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.")
-    with git_held():
+    with git_held(get_history_dir()):
         await say(session, "be short")
         last = session.past.points()[-1].number
         looking = asyncio.create_task(session.past.can_rewind(last))
