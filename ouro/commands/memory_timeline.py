@@ -54,9 +54,10 @@ async def blame(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) ->
         raise UsageError("Say which file: `/memory blame facts`, and a line number to open what taught it.")
     found = await _ask(known, lambda chronicle: chronicle.blame(file))
     if line.strip():
-        await _open_line(front_end, found.lines, line.strip())
+        opened = _line(found.lines, line.strip())
+        await show_turn(front_end, *turn_of(await _ask(known, lambda chronicle: chronicle.taught(file, opened))))
         return
-    lines = [f"{each.number:>4}  {whence(each.commit)}  {each.text}" for each in found.lines]
+    lines = [f"{each.number:>4}  {each.commit.id[:7]}  {whence(each.commit)}  {each.text}" for each in found.lines]
     front_end.show(
         f"**{escape(f'{found.scope}/{found.name}')}**\n\n{block(chr(10).join(lines))}\n\n"
         f"`/memory blame {file} LINE` shows the words that taught a line."
@@ -271,11 +272,11 @@ def turn_of(commit: Commit) -> tuple[str, int]:
     return commit.trailers.get("Ouro-Session", ""), int(turn) if turn.isdigit() else 0
 
 
-async def _open_line(front_end: FrontEnd, lines: Sequence[BlamedLine], number: str) -> None:
+def _line(lines: Sequence[BlamedLine], number: str) -> BlamedLine:
     found = next((each for each in lines if str(each.number) == number), None)
     if found is None:
         raise UsageError(f"There is no line {number}: the file has {len(lines)}.")
-    await show_turn(front_end, *turn_of(found.commit))
+    return found
 
 
 def _recalled(said: SaidTurn, texts: Mapping[str, str]) -> Iterator[str]:

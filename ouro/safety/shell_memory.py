@@ -23,7 +23,7 @@ _FLAGS = {
 }
 """What git may be told of memory without a question, and with which options."""
 _SHORTEST = 3
-_TAKES_TEXT = re.compile(r"-a?m|--message|--trailer")
+_TAKES_TEXT = re.compile(r"-[aq]*m|--message|--trailer")
 _NAMED = re.compile(r"\.ouro/+memory\b")
 
 

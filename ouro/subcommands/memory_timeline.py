@@ -105,11 +105,12 @@ def _blame(args: argparse.Namespace) -> int:
 
     with _opened() as (chronicle, _stores):
         found = chronicle.blame(args.file)
-    if args.open:
         line = next((each for each in found.lines if each.number == args.open), None)
-        if line is None:
+        taught = chronicle.taught(args.file, line) if line else None
+    if args.open:
+        if taught is None:
             raise UsageError(f"There is no line {args.open}: {found.name} has {len(found.lines)}.")
-        return _show_turn(args, *turn_of(line.commit))
+        return _show_turn(args, *turn_of(taught))
     if args.json:
         show_json(to_builtins(found))
         return 0

@@ -136,6 +136,15 @@ class Chronicle:
         store, name = self._file(file)
         return Blame(store.scope, name, timeline.blame(store.history, name))
 
+    def taught(self, file: str, line: BlamedLine) -> Commit:
+        """The commit that a line was first said in: one that only took back its going has not taught it."""
+        store, name = self._file(file)
+        if line.commit.origin != "undo" or not line.text:
+            return line.commit
+        found = timeline.commits_touching(store.history, line.text, name)
+        said = (each for each in found if each.origin != "undo" and _holds(store, each, name, line.text))
+        return next(said, line.commit)
+
     def as_of(self, date: str, file: str = "") -> tuple[OldFile, ...]:
         """The files as they were at the end of a day, or at a moment; one of them, where it is named."""
         moment = moment_of(date)
@@ -256,3 +265,7 @@ def _without(store: GitMemoryStore, name: str, hunks: Sequence[Hunk]) -> tuple[F
 
 def _core_first(name: str) -> tuple[bool, str]:
     return name.removesuffix(".md") not in CORE, name
+def _holds(store: GitMemoryStore, commit: Commit, name: str, line: str) -> bool:
+    return line in (store.text_at(commit.id, name) or "").splitlines()
+
+

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from ouro.errors import MemoryUnusable
+from ouro.memory.long_term.authorship import carry_over
 from ouro.memory.long_term.git_process import PACKS_ON_DISK, last_line, run_git
 from ouro.memory.long_term.history import History
 from ouro.memory.long_term.plain_index import PlainIndex
@@ -92,6 +93,7 @@ def rewrite(history: History, in_file: Change, in_words: Change, in_name: Change
     changed = {old: new for old, new in made.items() if old != new}
     old = forgotten_commits(history) | changed.keys()
     write_private(history.git_dir / "ouro" / _FORGOTTEN, "".join(f"{each}\n" for each in sorted(old)))
+    carry_over(history, changed)
     if accepted in made:
         accept(made[accepted])
     _move(history, {name: made.get(commit, commit) for name, commit in refs.items()})

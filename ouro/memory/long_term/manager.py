@@ -131,7 +131,9 @@ class LongTermMemoryManager:
             is_whole: they are all of it.
         """
         vouching = self._vouching(messages, is_whole)
-        await self._work("vouch for what was written", lambda: self._vouch(vouching))
+        turn = sum(message.role == "user" and bool(message.text) for message in messages) if is_whole else 0
+        moment = Moment(self._parts.session_id, turn)
+        await self._work("vouch for what was written", lambda: self._vouch(vouching, moment))
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0) -> None:
         """Turn number `turn` (0: counted) is over: what it wrote is committed beside the conversation, or waits for the person.
@@ -250,9 +252,9 @@ class LongTermMemoryManager:
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
         return Vouching(messages, below(clean, self._parts.cwd), is_whole=is_whole)
 
-    def _vouch(self, vouching: Vouching) -> list[CoreChanged]:
+    def _vouch(self, vouching: Vouching, moment: Moment) -> list[CoreChanged]:
         for scope in self._scopes:
-            scope.vouch_for_writing(vouching, asks=self._parts.write == "ask")
+            scope.vouch_for_writing(vouching, moment, asks=self._parts.write == "ask")
         return []
 
     def _refresh(self) -> list[CoreChanged]:

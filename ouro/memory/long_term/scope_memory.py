@@ -9,9 +9,10 @@ import msgspec
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
+from ouro.memory.long_term.authorship import end_turn, note_turn, open_turn
 from ouro.memory.long_term.edits import change_of, digest, edit_of, subject_of
 from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over, proposal_id
-from ouro.memory.long_term.store import GitMemoryStore, is_note
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.values import CORE, ORIGIN, SESSION, TURN, FileEdit, Loaded, Origin, Scope, Skipped
 from ouro.memory.long_term.vouching import Vouching
 from ouro.memory.tokens import estimate
@@ -90,7 +91,7 @@ class ScopeMemory:
         self._read_anew()
         if self._outside:
             return
-        self.store.commit_changes("Keep what was written before ouro ended", {ORIGIN: "agent"})
+        self.store.commit_changes("Keep what was written before ouro ended", open_turn(self.store.history))
         self._accept_all()
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
@@ -110,11 +111,12 @@ class ScopeMemory:
         number = proposal_id(self.scope, self._outside)
         return (*self._proposals.list(), Proposal(number, self.scope, "outside", self._outside, UNKNOWN))
 
-    def vouch_for_writing(self, vouching: Vouching, *, asks: bool) -> None:
+    def vouch_for_writing(self, vouching: Vouching, moment: Moment, *, asks: bool) -> None:
         """A tool has run: what it wrote here and is vouched for stays ours, also when ouro is killed (M13)."""
         if not self.store.has_changed_since_load(self.loaded):
             return
         self.store.ensure_repo()  # it will want to commit
+        note_turn(self.store.history, self.loaded.head, moment.trailers("agent"))
         if asks:
             return
         mixed = {each.name for each in self._outside}
@@ -126,11 +128,13 @@ class ScopeMemory:
         """The turn is over: commit what it has written; what nobody vouches for is taken out, and waits."""
         if not self.store.has_changed_since_load(self.loaded):
             return []
+        self.store.ensure_repo()
+        note_turn(self.store.history, self.loaded.head, moment.trailers("agent"))
         base = self.store.accepted
         mixed = {each.name for each in self._outside}  # what is not believed yet stands in them already
         edits = [each for each in self._new(self.store.edits_since(base)) if each.name not in mixed]
         open_ = {each.name for each in self.store.outside_edits()}
-        edits = [each for each in edits if each.name in open_ or not _is_kept(self.store, each)]
+        edits = [each for each in edits if each.name in open_ or not self.store.has_made(each)]
         edits = self._without_secrets(edits, moment)
         doubts = {each.name: self._doubt(each, vouching, asks) for each in edits if asks or each.name in open_}
         good = [each for each in edits if not doubts.get(each.name)]
@@ -139,6 +143,7 @@ class ScopeMemory:
         self.store.vouch(*(each.name for each in good))
         self._read_anew()
         self._accept_all()
+        end_turn(self.store.history)
         if good:
             told.insert(0, self._told(good, "agent", base))
         return told
@@ -332,15 +337,6 @@ class ScopeMemory:
         if head and base:
             self.takes_back[head] = base
         return change_of(self.scope, edits, origin, undo=head)
-
-
-def _is_kept(store: GitMemoryStore, edit: FileEdit) -> bool:
-    """Whether it is a note that ouro itself has written and committed meanwhile: no turn's own writing."""
-    if not is_note(edit.name):
-        return False
-    made = store.log(1, edit.name)
-    is_ours = bool(made) and made[0].origin not in ("agent", "outside")
-    return is_ours and store.text_at(made[0].id, edit.name) == edit.after
 
 
 def _print_of(loaded: Loaded) -> str:

@@ -233,6 +233,12 @@ class GitMemoryStore:
         """The latest commits, newest first; those that changed `path`, where one is given."""
         return timeline.log(self.history, limit, path)
 
+    def has_made(self, edit: FileEdit) -> bool:
+        """Whether it is a note that ouro itself has written and committed meanwhile: no turn's own writing."""
+        made = self.log(1, edit.name) if is_note(edit.name) else ()
+        is_ours = bool(made) and made[0].origin not in ("agent", "outside")
+        return is_ours and self.text_at(made[0].id, edit.name) == edit.after
+
     def text_at(self, commit: str, name: str) -> str | None:
         """A file as it was in a commit; None where it was not there."""
         return timeline.text_at(self.history, commit, name)

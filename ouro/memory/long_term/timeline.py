@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
 
+from ouro.memory.long_term.authorship import authors
 from ouro.memory.long_term.history import History
-from ouro.memory.long_term.values import BlamedLine, Commit, Hunk
+from ouro.memory.long_term.values import ORIGIN, BlamedLine, Commit, Hunk
 from ouro.utils.terminal_text import clean
 
 _FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%an%x1f%B%x1f"
@@ -89,6 +90,15 @@ def blame(history: History, name: str, commit: str = "") -> tuple[BlamedLine, ..
     return tuple(BlamedLine(number, text, commits[each]) for number, (each, text) in enumerate(owners, 1))
 
 
+def commits_touching(history: History, text: str, name: str) -> tuple[Commit, ...]:
+    """The commits that put a text into a file, or took it out, newest first.
+
+    Raises:
+        MemoryUnusable: the history cannot be read.
+    """
+    return _log(history, [f"-S{text}", history.head().commit], name)
+
+
 def changes(history: History, commit: str) -> tuple[Hunk, ...]:
     """What a commit changed against its first parent, hunk by hunk, file by file.
 
@@ -157,18 +167,21 @@ def _log(history: History, arguments: Sequence[str], path: str = "") -> tuple[Co
         "log", "-z", f"--format={_FORMAT}", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "--root",
         "--diff-merges=first-parent", "--full-diff", *arguments, "--", *([path] if path else []),
     )  # fmt: skip
-    return tuple(_commit(each) for each in os.fsdecode(said).split("\x1e") if each.strip("\0\n"))
+    known = authors(history)
+    return tuple(_commit(each, known) for each in os.fsdecode(said).split("\x1e") if each.strip("\0\n"))
 
 
-def _commit(text: str) -> Commit:
+def _commit(text: str, known: Mapping[str, Mapping[str, str]]) -> Commit:
     number, parents, seconds, author, body, names = text.split("\x1f", 5)
+    number = number.strip("\0\n")
     lines = body.strip().splitlines() or [""]
+    trailers = _trailers(lines[1:])
     at = datetime.fromtimestamp(int(seconds)).astimezone().isoformat(timespec="seconds")
     return Commit(
-        number.strip("\0\n"),
+        number,
         at,
         _plain(lines[0]),
-        _trailers(lines[1:]),
+        trailers if ORIGIN in trailers else {**trailers, **known.get(number, {})},
         tuple(name for name in names.replace("\n", "\0").split("\0") if name),
         _plain(author),
         parents.partition(" ")[0],

@@ -1,0 +1,67 @@
+"""Which turn a commit is from that does not say so: the agent commits in the shell as a person would, without trailers.
+
+It is noted beside the history, out of reach of what runs in a shell; the commit stays as it was made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from ouro.memory.long_term.history import OWN, History
+from ouro.memory.long_term.values import ORIGIN, SESSION, TURN
+from ouro.utils.private_files import write_private
+
+_TURNS = "turns"
+_OPEN = "turn"
+Trailers = Mapping[str, str]
+
+
+def note_turn(history: History, since: str, trailers: Trailers) -> None:
+    """The commits after `since` are of a turn, and so is what was written and is not committed yet.
+
+    Raises:
+        MemoryUnusable: the history cannot be read.
+    """
+    history.keep(_OPEN, _line(trailers))
+    head = history.head().commit
+    if head == since:
+        return
+    made = history.git("rev-list", f"{since}..{head}" if since else head).decode().split()
+    known = authors(history)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(history.git_dir / OWN / _TURNS, flags, 0o600), "w") as file:
+        file.write("".join(f"{each} {_line(trailers)}\n" for each in made if each not in known))
+
+
+def end_turn(history: History) -> None:
+    """All that was written in it is committed."""
+    if history.own(_OPEN):
+        history.keep(_OPEN, "")
+
+
+def open_turn(history: History) -> Trailers:
+    """Of the turn in which ouro was killed, for what it has left uncommitted."""
+    return _trailers(history.own(_OPEN).split())
+
+
+def authors(history: History) -> dict[str, Trailers]:
+    """Commit -> the trailers that it would have."""
+    parted: Iterable[list[str]] = (line.split() for line in history.own(_TURNS).splitlines())
+    return {words[0]: _trailers(words[1:]) for words in parted if words}
+
+
+def carry_over(history: History, renamed: Mapping[str, str]) -> None:
+    """The history was written anew: old commit -> new one."""
+    known = authors(history)
+    if not renamed.keys().isdisjoint(known):
+        lines = [f"{renamed.get(each, each)} {_line(trailers)}\n" for each, trailers in known.items()]
+        write_private(history.git_dir / OWN / _TURNS, "".join(lines))
+
+
+def _line(trailers: Trailers) -> str:
+    return f"{trailers.get(SESSION, '')} {trailers.get(TURN, '')}".strip()
+
+
+def _trailers(words: list[str]) -> Trailers:
+    return {ORIGIN: "agent", **dict(zip((SESSION, TURN), words, strict=False))}

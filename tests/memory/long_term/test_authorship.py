@@ -1,0 +1,95 @@
+"""A line leads to the turn that taught it, also where the agent made the commit itself, or ouro was killed."""
+
+import pytest
+from fakes.knowledge import Conversation, plain_git
+
+from ouro.memory.long_term.forgetting import Forgetting, Home
+
+
+@pytest.fixture
+def home(home):
+    return home / ".ouro"
+
+
+async def taught(home, said="Answer in German.", session="s-1"):
+    conversation = Conversation(home, session=session).connect()
+    await conversation.begin("hello")
+    await conversation.begin(said)
+    await conversation.write("preferences.md", f"- {said}\n")
+    return conversation
+
+
+def turns(conversation):
+    """Origin, session and turn of each line of the preferences."""
+    blamed = conversation.manager.chronicle().blame("preferences").lines
+    return [(each.commit.origin, *map(each.commit.trailers.get, ("Ouro-Session", "Ouro-Turn"))) for each in blamed]
+
+
+async def test_a_commit_that_the_agent_made_in_the_shell_names_its_turn(home):
+    conversation = await taught(home)
+    await conversation.commit()
+    await conversation.end()
+
+    assert turns(conversation) == [("agent", "s-1", "2")]
+    assert plain_git(conversation.folder, "log", "--format=%B").strip() == "what changed; and why"
+    assert turns(Conversation(home, session="s-2")) == [("agent", "s-1", "2")]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+async def test_what_a_turn_wrote_in_which_ouro_was_killed_names_it(home, is_committed):
+    conversation = await taught(home)
+    if is_committed:
+        await conversation.commit()
+
+    assert turns(Conversation(home, session="s-2")) == [("agent", "s-1", "2")]
+
+
+async def test_what_was_killed_later_is_not_put_down_to_that_turn(home):
+    conversation = await taught(home)
+    await conversation.end()
+    conversation.scopes["user"].store.rewrite("facts.md", lambda _text: "- Tea.\n", "By hand", {})
+    (conversation.folder / "facts.md").write_text("- Tea. And cake.\n")
+    conversation.scopes["user"].store.vouch("facts.md")
+
+    opened = Conversation(home, session="s-2")
+
+    assert opened.manager.chronicle().log(1)[0].commit.trailers == {"Ouro-Origin": "agent"}
+
+
+async def test_a_person_who_commits_by_hand_is_not_taken_for_the_agent(home):
+    conversation = await taught(home)
+    await conversation.end()
+    (conversation.folder / "preferences.md").write_text("- Answer in French.\n")
+    plain_git(conversation.folder, "commit", "-qam", "by hand")
+    await conversation.begin("now?")
+    await conversation.end()
+
+    assert turns(conversation) == [("outside", None, None)]
+
+
+async def test_a_line_that_an_undo_brought_back_leads_to_the_turn_that_taught_it(home):
+    conversation = await taught(home)
+    await conversation.commit()
+    await conversation.end()
+    (conversation.folder / "preferences.md").write_text("- Answer in French.\n")
+    await conversation.begin("Bonjour")
+    await conversation.end()
+    chronicle = conversation.manager.chronicle()
+    await conversation.manager.undo(chronicle.find("last").commit.id)
+
+    [line] = chronicle.blame("preferences").lines
+
+    assert (line.text, line.commit.origin) == ("- Answer in German.", "undo")
+    assert chronicle.taught("preferences", line).trailers["Ouro-Turn"] == "2"
+
+
+async def test_it_is_known_still_when_something_else_was_forgotten(home):
+    conversation = await taught(home, "Answer in German, says Zebedee.")
+    await conversation.commit()
+    await conversation.end()
+    await conversation.close()
+
+    place = Home(home, home / "history.git", home / "sessions", home / "cache" / "index.db")
+    assert Forgetting("says Zebedee", place).forget().left == ()
+
+    assert turns(Conversation(home, session="s-2")) == [("agent", "s-1", "2")]
