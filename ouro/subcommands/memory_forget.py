@@ -45,6 +45,7 @@ def _everywhere(args: argparse.Namespace, text: str) -> int:
     home = Home(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
     forgetting = Forgetting(text, home)
     found = forgetting.look(_progress)
+    _progress("")
     if not args.json:
         _show_findings(found, is_secret=args.secret)
     if not found.count:
@@ -57,6 +58,7 @@ def _everywhere(args: argparse.Namespace, text: str) -> int:
     kept = _backed_up(args, home)
     done = forgetting.forget(_progress)
     _index_anew()
+    _progress("")
     if args.json:
         show_json({"found": asdict(found), "left": list(done.left), "backup": kept, "done": not done.left})
     else:
@@ -125,5 +127,4 @@ def _index_anew() -> None:
 def _progress(what: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\033[K{what}")
-        sys.stderr.write("\r\033[K" if what == "the index" else "")
         sys.stderr.flush()

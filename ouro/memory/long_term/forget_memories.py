@@ -19,8 +19,16 @@ from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.values import ORIGIN, Scope
 
 _MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
-_OF_COMMITS = {"accepted", "tip", "forgotten", "core", "vouched", "folder", "lock", "sync", "index-behind"}
-_PLACE = {"user.git": "your memory"}
+_OF_COMMITS = {"accepted", "tip", "forgotten", "core", "vouched", "folder", "lock", "sync", "index-behind", "turns"}
+_OF_THE_USER = "user.git"
+
+
+def memory_folder(git_dir: Path) -> Path:
+    """The folder whose history this is; one that is not there where nothing was ever written into a project's."""
+    recorded = History(git_dir).own("folder").rpartition("\n")[0]
+    if recorded:
+        return Path(recorded)
+    return (git_dir.parent.parent if git_dir.name == _OF_THE_USER else git_dir) / "memory"
 
 
 def forget_in_memory(git_dir: Path, needle: Needle, tally: Tally, *, changes: bool) -> None:
@@ -39,11 +47,12 @@ class _Memory:
     def __init__(self, git_dir: Path, needle: Needle, tally: Tally) -> None:
         self._needle, self._tally = needle, tally
         self._history = History(git_dir)
-        folder = self._history.own("folder").rpartition("\n")[0]
-        self._folder = Path(folder) if folder else git_dir.parent.parent / "memory"
-        scope: Scope = "user" if git_dir.name == "user.git" else "repo"
+        self._folder = memory_folder(git_dir)
+        scope: Scope = "user" if git_dir.name == _OF_THE_USER else "repo"
         self._store = GitMemoryStore(self._folder, scope, git_dir, is_shared=not (self._folder / ".git").exists())
-        self._name = _PLACE.get(git_dir.name, f"the memory of {self._folder.parent.parent}")
+        self._name = "your memory" if scope == "user" else f"the memory of {self._folder.parent.parent}"
+        if self._folder.parent == git_dir:
+            self._name = f"history.git/{git_dir.name}"
         self._is_in_history = False
 
     def look(self) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.memory.long_term.forget_files import Tally, forget_in_home, forget_index, index_files, regular_files
-from ouro.memory.long_term.forget_memories import forget_in_memory
+from ouro.memory.long_term.forget_memories import forget_in_memory, memory_folder
 from ouro.memory.long_term.forget_sessions import forget_in_sessions
 from ouro.memory.long_term.forgotten_text import Needle
 from ouro.memory.long_term.history import History
@@ -95,7 +95,7 @@ class Forgetting:
                 tally.left.append(f"{git_dir}: {reason} Mend that, and forget once more.")
         forget_in_sessions(home.sessions, self._needle, tally, progress, changes=changes)
         progress("other files")
-        memories = [_folder(each) for each in _histories(home.histories)]
+        memories = [memory_folder(each) for each in _histories(home.histories)]
         done = (*_histories(home.histories), *memories, home.sessions, *index_files(home.index))
         forget_in_home(home.path, done, self._needle, tally, changes=changes)
         try:
@@ -114,7 +114,7 @@ def back_up(home: Home, target: Path, progress: Progress = lambda _what: None) -
         OSError: it cannot be written; nothing of it is left.
     """
     target = target.expanduser().absolute()
-    memories = [_folder(each) for each in _histories(home.histories)]
+    memories = [memory_folder(each) for each in _histories(home.histories)]
     roots = [home.path, *(each for each in memories if home.path not in each.parents and each.is_dir())]
     if any(root in target.parents for root in roots):
         raise UsageError(f"{target} lies in what is to be changed.", "Put the backup elsewhere.")
@@ -140,8 +140,3 @@ def back_up(home: Home, target: Path, progress: Progress = lambda _what: None) -
 
 def _histories(folder: Path) -> list[Path]:
     return sorted(each for each in folder.glob("*.git") if History(each).exists) if folder.is_dir() else []
-
-
-def _folder(git_dir: Path) -> Path:
-    path = History(git_dir).own("folder").rpartition("\n")[0]
-    return Path(path) if path else git_dir.parent.parent / "memory"

@@ -14,6 +14,7 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.forgetting import Forgetting, Home, back_up
 from ouro.memory.long_term.forgotten_text import Needle
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.stores import repo_store
 from ouro.memory.long_term.sync import synchronise
 from ouro.memory.long_term.sync_merge import SyncFailed
 from ouro.memory.sessions.yaml_text import dump
@@ -198,3 +199,24 @@ def test_settings_are_named_and_left(place):
     assert done.left == (
         f"{place.path / 'models.yaml'}: these are your settings. Take it out there yourself, if it does not belong.",
     )
+
+
+def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_persons_own_memory(place, tmp_path):
+    mine = user_memory(place)
+    mine.save_and_commit({"facts.md": "- Lives in Trondheim.\n- Works with uv.\n", "decisions.md": None}, "Say it")
+    mine.save_and_commit({"preferences.md": "- Lives in Trondheim.\n"}, "Say it again")
+    other = repo_store(tmp_path / "app", place.histories, lambda _text: "")
+    other.history.create()
+    other.history.keep("crystallized", "{}")
+    before = (mine.folder / ".git").read_text()
+
+    found = Forgetting("Lives in Trondheim", place).forget()
+
+    assert found.left == ()
+    assert [each.place for each in found.places if each.count] == [
+        "your memory: core, notes, archive",
+        "your memory: git history (objects that can be read)",
+    ]
+    assert {path.name: path.read_text() for path in mine.folder.glob("*.md")} == {"facts.md": "- Works with uv.\n"}
+    assert (mine.folder / ".git").read_text() == before
+    assert (other.history.own("folder"), other.get_current_head(), mine.outside_edits()) == ("", "", ())
