@@ -17,6 +17,7 @@ KEPT_VARIABLES = {
     "TEXTUAL_SNAPSHOT_TEMPDIR",
     "TMPDIR",
     "VIRTUAL_ENV",
+    "KF_RULE_CACHE_DIR",
     "PYTEST_CURRENT_TEST",
     "PYTEST_XDIST_WORKER",
 }
@@ -34,19 +35,21 @@ def home(tmp_path_factory, monkeypatch) -> Path:
     monkeypatch.setenv("TZ", "UTC")
     monkeypatch.setenv("PYTHONUTF8", "1")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.setenv("KF_RULE_CACHE_DIR", str(_rules_of_all_tests(tmp_path_factory)))
     (folder / ".gitconfig").write_text(
         "[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n"
     )
     return folder
 
 
-def _rules_of_all_tests(tmp_path_factory) -> Path:
-    """One folder for the compiled rules of the secret scanner: compiling them for each test takes seconds each time."""
+@pytest.fixture(scope="session", autouse=True)
+def rules_of_all_tests(tmp_path_factory):
+    """One folder for the compiled rules of the secret scanner: compiling takes seconds, and may end between tests."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "secret-rules"
     folder.mkdir(mode=0o700, exist_ok=True)
-    return folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KF_RULE_CACHE_DIR", str(folder))
+        yield folder
 
 
 @pytest.fixture(autouse=True)

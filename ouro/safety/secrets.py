@@ -9,22 +9,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from urllib.parse import quote
 
-from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir, get_home
+from ouro.safety.secret_scanner import SecretScanner, shared_scanner
 
 SHORTEST_VALUE = 8
-_REST = 2.0
-"""Seconds after the first text before the scanner is built unasked: the first request goes first."""
 
 _NAMES = (
     r"(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credentials?|api[_-]?key|access[_-]?key|auth[_-]?key"
@@ -97,13 +91,18 @@ _RULES = (
 class SecretMask:
     """Takes secrets out of texts. May be called from any thread."""
 
-    def __init__(self, values: Iterable[str] = (), patience: float = 10.0) -> None:
-        """Mask `values`, and what looks like a secret. `patience`: seconds in all that texts wait for the scanner."""
+    def __init__(
+        self, values: Iterable[str] = (), patience: float = 10.0, scanner: SecretScanner | None = None
+    ) -> None:
+        """Mask `values`, and what looks like a secret.
+
+        Args:
+            values: what is known to be secret.
+            patience: seconds in all that texts wait for the scanner.
+            scanner: finds what looks like a secret; without one, that of the process.
+        """
         self._known = _known_forms(values)
-        self._scanner: Any = None
-        self._building: threading.Thread | None = None
-        self._lock = threading.Lock()
-        self._wanted = threading.Event()
+        self._scanner = scanner or shared_scanner()
         self._patience = patience
         self._give_up_at = 0.0
 
@@ -113,10 +112,7 @@ class SecretMask:
 
     def prepare(self) -> None:
         """Let the scanner be built in the background: the first time ever it takes seconds."""
-        with self._lock:
-            if self._building is None:
-                self._building = threading.Thread(target=self._build, name="secret-rules", daemon=True)
-                self._building.start()
+        self._scanner.prepare()
 
     def mask(self, text: str) -> str:
         """`text` with `[secret:rule:hash]` in place of each secret; the same secret always gets the same one.
@@ -140,28 +136,10 @@ class SecretMask:
         known = set(_MASKED.findall(text))
         return next((kind for kind in _MASKED.findall(masked) if kind not in known), "a secret")
 
-    def _build(self) -> None:
-        self._wanted.wait(_REST)
-        try:
-            from kingfisher_sdk import Rules, Scanner
-
-            self._scanner = Scanner(Rules(cache_dir=_cache_folder()))
-        except Exception as error:  # noqa: BLE001 (the other two passes go on without it)
-            log.warning("secrets are masked by ouro's own rules only: %s", error)
-
-    def _wait_for_scanner(self) -> None:
-        if not self._wanted.is_set():
-            self._give_up_at = time.monotonic() + self._patience
-            self._wanted.set()
-        if self._building is not None:
-            self._building.join(max(0.0, self._give_up_at - time.monotonic()))
-
     def _scanned(self, text: str) -> str:
-        self._wait_for_scanner()
-        if self._scanner is None:
-            return text
+        self._give_up_at = self._give_up_at or time.monotonic() + self._patience
         data = text.encode("utf-8", "replace")
-        spans = sorted(_spans(self._scanner.scan(data)), reverse=True)
+        spans = sorted(self._scanner.find(data, self._give_up_at), reverse=True)
         end = len(data)
         for start, stop, rule in spans:
             if stop <= end and _PLACEHOLDER.encode() not in data[start:stop]:
@@ -185,18 +163,6 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
     """The values of environment variables whose names say that they are secret."""
     named = (value for name, value in environment.items() if _VARIABLE.search(name.upper()))
     return [value for value in named if len(value) >= SHORTEST_VALUE and not _NOT_A_SECRET.fullmatch(value)]
-
-
-def _cache_folder() -> Any:
-    """Where compiled rules are kept; None leaves it to the scanner's own variable, where that is set."""
-    if os.environ.get("KF_RULE_CACHE_DIR"):
-        return None
-    folder = get_home() / "cache" / "secret-rules"
-    try:
-        return ensure_private_dir(folder)
-    except OSError:
-        # A home that cannot be written: the rules are compiled anew each time.
-        return folder
 
 
 def _known_forms(values: Iterable[str]) -> list[re.Pattern[str]]:
@@ -232,11 +198,3 @@ def _masked(rule: str, match: re.Match[str]) -> str:
 
 def _placeholder(rule: str, secret: bytes) -> str:
     return f"{_PLACEHOLDER}{rule}:{hashlib.sha256(secret).hexdigest()[:4]}]"
-
-
-def _spans(findings: Iterable[Any]) -> Iterator[tuple[int, int, str]]:
-    for finding in findings:
-        found = finding.to_dict()
-        if finding.visible:
-            rule = re.sub(r"[^a-z0-9]+", "-", str(found["rule_id"]).rpartition(".")[2].lower())
-            yield found["location"]["start_offset"], found["location"]["end_offset"], rule

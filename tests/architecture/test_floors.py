@@ -34,3 +34,10 @@ def test_files_classes_and_functions_stay_small(path):
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text()))
+
+
+def test_only_the_program_takes_what_is_loaded_out_of_garbage_collection():
+    """What is frozen is never freed: a part that did so, each time it is made, would keep all that lived then."""
+    freezing = {str(path.relative_to(ROOT / "ouro")) for path in SOURCES if "gc.freeze()" in path.read_text()}
+
+    assert freezing == {"cli.py", "frontends/tui/run.py"}

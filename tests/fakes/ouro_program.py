@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,8 +27,7 @@ def secret_rules() -> Path:
     """The rules for secrets, compiled: that takes seconds, and each home would do it anew."""
     from kingfisher_sdk import Rules, Scanner
 
-    folder = Path(tempfile.mkdtemp(prefix="ouro-secret-rules-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = Path(os.environ["KF_RULE_CACHE_DIR"])  # that of all tests
     Scanner(Rules(cache_dir=folder))
     return folder
 

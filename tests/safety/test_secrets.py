@@ -2,11 +2,13 @@ import base64
 import json
 import sys
 import threading
+import time
 from urllib.parse import quote
 
 import pytest
 from fakes.ready_mask import ready_mask
 
+from ouro.safety.secret_scanner import SecretScanner
 from ouro.safety.secrets import SecretMask, is_secret_name, secret_values
 
 KEY = "pa55-word/with+odd=signs"
@@ -18,8 +20,12 @@ def mask():
 
 
 @pytest.fixture
-def without_scanner(monkeypatch) -> None:
+def no_scanner(monkeypatch) -> SecretScanner:
+    """As it is where the package is missing."""
     monkeypatch.setitem(sys.modules, "kingfisher_sdk", None)
+    scanner = SecretScanner()
+    assert scanner.find(b"AKIAQYLPMN5HFIQR7BBB", until=time.monotonic() + 60) == []
+    return scanner
 
 
 @pytest.mark.parametrize(
@@ -36,23 +42,23 @@ def without_scanner(monkeypatch) -> None:
         base64.b64encode(f"abc:{KEY};;".encode()).decode(),
     ],
 )
-def test_a_known_value_is_found_in_every_form(form, without_scanner):
-    text = SecretMask([KEY]).mask(f"before {form} after")
+def test_a_known_value_is_found_in_every_form(form, no_scanner):
+    text = SecretMask([KEY], scanner=no_scanner).mask(f"before {form} after")
 
     assert text.startswith("before ")
     assert text.endswith(" after")
     assert not any(form[start : start + 12] in text for start in range(len(form) - 11))
 
 
-def test_the_longer_of_two_values_wins(without_scanner):
-    masked = SecretMask(["first-half", "first-half-and-more"]).mask("x first-half-and-more y")
+def test_the_longer_of_two_values_wins(no_scanner):
+    masked = SecretMask(["first-half", "first-half-and-more"], scanner=no_scanner).mask("x first-half-and-more y")
 
     assert masked.startswith("x [secret:known:")
     assert masked.endswith("] y")
 
 
-def test_short_values_would_be_found_everywhere_and_are_left_alone(without_scanner):
-    assert SecretMask(["abc", "1234567"]).mask("abc 1234567") == "abc 1234567"
+def test_short_values_would_be_found_everywhere_and_are_left_alone(no_scanner):
+    assert SecretMask(["abc", "1234567"], scanner=no_scanner).mask("abc 1234567") == "abc 1234567"
 
 
 def test_ordinary_text_is_given_back_as_it_was(mask):
@@ -133,8 +139,8 @@ def test_names_of_other_things(name):
     assert not is_secret_name(name)
 
 
-def test_without_the_scanner_the_other_passes_still_work(without_scanner):
-    masked = SecretMask([KEY]).mask(f"{KEY} and DB_PASSWORD=tr0ub4dor3 and 0123456789abcdefgh")
+def test_without_the_scanner_the_other_passes_still_work(no_scanner):
+    masked = SecretMask([KEY], scanner=no_scanner).mask(f"{KEY} and DB_PASSWORD=tr0ub4dor3 and 0123456789abcdefgh")
 
     assert KEY not in masked
     assert "tr0ub4dor3" not in masked
@@ -147,3 +153,12 @@ def test_a_mask_says_which_kind_of_secret_a_text_holds():
     assert mask.kind_of_secret("the word is hunter2hunter2") == "known"
     assert mask.kind_of_secret("the id AKIAQYLPMN5HFIQR7BBB") == "aws-id"
     assert mask.kind_of_secret("[secret:known:1234] and AKIAQYLPMN5HFIQR7BBB") == "aws-id"
+
+
+def test_every_mask_of_a_process_has_the_same_scanner(mask, monkeypatch):
+    mask("the scanner is waited for: 0123456789abcdefgh")
+    monkeypatch.setitem(sys.modules, "kingfisher_sdk", None)  # another one could not be built
+
+    masked = SecretMask(patience=300).mask("dor_v1_" + "e2c3001c9e893547" * 4)
+
+    assert masked == "[secret:digitalocean-refresh-token:dc0c]"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _LAST_MOMENT = 1.8
 """Seconds after a signal by when the program is gone, whatever hangs."""
+_WARM_UP = 0.6
+"""Seconds after which the screen stands, and what the first answer needs may be loaded beside it."""
 _TAIL = 24
 """Lines of the conversation that stay in the terminal."""
 
@@ -90,10 +92,21 @@ async def _run(app: OuroApp, frame: FirstFrame | None) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         loop.add_signal_handler(number, _end, app, frame, 128 + number)
+    loop.call_later(_WARM_UP, threading.Thread(target=_warm_up, daemon=True).start)
     try:
         await app.run_async()
     finally:
         await app.turns.close()
+
+
+def _warm_up() -> None:
+    from ouro.frontends.tui.blocks.markdown import warm_up
+    from ouro.frontends.tui.blocks.palette import make_palette
+
+    warm_up(make_palette({}))
+    # What is loaded by now stays to the end: looking through it for garbage would stop the screen for 40 ms. Once only:
+    # what is frozen later, a question that is shown or a session that was left, would never be freed.
+    gc.freeze()
 
 
 def _end(app: OuroApp, frame: FirstFrame | None, code: int) -> None:

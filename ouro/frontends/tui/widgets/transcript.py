@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
-from threading import Thread
 from time import monotonic
 
 from rich.segment import Segment
@@ -17,16 +15,12 @@ from textual.strip import Strip
 from ouro.frontends.tui.blocks.block import Block
 from ouro.frontends.tui.blocks.block_list import BlockList
 from ouro.frontends.tui.blocks.lines import Line, crop
-from ouro.frontends.tui.blocks.markdown import warm_up
 from ouro.frontends.tui.blocks.messages import Answer, queued_lines
 from ouro.frontends.tui.blocks.palette import make_palette
 from ouro.frontends.tui.blocks.selection import marked, selected_text
 from ouro.frontends.tui.blocks.strips import Strips
 from ouro.frontends.tui.widgets.frames import Frames
 from ouro.frontends.tui.widgets.line_scroll import LineScroll
-
-_WARM_UP = 0.4
-"""Seconds after which the screen stands, and what Markdown needs may be loaded beside it."""
 
 
 class Transcript(LineScroll):
@@ -127,7 +121,6 @@ class Transcript(LineScroll):
     def on_mount(self) -> None:
         """Take the theme's colours, and those of every theme that follows."""
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
-        self.set_timer(_WARM_UP, lambda: Thread(target=self._warm_up, daemon=True).start())
         self._restyle()
         self._frames.start()
 
@@ -182,11 +175,6 @@ class Transcript(LineScroll):
         if selection is not None and (span := selection.get_span(number)) is not None:
             line = marked(line, span, self.screen.get_component_rich_style("screen--selection"))
         return self._strips.get(line, width, number, base)
-
-    def _warm_up(self) -> None:
-        warm_up(self._palette)
-        # What is loaded by now stays to the end: looking through it for garbage would stop the screen for 40 ms.
-        gc.freeze()
 
     def _draw(self, blocks: Sequence[Block]) -> None:
         changed = [line for block in blocks if (line := self._blocks.update(block)) is not None]
