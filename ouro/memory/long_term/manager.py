@@ -136,7 +136,7 @@ class LongTermMemoryManager:
         await self._work("vouch for what was written", lambda: self._vouch(vouching, moment))
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0) -> None:
-        """Turn number `turn` (0: counted) is over: what it wrote is committed beside the conversation, or waits for the person.
+        """Turn number `turn` (0: counted) is over: what it wrote is committed beside the session, or waits for a yes.
 
         Whatever is asked of memory from here on comes after it; what only looks waits for `settled`.
         """
