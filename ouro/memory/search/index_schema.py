@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from ouro.memory.search.writing import findable
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
-VERSION = 3
+VERSION = 4
 """Of the tables; an index of another version is made again from the files."""
 WAIT_SECONDS = 5.0
 SHIFT = 20
@@ -79,9 +80,9 @@ def _words_of(table: str) -> tuple[str, ...]:
     return (
         f"CREATE VIRTUAL TABLE {words} USING fts5(text, content = '{table}', content_rowid = 'id', {_WORDS})",
         f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN"
-        f" INSERT INTO {words} (rowid, text) VALUES (new.id, new.text); END",
+        f" INSERT INTO {words} (rowid, text) VALUES (new.id, findable(new.text)); END",
         f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN"
-        f" INSERT INTO {words} ({words}, rowid, text) VALUES ('delete', old.id, old.text); END",
+        f" INSERT INTO {words} ({words}, rowid, text) VALUES ('delete', old.id, findable(old.text)); END",
     )
 
 
@@ -197,6 +198,8 @@ def _connect(place: str) -> sqlite3.Connection:
         made.execute("PRAGMA synchronous = NORMAL")  # after a loss of power it is made again: the files are the truth
         made.execute("PRAGMA secure_delete = ON")
         made.execute("PRAGMA cache_size = -16000")
+        made.execute("PRAGMA trusted_schema = ON")  # so that the triggers may call this:
+        made.create_function("findable", 1, findable, deterministic=True)
     except sqlite3.Error:
         made.close()
         raise

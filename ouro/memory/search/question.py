@@ -9,6 +9,7 @@ from datetime import date, timedelta
 import msgspec
 
 from ouro.memory.search.irregular_words import FORMS, STOP_WORDS
+from ouro.memory.search.writing import words_in
 
 MOST_WORDS = 48
 """Of a long message the first ones are looked for."""
@@ -56,7 +57,7 @@ def question_of(text: str, speakers: Sequence[str] = SPEAKERS, today: date | Non
     names = {word.lower() for name in speakers for word in _WORD.findall(name)}
     days, rest = _days(text, today)
     found: dict[tuple[str, ...], None] = {}
-    for word in _WORD.findall(rest.lower()):
+    for word in words_in(rest):
         if word not in STOP_WORDS and word not in names:
             found[FORMS.get(word, (word,))] = None
         if len(found) == MOST_WORDS:

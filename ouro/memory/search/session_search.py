@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from ouro.memory.search.index import Index
 from ouro.memory.search.index_schema import SHIFT
+from ouro.memory.search.writing import findable, phrase
 
 _WORD = re.compile(r"\w+")
 _MOST_PASSAGES = 400
+_BEFORE, _SHOWN = 20, 60
+"""Characters of an excerpt."""
 
 
 class SessionHit(msgspec.Struct, frozen=True):
@@ -37,7 +41,7 @@ def search_sessions(index: Index, words: str, project: str | None = None, limit:
     found = _WORD.findall(words)
     if not found:
         return []
-    question = " ".join(f'"{word}"' for word in found) + "*"
+    question = " ".join(map(phrase, found)) + "*"
     with index.reading() as database:
         rows = database.execute(
             "SELECT rowid, bm25(messages_words) AS score FROM messages_words"
@@ -52,16 +56,34 @@ def search_sessions(index: Index, words: str, project: str | None = None, limit:
             if len(hits) == limit:
                 break
             row = database.execute(
-                "SELECT sessions.id, messages.number, snippet(messages_words, 0, '', '', '…', 16) FROM messages_words"
-                " JOIN messages ON messages.id = messages_words.rowid JOIN sessions ON sessions.seq = ?"
+                "SELECT sessions.id, messages.number, snippet(messages_words, 0, '', '', '…', 16), messages.text"
+                " FROM messages_words JOIN messages ON messages.id = messages_words.rowid"
+                " JOIN sessions ON sessions.seq = ?"
                 " WHERE messages_words MATCH ? AND messages_words.rowid = ? AND (? IS NULL OR sessions.project = ?)",
                 (seq, question, passage, project, project),
             ).fetchone()
             if row:
-                hits.append(SessionHit(row[0], " ".join(row[2].split()), row[1], score))
+                session_id, number, snippet, text = row
+                # SQLite counts words as they are indexed, to cut them out of the text as it is.
+                snippet = snippet if findable(text) == text else excerpt(text, found)
+                hits.append(SessionHit(session_id, " ".join(snippet.split()), number, score))
         seen = {hit.session_id for hit in hits}
         summed_up = (hit for hit in _by_summary(database, found, project) if hit.session_id not in seen)
         return [*hits, *summed_up][:limit]
+
+
+def excerpt(text: str, words: Sequence[str]) -> str:
+    """The part of `text` around the first of `words` that stands in it, whatever its accents and capitals."""
+    plain = _plain(text)
+    places = [place for word in words if (place := plain.find(_plain(word))) >= 0]
+    start = max(0, min(places, default=0) - _BEFORE)
+    shown = text[start : start + _SHOWN]
+    return f"{'…' if start else ''}{shown}{'…' if start + _SHOWN < len(text) else ''}"
+
+
+def _plain(text: str) -> str:
+    """As long as `text`."""
+    return "".join(unicodedata.normalize("NFD", letter)[0].lower()[0] for letter in text)
 
 
 def _by_summary(database: sqlite3.Connection, words: Sequence[str], project: str | None) -> Iterator[SessionHit]:

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from ouro.memory.search.writing import phrase
+
 MOST_PLACES = 2_000
 """Of a word that is said more often than that, the newest places are looked at: it tells little apart."""
 MOST_LOOKED_AT = 6_000
@@ -64,7 +66,7 @@ def _near(ids: Sequence[int]) -> dict[int, float]:
 
 
 def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], count: int) -> _Places:
-    question = " OR ".join(f'"{form}"' for form in forms)
+    question = " OR ".join(map(phrase, forms))
     rows = database.execute(
         f"SELECT rowid FROM {table}_words WHERE {table}_words MATCH ? ORDER BY rowid DESC LIMIT ?",
         (question, MOST_PLACES),
