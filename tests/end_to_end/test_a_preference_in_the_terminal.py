@@ -1,0 +1,131 @@
+"""The life of a preference as a person sees it: three sessions in a terminal, from the telling to the forgetting."""
+
+import json
+import os
+import signal
+import subprocess
+
+TOLD = "From now on answer in German."
+LINE = "- Answer in German.\n"
+SAID = ", said the model"
+
+
+class Person:
+    """Somebody at the full screen."""
+
+    def __init__(self, ouro) -> None:
+        self.terminal = ouro.screen(size=(40, 110))
+        self.server = ouro.server
+
+    def say(self, *lines: str) -> None:
+        self.terminal.say("\n".join(lines))
+
+    def ask(self, words: str) -> bytes:
+        """Say something and read the answer; gives the request, byte for byte."""
+        before = len(self.server.requests)
+        self.say(f"say: {words}{SAID}")
+        self.terminal.until(lambda: self.terminal.text().count(f"{words}{SAID}") >= 2)
+        return next(each.raw for each in self.server.requests[before:] if each.tools)  # others are of the capture
+
+    def agree(self, *shown: str) -> None:
+        """Take the first choice of a question."""
+        self.terminal.until_shows(*shown)
+        self.terminal.press("\r", lambda: not all(map(self.terminal.shows, shown)))
+
+    def leave(self) -> None:
+        assert self.terminal.leave() == 0
+
+
+def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
+    folder = ouro.home / "memory"
+    file = folder / "preferences.md"
+
+    # the first session: told, written by the file tool, committed in the shell; then ouro is killed
+    first = Person(ouro)
+    first.say(
+        TOLD,
+        f"call: write {json.dumps({'path': str(file), 'content': LINE})}",
+        f'run: git -C "{folder}" add -A && git -C "{folder}" commit -qm "Prefer German"',
+        "run: sleep 60",
+    )
+    first.terminal.until(lambda: len(ouro.server.requests) == 3)
+    first.terminal.until_shows("shell sleep 60 ·")
+    os.kill(first.terminal.pid, signal.SIGKILL)
+    first.terminal.end()
+    assert git(folder, "log", "--format=%s") == "Prefer German\n"
+
+    # the second one knows it
+    second = Person(ouro)
+    assert "| - Answer in German." in system_of(second.ask("Guten Tag"))
+    second.leave()
+
+    # the third: edited by hand, told to the model as a change; undone, told again; the prefix stays
+    third = Person(ouro)
+    begun = third.ask("Guten Morgen")
+    file.write_text(LINE.replace("German", "French"))
+    edited = third.ask("Bonjour")
+    third.terminal.until_shows("changed outside of ouro")
+    third.say("/memory undo")
+    third.agree("Take back", "❯ Take it back")
+    third.terminal.until_shows("+ Answer in German.")
+    assert file.read_text() == LINE
+    undone = third.ask("Guten Abend")
+    assert "| -- Answer in German.\n| +- Answer in French." in last_of(edited)
+    assert "| -- Answer in French.\n| +- Answer in German." in last_of(undone)
+    for earlier, later in ((begun, edited), (edited, undone)):
+        assert later.startswith(sent_before_the_answer(earlier))
+        assert tools_of(later) == tools_of(earlier)
+
+    # blamed: the line leads to the words of the first session, which can be looked at
+    third.say("/memory blame preferences 1")
+    third.terminal.until_shows("Turn 1 (message 1)", TOLD)
+    third.agree("❯ Stay here")
+    third.leave()
+    [line] = json.loads(ouro.headless("memory", "blame", "preferences", "--json").out)["lines"]
+    assert line["commit"]["trailers"]["Ouro-Origin"] == "undo"
+    assert ouro.headless("memory", "blame", "preferences", "--open", "1").out.startswith("Turn 1 (message 1)")
+
+    # forgotten: nowhere, in no form
+    assert held(ouro.home)
+    done = ouro.headless("memory", "forget", "--everywhere", "Answer in German", "--yes", "--no-backup")
+    assert (done.code, "NOT DONE" in done.out) == (0, False)
+    assert held(ouro.home) == []
+    assert git(folder, "fsck", "--strict") == ""
+    ouro.headless("-p", "say: hello")
+    assert "Nothing is remembered yet." in system_of(ouro.server.requests[-1].raw)
+
+
+def git(folder, *arguments):
+    return subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def held(home):
+    """What below ouro's home holds the preference: files as they are, and the objects of each history."""
+    files = [path for path in home.rglob("*") if path.is_file() and "secret-rules" not in path.parts]
+    found = [str(path) for path in files if b"answer in german" in path.read_bytes().lower()]
+    for git_dir in (home / "history.git").glob("*.git"):
+        command = ["git", "--git-dir", git_dir, "cat-file", "--batch-all-objects", "--batch"]
+        objects = subprocess.run(command, check=True, capture_output=True).stdout
+        found += [str(git_dir)] if b"answer in german" in objects.lower() else []
+    return found
+
+
+def messages_of(raw):
+    return json.loads(raw)["messages"]
+
+
+def tools_of(raw):
+    return json.loads(raw)["tools"]
+
+
+def system_of(raw):
+    return json.dumps(messages_of(raw)[0])
+
+
+def last_of(raw):
+    return str(messages_of(raw)[-1]["content"])
+
+
+def sent_before_the_answer(raw):
+    """A request up to the end of its last message."""
+    return raw[: raw.rindex(SAID.encode()) + len(SAID)]
