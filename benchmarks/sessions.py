@@ -41,13 +41,18 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--screen", action="store_true")
     parser.add_argument("--resume", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--talk", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.talk:
+        tell_talk(Path(args.talk))
+        return
     if args.resume:
         tell_resume(Path(args.resume[0]), args.resume[1])
         return
     with tempfile.TemporaryDirectory() as folder:
         saving(Path(folder) / "saving", args.runs)
         resuming(Path(folder) / "resuming", args.runs)
+        talking(Path(folder) / "talking")
         listing(Path(folder) / "listing", args.count, args.runs)
         if args.screen:
             screen(Path(folder) / "screen", args.runs)
@@ -121,11 +126,50 @@ def tell_resume(root: Path, session_id: str) -> None:
         memory = await MemoryManager.resume(YamlFileMemoryStore(root), session_id, project="/p")
         await memory.read_all()
         memory.context()
-        status = Path("/proc/self/status").read_text()
-        print(f"{int(status.partition('VmRSS:')[2].split()[0]) / 1024:.0f}")
+        print(resident())
         await memory.close()
 
     asyncio.run(take_up())
+
+
+def talking(root: Path) -> None:
+    """A session of 300 turns that goes on and on: what its process holds after each compaction."""
+    command = [sys.executable, "-m", "benchmarks.sessions", "--talk", str(root)]
+    print()
+    print(subprocess.run(command, capture_output=True, check=True, text=True).stdout, end="")
+
+
+def tell_talk(root: Path) -> None:
+    """Say 300 turns with four outputs of 16 KB each, compact each 30 of them, and print what is held."""
+
+    async def talk() -> None:
+        memory = MemoryManager.start(YamlFileMemoryStore(root), project="/p", model="openai/bench")
+        output = _LINE * 170
+        for turn in range(1, 301):
+            await memory.add(user(f"prompt {turn}: please look into it"))
+            for call in range(4):
+                name = f"call_{turn}_{call}"
+                await memory.add(assistant("Let me look.", ToolCall(name, "shell", {"command": "tail worker.log"})))
+                await memory.add(tool(ToolReply(name, "shell", f"{turn}.{call}\n{output}")))
+            await memory.add(assistant(f"Answer {turn}. " + "It does what it says. " * 20))
+            if turn % 30 == 0:
+                entries = memory.transcript.sent_entries()
+                last = entries[-12].number
+                kept = tuple(each.number for each in entries[:-11] if each.message.role == "user")[-20:]
+                number = memory.next_number
+                await memory.record(CompactionRecord(number, memory.now(), (1, last), kept, "What was said.\n" * 200))
+                held = sum(len(reply.text) for each in memory.messages() for reply in each.parts_of(ToolReply))
+                what = f"after {turn} turns: {len(memory.messages())} messages, {held / 1000:,.0f} KB of outputs held"
+                print(f"{what:<72} {resident():>9} MiB resident")
+        await memory.close()
+
+    asyncio.run(talk())
+
+
+def resident() -> str:
+    """What memory this process has, in MiB."""
+    status = Path("/proc/self/status").read_text()
+    return f"{int(status.partition('VmRSS:')[2].split()[0]) / 1024:.0f}"
 
 
 def listing(root: Path, count: int, runs: int) -> None:

@@ -215,16 +215,6 @@ async def test_the_surroundings_are_told_again(repository):
     await session.close()
 
 
-async def test_the_model_that_was_chosen_stays(repository):
-    open_session, _ = make(repository, "One.", "Two.")
-    session = await open_session(OpenRequest())
-    await say(session, "a", "b")
-    before = session.status().model
-    await session.past.rewind(1)
-    assert session.status().model == before
-    await session.close()
-
-
 async def test_nothing_is_rewound_while_a_turn_runs(repository):
     open_session, _ = make(repository, "One.", ScriptedReply("Wait.", hold=asyncio.Event().wait))
     session = await open_session(OpenRequest())

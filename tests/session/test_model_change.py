@@ -1,0 +1,111 @@
+"""Another model in the middle of a session: whose figures count, how large its window is, who is asked then."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.model_server import Reply, Tokens
+
+from ouro.assemble import Options, open_session
+from ouro.session import OpenRequest
+
+FIRST, SECOND = "openai/first", "anthropic/second"
+TOLD = 30_000
+
+
+@pytest.fixture(autouse=True)
+def models(home, model_server, monkeypatch):
+    """Two models of two wires, with windows of their own; nothing else asks them."""
+    folder = home / ".ouro"
+    folder.mkdir(mode=0o700)
+    first = f"{{api_base: '{model_server.url}/v1', api_key: sk-test-1, window: 40000}}"
+    second = f"{{api_base: '{model_server.url}', api_key: sk-test-2, window: 90000}}"
+    (folder / "models.yaml").write_text(f"default: {FIRST}\nmodels:\n  {FIRST}: {first}\n  {SECOND}: {second}\n")
+    (folder / "models.yaml").chmod(0o600)
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
+
+
+def answers_with(*tokens):
+    figures = iter(tokens)
+    return lambda _request: Reply("So it is.", tokens=Tokens(input=next(figures), output=0))
+
+
+async def opened(repository, resume="", **options):
+    return await open_session(Options(repository, **options), OpenRequest(resume))
+
+
+async def say(session, text):
+    return [event async for event in session.send(text)]
+
+
+def figures(session):
+    report = session.window.report()
+    status = session.status()
+    assert report.tokens == status.context
+    assert report.window == status.window
+    assert abs(sum(size for _, size in report.parts) - report.tokens) < 20
+    return status.context, status.window
+
+
+async def test_the_figure_of_the_model_before_does_not_stand(repository, model_server):
+    model_server.script(answers_with(TOLD, 12_000))
+    session = await opened(repository)
+    await say(session, "Look around.")
+    assert figures(session) == (TOLD, 40_000)
+
+    await session.set_model(SECOND)
+    estimate, window = figures(session)
+    assert (1_000 < estimate < 20_000, window) == (True, 90_000)
+    await session.close()
+
+    session = await opened(repository, "latest")
+    assert figures(session) == (estimate, 90_000)
+    await say(session, "And now?")
+    assert figures(session) == (12_000, 90_000)
+    await session.close()
+
+    session = await opened(repository, "latest")
+    assert figures(session) == (12_000, 90_000)
+    await session.set_model(FIRST)
+    assert figures(session)[0] not in (12_000, TOLD)
+    await session.close()
+
+
+async def test_nor_does_it_where_the_command_line_names_another_model(repository, model_server):
+    model_server.script(answers_with(TOLD))
+    session = await opened(repository)
+    await say(session, "Look around.")
+    await session.close()
+
+    session = await opened(repository, "latest", model=SECOND)
+    estimate, window = figures(session)
+    card = await session.resumed.card()
+    assert (estimate < TOLD, window, card.tokens, card.cache) == (True, 90_000, estimate, "cold")
+    await session.close()
+
+
+async def test_after_a_way_back_the_model_in_use_is_the_one_that_is_asked(repository, model_server):
+    model_server.script(answers_with(*range(700, 720)))
+    session = await opened(repository)
+    await say(session, "One.")
+    await say(session, "Two.")
+    await session.set_model(SECOND)
+    await say(session, "Three.")
+    last = session.past.points()[-1].number
+
+    await session.past.rewind(1)
+    assert session.status().model == SECOND
+    await say(session, "Else.")
+    await session.past.visit(last + 1)
+    await say(session, "Four.")
+    await session.close()
+
+    session = await opened(repository, "latest")
+    await session.past.undo()
+    await say(session, "Five.")
+    await session.set_model(FIRST)
+    await session.past.undo()
+    await say(session, "Six.")
+    await session.close()
+    asked = [request.body["model"] for request in model_server.requests]
+    assert asked == ["first", "first", "second", "second", "second", "second", "first"]

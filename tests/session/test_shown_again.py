@@ -1,0 +1,125 @@
+"""What a session showed while it ran it shows again when it is taken up: compactions, models, ways back."""
+
+from __future__ import annotations
+
+import pytest
+from fakes.transcript_app import TranscriptApp
+
+from ouro.assemble import Options, open_session
+from ouro.events import Compacted, NotesRecalled, Prompted, Said, Titled
+from ouro.frontends.repl_paper import Paper
+from ouro.frontends.repl_printer import Printer
+from ouro.llm.model import ModelSpec
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.messages import Usage
+from ouro.session import OpenRequest
+
+SUMMARY = "## Goal\nMend the greeting."
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
+
+
+async def opened(repository, *script, resume="", part="full"):
+    model = ScriptedModel(script, spec=ModelSpec("scripted", window=60_000))
+    return await open_session(Options(repository, ready_model=model, mode="auto"), OpenRequest(resume, part=part))
+
+
+async def say(session, text):
+    return [event async for event in session.send(text)]
+
+
+def marks(session):
+    return [event for event in session.history() if isinstance(event, Compacted | Said | NotesRecalled | Titled)]
+
+
+async def compacted(repository):
+    """A session with a compaction in the middle; and what was told of it."""
+    (repository / "long.txt").write_text("a line of text\n" * 2_000)
+    summary = ScriptedReply(SUMMARY, usage=Usage(900, 800, 0, 50, 0.01))
+    session = await opened(repository, call("read", path="long.txt"), "Long.", "Yes.", summary, "Fine.")
+    await say(session, "Look at it.")
+    await say(session, "Sure?")
+    [told] = [event async for event in session.window.compact("") if isinstance(event, Compacted)]
+    await say(session, "Go on.")
+    return session, told
+
+
+async def test_a_compaction_is_told_again_as_it_was_told(repository):
+    session, told = await compacted(repository)
+    assert told.covered > told.kept > 0
+    assert marks(session) == [told]
+    await session.close()
+
+    again = await opened(repository, resume="latest")
+    assert marks(again) == [told]
+    places = [type(event) for event in again.history() if isinstance(event, Compacted | Prompted)]
+    assert places == [Prompted, Prompted, Compacted, Prompted]
+    await again.close()
+
+
+async def test_the_full_screen_shows_it_as_it_did(repository):
+    session, told = await compacted(repository)
+    await session.close()
+    again = await opened(repository, resume="latest")
+    events = list(again.history())
+    await again.close()
+
+    app = TranscriptApp(*events)
+    async with app.run_test(size=(100, 60)):
+        lines = app.lines()
+    [card] = [line for line in lines if "compact the conversation" in line]
+    [figures] = [line for line in lines if "messages summed up" in line]
+    assert f"{told.before:,} → {told.after:,} tokens" in figures
+    assert f"{told.covered} messages summed up, {told.kept} kept as they were" in figures
+    assert card.strip().startswith("✓")
+
+
+async def test_the_plain_prompt_prints_it_as_it_did(repository):
+    session, told = await compacted(repository)
+    await session.close()
+    again = await opened(repository, resume="latest")
+    printed: list[str] = []
+    Printer(Paper(printed.append, plain=True)).replay(again.history())
+    await again.close()
+    line = f"Compacted: {told.before:,} → {told.after:,} tokens; {told.covered} messages give way to a summary"
+    assert line in "".join(printed)
+
+
+async def test_what_was_left_out_without_a_summary_is_told_again(repository):
+    answers = [ScriptedReply("So it is.", usage=Usage(input=6_000 * number)) for number in range(1, 5)]
+    session = await opened(repository, *answers)
+    for number in range(4):
+        await say(session, f"Question {number}. " + "and what of it? " * 1_000)
+    await session.close()
+    session = await opened(repository, resume="latest")
+    told = [event async for event in session.resumed.take("tail") if isinstance(event, Said)]
+    assert "earlier messages are not sent any more" in told[0].text
+    assert marks(session) == told
+    await session.close()
+    again = await opened(repository, resume="latest")
+    assert marks(again) == told
+    await again.close()
+
+
+async def test_another_model_and_a_way_back_are_told_and_titles_are_not(repository):
+    session = await opened(repository, "One.", "Two.", "Three.", "Four.")
+    await say(session, "a")
+    session.rename("another title")
+    session._memory.set_model("other/model")
+    await say(session, "b")
+    await session.past.undo()
+    await say(session, "c")
+    expected = [Said("Model: other/model"), Said("Went back to here. What was left is kept: /rewind lists it.")]
+    assert marks(session) == expected
+
+    await session.past.undo()
+    await session.past.redo()
+    assert marks(session) == expected, "what was left stands on the line again: there is nothing to tell"
+    await session.close()
+    again = await opened(repository, resume="latest")
+    assert marks(again)[:2] == expected
+    await again.close()
