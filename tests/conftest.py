@@ -65,6 +65,12 @@ def only_loopback(monkeypatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", guarded)
 
 
+@pytest.fixture(autouse=True)
+def no_rest_between_attempts(monkeypatch) -> None:
+    """A model that fails is asked again at once."""
+    monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
+
+
 @pytest.fixture
 def repository(tmp_path) -> Path:
     """A git repository with one commit."""

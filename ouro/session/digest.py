@@ -58,7 +58,6 @@ class DigestParts(msgspec.Struct, frozen=True):
     is_new: bool = True
     """The session was not taken up again."""
     silent: bool = False
-    settle: float = SETTLE_SECONDS
 
 
 class Digest:
@@ -242,7 +241,7 @@ class Digest:
         yield TurnFinished("answered")
 
     async def _tell_last_time(self, summaries: Summaries) -> None:
-        await asyncio.sleep(self._parts.settle)
+        await asyncio.sleep(SETTLE_SECONDS)
         if left := await asyncio.to_thread(summaries.open_line):
             self._tell(Said(f"Last time: {left} · /resume latest"))
 

@@ -45,7 +45,6 @@ class DigestRules(msgspec.Struct, frozen=True):
     write: str = "tell"
     half_life_days: float = 30
     categories: Mapping[str, Sequence[str]] = {}
-    settle: float = 1.0
 
 
 def with_digest(
@@ -82,7 +81,6 @@ def with_digest(
                 by_itself=rules.by_itself and not memory.read_only,
                 is_new=parts.resumed is None,
                 silent=rules.write == "silent",
-                settle=rules.settle,
             )
         ),
     )

@@ -136,8 +136,7 @@ async def test_steering_after_the_last_answer_goes_on_in_the_same_turn(world):
     assert [event for event in seen if isinstance(event, TurnFinished)] == [TurnFinished("answered")]
 
 
-async def test_a_failed_attempt_is_voided_and_asked_again(world, monkeypatch):
-    monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
+async def test_a_failed_attempt_is_voided_and_asked_again(world):
     model = ScriptedModel([ScriptedReply("Half an ans", error=RateLimited("Too many requests.")), "Whole."])
     seen = await play(world.agent(model))
     assert any(isinstance(event, Retrying) for event in seen)
@@ -146,8 +145,7 @@ async def test_a_failed_attempt_is_voided_and_asked_again(world, monkeypatch):
     assert [message.text for message in world.memory.context() if message.role == "assistant"] == ["Whole."]
 
 
-async def test_a_fallback_answers_when_the_first_model_cannot(world, monkeypatch):
-    monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
+async def test_a_fallback_answers_when_the_first_model_cannot(world):
     first = ScriptedModel([RateLimited("No.")] * 9, spec=ModelSpec("first"))
     second = ScriptedModel(["Here."], spec=ModelSpec("second", window=9000))
     seen = await play(world.agent(first, second))

@@ -271,8 +271,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_without_a_summary_old_outputs_are_dropped_instead_and_the_turn_goes_on(world, failure, monkeypatch):
-    monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
+async def test_without_a_summary_old_outputs_are_dropped_instead_and_the_turn_goes_on(world, failure):
     await world.filled()
     writer = ScriptedModel(FAILURES[failure] * 9, spec=ModelSpec("writer", window=8_192))
     model = ScriptedModel([says("Done."), says("More.")], spec=SMALL)

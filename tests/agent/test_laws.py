@@ -148,12 +148,6 @@ def check_sendable(messages):
     assert not expected
 
 
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    """Retries do not wait here."""
-    monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_the_laws_hold(seed, tmp_path):
     chance = random.Random(seed)

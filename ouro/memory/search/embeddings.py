@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -71,7 +72,7 @@ class LocalEmbedder:
         return self._model.embed(texts)
 
     def close(self) -> None:
-        """Nothing is open: the weights stay in memory, which the next one reads."""
+        """Nothing is open: the weights stay in memory, for the next session of this process."""
 
 
 def local_embedder() -> LocalEmbedder | None:
@@ -82,7 +83,13 @@ def local_embedder() -> LocalEmbedder | None:
     if found is None or not found.submodule_search_locations:
         return None
     folder = Path(found.submodule_search_locations[0]) / "model"
-    return LocalEmbedder(folder) if (folder / "model.safetensors").is_file() else None
+    return _embedder_of(folder) if (folder / "model.safetensors").is_file() else None
+
+
+@cache
+def _embedder_of(folder: Path) -> LocalEmbedder:
+    """One for the process: its weights take 45 MB, and are the same for every session."""
+    return LocalEmbedder(folder)
 
 
 class Purse(Protocol):

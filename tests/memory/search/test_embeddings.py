@@ -315,3 +315,8 @@ def test_a_model_that_gives_no_vectors_leaves_words_alone(home, caplog):
     models.chmod(0o600)
     assert chosen_embedder("", Catalog.from_files()) is None
     assert "cannot give vectors" in caplog.text
+
+
+@needs_weights
+def test_the_weights_are_in_memory_once_however_many_sessions_there_are():
+    assert chosen_embedder("", Catalog({}, {})) is chosen_embedder("", Catalog({}, {}))
