@@ -7,18 +7,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.chronicle import Chronicle, PlannedUndo
+from ouro.memory.long_term.chronicle import Chronicle
 from ouro.memory.long_term.desk import Desk
 from ouro.memory.long_term.editing import Opened, Saved, open_file, save
 from ouro.memory.long_term.entries import find_entry
 from ouro.memory.long_term.proposals import Proposal
+from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.remember import confirm, put_away
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.memory.said_turn import SaidTurn
 from ouro.safety.trust import find_root
 
 if TYPE_CHECKING:
-    from ouro.events import CoreChanged
+    from ouro.events import CoreChanged, NotesRecalled
     from ouro.memory.long_term.overview import Listed, NoteDetails, Overview
     from ouro.session.session import Session
 
@@ -43,6 +44,16 @@ class Browsing:
     def session_id(self) -> str:
         """Of the session that is open here."""
         return self._session.id
+
+    @property
+    def recalled(self) -> NotesRecalled:
+        """What recall considered for the last message, and what became of it."""
+        return self._session.recalled
+
+    @property
+    def receipt(self) -> MemoryReceipt:
+        """What of the core stands in every prompt of this session."""
+        return self._known.receipt()
 
     async def ask(self, question: Callable[[Chronicle], _Told]) -> _Told:
         """Ask the history, in a thread."""
@@ -87,23 +98,14 @@ class Browsing:
         """Drop it."""
         await self._known.reject(proposal)
 
-    async def take_back(self, commit: str, hunk: int = 0) -> PlannedUndo:
-        """Take back a commit, or one change of it; gives what was done, and what could not be.
+    async def take_back(self, commit: str, hunk: int = 0) -> Undone:
+        """Take back a commit with all of its turn, or one change of it; gives what was done, and what could not be.
 
         Raises:
             UsageError: no such commit, or nothing of it is left.
         """
-        chronicle = self._known.chronicle()
-
-        def act(scopes: tuple[ScopeMemory, ...], moment: Moment) -> tuple[PlannedUndo, list[CoreChanged]]:
-            planned = chronicle.plan_undo(commit, hunk)
-            if not planned.edits:
-                raise UsageError("Nothing of that is left to take back: its lines have changed since.")
-            scope = next(each for each in scopes if each.scope == planned.scope)
-            changes = {edit.name: edit.after for edit in planned.edits}
-            return planned, scope.write(changes, f"Undo: {planned.commit.subject}", moment, "undo")
-
-        return await self._known.by_hand(act)
+        found = await self.ask(lambda chronicle: chronicle.find(commit))
+        return await self._known.undo(found.commit.id, hunk)
 
     async def open_file(self, named: str) -> Opened:
         """The file of a note, or `user/facts.md`, as it is edited.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ouro.frontends.memory_rows import Tab
-
-KEYS: Mapping[Tab, tuple[str, ...]] = {
-    "notes": ("edit_note", "confirm_note", "archive_note"),
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "note": ("edit_note", "confirm_note", "archive_note"),
+    "archived": ("restore_note", "edit_note"),
     "core": ("edit_note",),
-    "timeline": ("take_back",),
-    "archive": ("restore_note",),
-    "proposals": ("accept", "reject"),
+    "commit": ("take_back",),
+    "proposal": ("accept", "reject"),
 }
-"""The actions that go with the rows of a tab."""
+"""The actions that go with what is marked."""
 WORDS: Mapping[str, str] = {
     "edit_note": "edit",
     "confirm_note": "confirm",
@@ -35,8 +33,10 @@ def fitting(parts: Sequence[str], width: int, lines: int) -> str:
 
 
 def tabs_from(names: Sequence[str], place: int, width: int) -> str:
-    """The tabs around the one that is open."""
+    """The tabs, from the one on from which the open one is in sight; arrows say that there are more."""
     first = 0
-    while len(" ".join(names[first:])) > width and first < place:
+    while first < place and len(" ".join(names[first : place + 1])) > width - 1:
         first += 1
-    return " ".join(names[first:])[: max(0, width)]
+    text = " ".join(names[first:])
+    text = f"‹{text[1:]}" if first else text
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}›"

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ouro.frontends.memory_rows import said_lines, writer
+from ouro.frontends.memory_receipt import SIGNS
+from ouro.frontends.memory_rows import changed_lines, said_lines, words_of, writer
 from ouro.frontends.tui.widgets.memory_detail import Link, Page
 
 if TYPE_CHECKING:
-    from ouro.session import BlamedLine, Browsing, Commit, Difference, Entry, Listed, NoteDetails, Proposal, SaidTurn
+    from ouro.events import NotesRecalled, Remembered
+    from ouro.session import (
+        BlamedLine,
+        Browsing,
+        Commit,
+        Difference,
+        Entry,
+        Listed,
+        NoteDetails,
+        Proposal,
+        ReceiptLine,
+        SaidTurn,
+    )
 
 _MOST_LINES = 400
+_SAYS_NOTHING = re.compile(
+    r'---|(?:id|session_id|turn|created_at|updated_at|confirmed_at): .*|version: 1|\w+: (?:null|\[\]|""|)'
+)
+"""Lines of front matter that the rest of a page tells, or that are empty."""
 _NO_TURN = "written by hand, or outside of a session"
 
 
@@ -67,12 +86,20 @@ def commit_page(entry: Entry, found: Difference) -> Page:
     page.add(f"{entry.scope} · {entry.commit.id[:12]}", "detail")
     _add_commit(page, entry.commit)
     for hunk in found.hunks:
-        link = Link("hunk", entry.commit.id, hunk=hunk.number)
+        other = hunk.other_half(found.hunks)
+        if other is not None and hunk.before:
+            continue  # told where it went to
         page.add("")
-        page.add(f"{hunk.number} · {hunk.name} · line {hunk.start + 1}", "who", link)
-        for line in hunk.before:
+        where = f"moved from {_place(other.name)}" if other else f"line {hunk.start + 1}"
+        page.add(
+            f"{hunk.number} · {short_name(hunk.name)} · {where}", "who", Link("hunk", entry.commit.id, 0, hunk.number)
+        )
+        if other is not None:
+            page.add(words_of("".join(hunk.after)))
+            continue
+        for line in _telling(hunk.name, hunk.before):
             page.add(f"- {line.rstrip()}", "removed")
-        for line in hunk.after:
+        for line in _telling(hunk.name, hunk.after):
             page.add(f"+ {line.rstrip()}", "added")
     del page.lines[_MOST_LINES:]
     return page
@@ -80,8 +107,6 @@ def commit_page(entry: Entry, found: Difference) -> Page:
 
 def proposal_page(proposal: Proposal) -> Page:
     """What waits, why, and what had been read before."""
-    from difflib import unified_diff
-
     page = Page()
     page.add("Waits for you", "title")
     page.add(f"{proposal.scope} · {proposal.id} · {proposal.reason}", "detail")
@@ -89,14 +114,41 @@ def proposal_page(proposal: Proposal) -> Page:
         page.add(f"read before: {source}", "detail")
     for edit in proposal.edits:
         page.add("")
-        page.add(edit.name, "who")
-        before, after = (edit.before or "").splitlines(), (edit.after or "").splitlines()
-        for line in list(unified_diff(before, after, lineterm="", n=0))[2:]:
-            if not line.startswith("@@"):
-                page.add(f"{line[:1]} {line[1:]}", "added" if line[0] == "+" else "removed")
+        page.add(short_name(edit.name) if edit.after is not None else f"{short_name(edit.name)}, removed", "who")
+        for line in changed_lines(edit):
+            page.add(line, "added" if line[0] == "+" else "removed")
+        told = [*_front(edit.after or "")]
+        if told and told != [*_front(edit.before or "")]:
+            page.add("")
+            page.add("its front matter then", "detail")
+            for line in told:
+                page.add(f"  {line}", "detail")
     if proposal.session:
         page.add("")
         _add_turn(page, proposal.session, proposal.turn, "")
+    return page
+
+
+def recalled_page(item: Remembered, recalled: NotesRecalled) -> Page:
+    """What became of a note that was considered for the last message."""
+    page = Page()
+    tokens = f" · {item.tokens} tokens" if item.tokens else ""
+    page.add(f"{SIGNS[item.state]} {item.state} with the last message: {item.reason}", "who")
+    page.add(f"score {item.score:.3g}{tokens} · {recalled.way}", "detail")
+    page.add("")
+    return page
+
+
+def receipt_page(line: ReceiptLine) -> Page:
+    """What became of an entry of the core when the session began."""
+    page = Page()
+    page.add(line.text or f"the whole of {line.file}", "title")
+    page.add(f"{line.scope}/{line.file}", "detail")
+    page.add("")
+    page.add(
+        f"{SIGNS[line.state]} {line.state} when the session began{f': {line.reason}' if line.reason else ''}", "who"
+    )
+    page.add(f"{line.tokens} tokens in each request" if line.state == "loaded" else "not in the prompt", "detail")
     return page
 
 
@@ -161,6 +213,31 @@ def _add_chain(page: Page, details: NoteDetails) -> None:
             page.add(f"  {each.at[:10]} {_short(each.text)} (this one)")
         else:
             page.add(f"{each.at[:10]} {_short(each.text)}", link=Link("note", each.note_id))
+
+
+def short_name(name: str) -> str:
+    """A file as it is told: of a note's id, its beginning."""
+    folder, slash, base = name.rpartition("/")
+    return f"{folder}{slash}{base[:12]}" if base.startswith("mem_") else name
+
+
+def _place(name: str) -> str:
+    return name.rpartition("/")[0] or "the notes"
+
+
+def _telling(name: str, lines: Sequence[str]) -> Iterator[str]:
+    """Of a whole note its words, then what its front matter tells; of anything else each line."""
+    if not name.rpartition("/")[2].startswith("mem_") or not lines or lines[0].rstrip() != "---":
+        yield from lines
+        return
+    yield from words_of("".join(lines)).splitlines()
+    yield from _front("".join(lines))
+
+
+def _front(text: str) -> Iterator[str]:
+    """The front matter of a note, as far as it tells something."""
+    lines = text.removesuffix(words_of(text)).splitlines()
+    return (each for each in lines if not _SAYS_NOTHING.fullmatch(each))
 
 
 def _short(text: str, most: int = 160) -> str:

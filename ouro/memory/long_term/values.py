@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -77,6 +77,15 @@ class Hunk(msgspec.Struct, frozen=True):
     """Where `after` begins in the file as the commit left it, from 0."""
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+    def other_half(self, hunks: Iterable[Hunk]) -> Hunk | None:
+        """Where the file only went to another folder: what it did there, or there before; else None."""
+        base = self.name.rpartition("/")[2]
+        for each in hunks:
+            is_same_file = each.name != self.name and each.name.rpartition("/")[2] == base
+            if is_same_file and (bool(each.before), bool(each.after)) == (not self.before, not self.after):
+                return each
+        return None
 
 
 class Undone(msgspec.Struct, frozen=True):

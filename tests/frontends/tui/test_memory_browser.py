@@ -68,7 +68,7 @@ def app(home, memory):
 async def browsing(pilot):
     await opened(pilot)
     await pilot.press("f4")
-    await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser) and pilot.app.screen._rows)
+    await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser) and pilot.app.screen._contents.is_loaded)
     return pilot.app.screen
 
 
@@ -218,7 +218,7 @@ async def test_a_line_of_the_core_says_who_wrote_it(app):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press("tab", "right")
-        assert texts(browser) == ["- 1.", "- Two.", "- 3."]
+        assert texts(browser) == ["1.", "Two.", "3."]
         await shows(pilot, "by the agent")
         await pilot.press("enter", "enter")
         await shows(pilot, "1 · facts.md · line 1")

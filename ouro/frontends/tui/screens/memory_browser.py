@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,22 +14,12 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError, UsageError
-from ouro.frontends.memory_rows import (
-    SCOPES,
-    TABS,
-    Row,
-    Scopes,
-    Tab,
-    log_rows,
-    narrowed,
-    note_rows,
-    proposal_rows,
-    row_key,
-)
+from ouro.frontends.memory_rows import TABS, Tab
 from ouro.frontends.tui import memory_pages as pages
 from ouro.frontends.tui import outside
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.memory_contents import MemoryContents
 from ouro.frontends.tui.memory_deeds import Aim, MemoryDeeds
 from ouro.frontends.tui.memory_foot import KEYS, WORDS, fitting, tabs_from
 from ouro.frontends.tui.screens.sheet import Sheet
@@ -40,13 +29,14 @@ from ouro.open_request import OpenRequest
 from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
-    from ouro.session import Browsing, Entry, Listed, Proposal
+    from ouro.session import Browsing
 
 BESIDE_FROM = 72
 """Columns from which the detail is shown beside the list."""
 _LOOK_AFTER = 0.06
 """Seconds that a row has to be marked before its page is made."""
-_LOGGED = 500
+_NARROW = {"memory": "scope", "category": "category"}
+"""What a list is narrowed down by, beside words."""
 _STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
 _PAGES = {"pageup": -1, "pagedown": 1}
 
@@ -63,12 +53,7 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._memory = memory
         self._actions = keymap.of("memory")
         self._keymap = keymap
-        self._tab: Tab = tab
-        self._scope: Scopes = "all"
-        self._listed: dict[str, Listed] = {}
-        self._entries: dict[str, Entry] = {}
-        self._proposals: dict[str, Proposal] = {}
-        self._rows: dict[Tab, list[Row]] = {}
+        self._contents = MemoryContents(memory, tab)
         self._followed: list[Link] = []
         """The links that led to the page that is shown, beyond the marked row."""
         self._last_commit = ""
@@ -111,24 +96,10 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
     async def _load(self) -> None:
         """Read everything anew, beside the loop."""
         try:
-            listed, entries, proposals = await asyncio.gather(
-                self._memory.all(),
-                self._memory.ask(lambda chronicle: chronicle.log(_LOGGED)),
-                self._memory.proposals(),
-            )
+            await self._contents.load()
         except (OuroError, OSError) as error:
             self._tell(_told(error), "-failed")
             return
-        self._listed = {row_key(each): each for each in listed}
-        self._entries = {each.commit.id: each for each in entries}
-        self._proposals = {each.id: each for each in proposals}
-        self._rows = {
-            "notes": note_rows(listed, "notes"),
-            "core": note_rows(listed, "core"),
-            "archive": note_rows(listed, "archive"),
-            "timeline": log_rows(entries),
-            "proposals": proposal_rows(proposals),
-        }
         self._show()
         self._mark_later()
 
@@ -138,13 +109,12 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._show(keep=False)
 
     def _show(self, *, keep: bool = True) -> None:
-        rows = self._rows.get(self._tab)
-        if rows is None:
+        if not self._contents.is_loaded:
             return
-        found = narrowed(rows, self._search.value, self._scope)
-        self._list.show(found, keep=keep)
-        some = f"{len(found):,} of {len(rows):,}" if len(found) != len(rows) else f"{len(rows):,}"
-        self._count.update(f"{self._scope} · {some}")
+        text = self._search.value
+        found = self._contents.found(text)
+        self._list.show(found, self._contents.nothing(text), keep=keep)
+        self._count.update(self._contents.count(found))
         self._tell_frame()
 
     # Keys
@@ -154,6 +124,10 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         in_search, action = self._search.has_focus, self._actions.get(event.key, "")
         if event.key == "enter":
             await self._enter()
+        elif event.key in self._keymap.keys("memory"):
+            self.dismiss(None)
+        elif event.key in self._keymap.keys("receipt"):
+            self._go_to("receipt")
         elif event.key in ("tab", "shift+tab"):
             self._search.focus() if not in_search else self._list.focus()
         elif in_search and event.key in _STEPS:
@@ -201,13 +175,18 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self.dismiss(None)
 
     async def _next_tab(self) -> None:
-        self._go_to(1)
+        self._contents.go_by(1)
+        self._tab_changed()
 
     async def _previous_tab(self) -> None:
-        self._go_to(-1)
+        self._contents.go_by(-1)
+        self._tab_changed()
 
-    def _go_to(self, by: int) -> None:
-        self._tab = TABS[(TABS.index(self._tab) + by) % len(TABS)]
+    def _go_to(self, tab: Tab) -> None:
+        self._contents.go_to(tab)
+        self._tab_changed()
+
+    def _tab_changed(self) -> None:
         self._followed.clear()
         self.remove_class("-looking")
         if self._detail.has_focus:
@@ -216,7 +195,11 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._mark_later()
 
     async def _change_memory(self) -> None:
-        self._scope = SCOPES[(SCOPES.index(self._scope) + 1) % len(SCOPES)]
+        self._contents.next_scope()
+        self._show(keep=False)
+
+    async def _change_category(self) -> None:
+        self._contents.next_category()
         self._show(keep=False)
 
     # What is told of the marked row
@@ -231,25 +214,16 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
 
     async def _look(self) -> None:
         try:
-            page = await (pages.followed_page(self._memory, self._followed[-1]) if self._followed else self._page())
+            page = await self._page()
         except (OuroError, OSError) as error:
             page = pages.told_page(_told(error))
         self._detail.show(page)
+        self._tell_frame()
 
     async def _page(self) -> Page:
-        """Of the marked row."""
-        row = self._list.marked
-        if row is None:
-            return pages.told_page("Nothing is here." if self._tab in self._rows else "")
-        if self._tab == "timeline":
-            return await pages.followed_page(self._memory, Link("commit", row.key))
-        if self._tab == "proposals":
-            return pages.proposal_page(self._proposals[row.key])
-        listed = self._listed[row.key]
-        if listed.kind == "note":
-            return await pages.followed_page(self._memory, Link("note", listed.id))
-        blame = await self._memory.ask(lambda chronicle: chronicle.blame(f"{listed.scope}/{listed.name}"))
-        return pages.core_page(listed, blame.lines)
+        if self._followed:
+            return await pages.followed_page(self._memory, self._followed[-1])
+        return await self._contents.page(self._list.marked)
 
     async def _follow(self) -> None:
         link = self._detail.link
@@ -275,21 +249,21 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
 
     def _aim(self) -> Aim:
         """What is marked: a row, or beyond it what was followed."""
-        key = self._list.marked.key if self._list.marked else ""
-        followed = self._followed[-1] if self._followed else None
-        note = followed.target if followed and followed.kind == "note" else ""
-        listed = self._listed.get(key)
-        if not note and listed is not None and listed.kind == "note":
-            note = listed.id
+        row, tab = self._list.marked, self._contents.tab
+        key = row.key if row else ""
         link = self._detail.link if self._detail.has_focus else None
-        is_hunk = link is not None and link.kind == "hunk"
-        commit = link.target if link and is_hunk else key if self._tab == "timeline" else ""
+        if link is not None and link.kind == "hunk":
+            return Aim(commit=link.target, hunk=link.hunk)
+        if self._followed:
+            followed = self._followed[-1]
+            is_note, is_commit = followed.kind == "note", followed.kind == "commit"
+            return Aim(note=followed.target if is_note else "", commit=followed.target if is_commit else "")
+        listed = self._contents.listed(key)
         return Aim(
-            note=note,
-            core=listed if listed is not None and listed.kind == "core" and not note else None,
-            proposal=key if self._tab == "proposals" else "",
-            commit=commit,
-            hunk=link.hunk if link and is_hunk else 0,
+            note=listed.id if listed is not None and listed.kind == "note" else "",
+            core=listed if listed is not None and listed.kind == "core" else None,
+            proposal=key if tab == "proposals" else "",
+            commit=key if tab == "timeline" else "",
         )
 
     async def _again(self, told: str) -> None:
@@ -306,10 +280,10 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
     # The frame
 
     def _tell_frame(self) -> None:
-        names = [f"[{tab}]" if tab == self._tab else f" {tab} " for tab in TABS]
-        waiting = len(self._rows.get("proposals", ()))
+        open_tab, waiting = self._contents.tab, self._contents.waiting
+        names = [f"[{tab}]" if tab == open_tab else f" {tab} " for tab in TABS]
         names[-1] = names[-1].replace("proposals", f"proposals {waiting}") if waiting else names[-1]
-        self._tabs.update(tabs_from(names, TABS.index(self._tab), self.size.width - 2))
+        self._tabs.update(tabs_from(names, TABS.index(open_tab), self.size.width - 2))
         if not self._is_told:
             self._foot.set_class(False, "-asks", "-failed")
             self._foot.update(
@@ -318,12 +292,27 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
 
     def _keys(self) -> list[str]:
         if self._search.has_focus:
-            return ["Enter looks", "Tab list", f"{self._keymap.shown('change_memory')} scope", "↑↓", "Esc closes"]
-        does = [f"{self._letter(name)} {WORDS[name]}" for name in KEYS[self._tab]]
+            narrow = [f"{self._keymap.shown(f'change_{name}')} {word}" for name, word in _NARROW.items()]
+            return ["Enter looks", "Tab list", *narrow, "Esc closes"]
         if self._detail.has_focus:
-            hunks = self._detail.link is not None and self._detail.link.kind == "hunk"
-            return ["↑↓ links", "Enter follows", *(["u undo this hunk"] if hunks else does), "Esc back"]
-        return ["←→ tabs", "Enter looks", *does, f"{self._letter('change_memory')} scope", "Tab search", "Esc closes"]
+            return [*self._does(), "↑↓ links", "Enter follows", "Esc back"]
+        narrow = [f"{self._letter(f'change_{name}')} {word}" for name, word in _NARROW.items()]
+        return [*self._does(), "Enter looks", "←→ tabs", *narrow, "Tab search", "Esc closes"]
+
+    def _does(self) -> list[str]:
+        """What can be done with what is marked."""
+        aim = self._aim()
+        if aim.hunk:
+            return [f"{self._letter('take_back')} undo this hunk"]
+        is_archived = self._contents.tab == "archive" and not self._followed
+        kinds = {
+            "proposal": aim.proposal,
+            "commit": aim.commit,
+            "core": aim.core,
+            "archived" if is_archived else "note": aim.note,
+        }
+        kind = next((name for name, there in kinds.items() if there), "")
+        return [f"{self._letter(name)} {WORDS[name]}" for name in KEYS.get(kind, ())]
 
     def _letter(self, name: str) -> str:
         keys = self._keymap.keys(name)

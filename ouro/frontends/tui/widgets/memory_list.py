@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.binding import Binding
 from textual.geometry import Region, Size
@@ -17,14 +19,20 @@ from ouro.frontends.memory_rows import Row
 from ouro.frontends.tui.widgets.line_scroll import LineScroll
 from ouro.utils.terminal_text import clean
 
-_ABOUT_FROM = 30
-"""Width from which there is room for what is said beside the text."""
+_FLAG_FROM = 30
+"""Width from which there is room for the scope, and for what is to be seen at once."""
+_ABOUT_FROM = 48
+"""Width from which there is room for what else is said beside the text."""
+_LEAST_ABOUT = 9
+_SCOPE = 5
+_EMPTY = 6
+"""Lines for what is said where there is no row."""
 
 
 class MemoryList(LineScroll, can_focus=True):
     """The rows that fit, one of them marked. It does not know what is done with them."""
 
-    COMPONENT_CLASSES = {"sessions--marked", "sessions--detail"}  # noqa: RUF012 (Textual's own form)
+    COMPONENT_CLASSES = {"sessions--marked", "sessions--detail", "memory--flag"}  # noqa: RUF012 (Textual's own form)
     BINDINGS = [  # noqa: RUF012 (as above)
         Binding("up,k", "move(-1)", show=False),
         Binding("down,j", "move(1)", show=False),
@@ -44,17 +52,18 @@ class MemoryList(LineScroll, can_focus=True):
     def __init__(self) -> None:
         super().__init__(id="memory-list")
         self._rows: Sequence[Row] = ()
+        self._nothing = ""
 
     @property
     def marked(self) -> Row | None:
         """The marked one; None where nothing fits."""
         return self._rows[self.place] if self._rows else None
 
-    def show(self, rows: Sequence[Row], *, keep: bool = True) -> None:
-        """Have these rows; with `keep` the same one stays marked where it is there still."""
+    def show(self, rows: Sequence[Row], nothing: str = "", *, keep: bool = True) -> None:
+        """Have these rows, or say `nothing`; with `keep` the same one stays marked where it is there still."""
         before = self.marked
-        self._rows = rows
-        self.virtual_size = Size(self.size.width, len(rows))
+        self._rows, self._nothing = rows, nothing
+        self._make_room()
         places = (place for place, each in enumerate(rows) if before and each.key == before.key)
         self.place = next(places, min(self.place, max(0, len(rows) - 1))) if keep else 0
         self._show_place()
@@ -81,7 +90,7 @@ class MemoryList(LineScroll, can_focus=True):
 
     def on_resize(self) -> None:
         """The marked line stays in sight."""
-        self.virtual_size = Size(self.size.width, len(self._rows))
+        self._make_room()
         self._show_place()
 
     def on_click(self, event: events.Click) -> None:
@@ -94,28 +103,48 @@ class MemoryList(LineScroll, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Line `y` of what is in sight."""
         place, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        if not self._rows:
+            return self._empty(y, width)
         if not 0 <= place < len(self._rows):
             return Strip.blank(width, self.rich_style)
         return Strip(self._segments(self._rows[place], place == self.place, width)).crop_extend(
             0, width, self.rich_style
         )
 
+    def _empty(self, y: int, width: int) -> Strip:
+        lines = wrap(self._nothing, max(1, width - 4))
+        return Strip([Segment(f"  {lines[y]}" if y < len(lines) else "", self._style("sessions--detail"))]).crop_extend(
+            0, width, self.rich_style
+        )
+
     def _segments(self, row: Row, is_marked: bool, width: int) -> list[Segment]:
-        base = self.rich_style
-        shown = base + self.get_component_rich_style("sessions--marked", partial=True) if is_marked else base
-        about = clean(row.about) if width >= _ABOUT_FROM else ""
-        wide = min(cell_len(about), width // 3)
-        room = max(1, width - 2 - (wide + 2 if about else 0))
-        text = row.text if cell_len(row.text) <= room else set_cell_size(row.text, room - 1).rstrip() + "…"
-        segments = [Segment("❯ " if is_marked else "  ", shown), Segment(set_cell_size(text, room), shown)]
-        if about:
-            cut = about if cell_len(about) <= wide else set_cell_size(about, wide - 1).rstrip() + "…"
-            detail = base + self.get_component_rich_style("sessions--detail", partial=True)
-            segments.append(Segment(f"  {cut}", detail))
-        return segments
+        shown = self._style("sessions--marked") if is_marked else self.rich_style
+        flag = _cut(clean(row.flag), width * 2 // 5) if width >= _FLAG_FROM else ""
+        left = width * 2 // 5 - cell_len(flag)
+        about = clean(row.about) if width >= _ABOUT_FROM and left >= _LEAST_ABOUT else ""
+        about = _cut(f" · {about}" if flag and about else about, left)
+        scope, beside = (_SCOPE if width >= _FLAG_FROM else 0), cell_len(flag) + cell_len(about)
+        room = max(1, width - 2 - scope - (beside + 2 if beside else 0))
+        return [
+            Segment("❯ " if is_marked else "  ", shown),
+            Segment(set_cell_size(row.scope, scope), self._style("sessions--detail")),
+            Segment(set_cell_size(_cut(row.text, room), room), shown),
+            Segment(f"  {flag}" if beside else "", self._style("memory--flag")),
+            Segment(about, self._style("sessions--detail")),
+        ]
+
+    def _style(self, name: str) -> Style:
+        return self.rich_style + self.get_component_rich_style(name, partial=True)
+
+    def _make_room(self) -> None:
+        self.virtual_size = Size(self.size.width, len(self._rows) or _EMPTY)
 
     def _show_place(self) -> None:
         top, height = self.scroll_offset.y, max(1, self.size.height)
         wanted = min(max(top, self.place - height + 1), self.place)
         if wanted != top:
             self.scroll_to(y=wanted, animate=False, force=True)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"
