@@ -114,6 +114,7 @@ EVERY_CHANGE: tuple[ChangeRecord, ...] = (
         pins=(2,),
         chosen="other/model",
         captured=30,
+        messages=37,
     ),
     CompactionRecord(41, AT, (0, 0), (), ""),
     RewindRecord(3, AT, ("conversation", "memory")),
