@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from fakes.talk import Talk
 
 from ouro.memory.long_term.note import Note, note_text
 
@@ -21,35 +22,6 @@ def put(folder, note: Note) -> None:
 def words(request) -> str:
     """The last message of a request."""
     return json.dumps(request.messages[-1])
-
-
-class Talk:
-    """`ouro -p` in JSON lines, as a program that stays open."""
-
-    def __init__(self, ouro, *arguments):
-        self._ouro = ouro
-        self._program = ouro.begin(
-            "-p", "--input", "stream-json", "--output", "stream-json", *arguments, stdin=subprocess.PIPE, text=True
-        )
-
-    def say(self, text):
-        """What recall found for it, by id and state."""
-        self._program.stdin.write(json.dumps({"type": "user", "text": text}) + "\n")
-        self._program.stdin.flush()
-        events = []
-        for line in self._program.stdout:
-            events.append(json.loads(line))
-            if events[-1]["type"] == "result":
-                break
-        kinds = [event["type"] for event in events]
-        found = [event for event in events if event["type"] == "notes_recalled"]
-        if found:
-            assert kinds[kinds.index("prompted") + 1] == "notes_recalled"
-        return {item["id"]: item["state"] for event in found for item in event["items"]}
-
-    def end(self):
-        self._program.stdin.close()
-        assert self._program.wait(20) == 0
 
 
 @pytest.fixture

@@ -1,0 +1,200 @@
+"""The five use cases of notes: said in one session, captured by itself, and before the model in a later one."""
+
+import subprocess
+
+import pytest
+from fakes.classifier import add
+from fakes.model_server import Call
+from fakes.talk import Talk
+from fakes.two_voices import TwoVoices, content, place
+
+from ouro.memory.long_term.note import parse_note
+
+SUMMARY = "## Decisions\nHow user updates lock was decided, and why it changed."
+
+
+@pytest.fixture
+def voices(ouro):
+    """The model of the conversation, which agrees to everything, and the classifier."""
+    voices = TwoVoices(talk=lambda _request: "Understood.")
+    ouro.server.script(voices)
+    return voices
+
+
+def wide(ouro):
+    """A screen on which what is told of a note stands on one line."""
+    return ouro.screen(size=(30, 140))
+
+
+def cadence(ouro, turns):
+    (ouro.home / "config.yaml").write_text(f"memory: {{cadence_turns: {turns}}}\n")
+
+
+def last_words(request):
+    return content(request.messages[-1])
+
+
+def notes(folder):
+    """Those that are kept in a folder, by text."""
+    found = [parse_note(path.name, path.read_text()).note for path in folder.glob("mem_*.md")]
+    return {note.text: note for note in found}
+
+
+def of_user(ouro):
+    return notes(ouro.home / "memory")
+
+
+def of_repository(folder):
+    return notes(folder / ".ouro" / "memory")
+
+
+def test_a_preference(ouro, voices):
+    """Captured by its cadence; the later session is one at a screen, which shows whence it knows it."""
+    cadence(ouro, 1)
+    text = "Answers in German, code comments in English."
+    voices.answer = [add(text, "coding-preferences")]
+    screen = wide(ouro)
+    screen.say("please answer in german but keep the code comments in english")
+    screen.until_shows(f"Remembered (user): {text} · /memory undo ")
+    screen.leave()
+
+    screen = wide(ouro)
+    screen.say("write a comment about german and english answers into api.py")
+    screen.until_shows("1 memory · Ctrl+Y", "Understood.")
+
+    assert f"[{of_user(ouro)[text].id}] (user · coding-preferences · the person said, " in voices.last
+    assert text in voices.last
+    screen.send("\x19")
+    screen.until_shows("Recall · 1 memory with the last message", "Answers in German")
+    screen.send("q")
+    screen.until_gone("Recall · 1 memory")
+    assert screen.leave() == 0
+
+
+def test_a_convention_of_a_project(ouro, voices):
+    """Said where nothing is captured; the next session that starts catches up, and the one after it knows."""
+    text = "Every handler in api.py is tested by `pytest tests/test_api.py`."
+    voices.answer = [add(text)]
+    assert ouro.headless("-p", "in this repo every handler in api.py is tested by tests/test_api.py").code == 0
+    assert voices.asked == []
+
+    screen = wide(ouro)
+    screen.say("good morning")
+    screen.until_shows(f"Remembered (repo): {text} · /memory undo ")
+    screen.leave()
+    talk = Talk(ouro)
+    note = of_repository(ouro.folder)[text]
+    assert talk.say("add a handler for goodbye to api.py") == {note.id: "loaded"}
+    talk.end()
+
+    assert note.trigger == "session-end"
+    assert f"[{note.id}] (repo · project-conventions · " in voices.last
+    assert text in voices.last
+
+
+def test_a_decision_and_its_reversals(ouro, voices):
+    """Taken up from an earlier session, reversed before a compaction, and once more before the end."""
+    first = "User updates take row locks."
+    second = "User updates use optimistic locking: row locks timed out under load."
+    third = "User updates take row locks again, with a timeout of 50 ms: retries starved."
+
+    def answer(asked):
+        said = asked.partition("The conversation, quoted")[2]
+        if "retries starved" in said:
+            return [{"op": "supersede", "target": place(asked, second), "text": third, "said_by": "user"}]
+        if "timed out" in said:
+            return [{"op": "supersede", "target": place(asked, first), "text": second, "said_by": "user"}]
+        return [add(first, "architectural-decisions")]
+
+    voices.answer = answer
+    voices.talk = lambda request: SUMMARY if "Write the summary" in last_words(request) else "Understood. " * 300
+    ouro.headless("-p", "we decided it: user updates take row locks")
+    screen = wide(ouro)
+    screen.say("good morning")
+    screen.until_shows(f"Remembered (repo): {first}")
+    screen.say("row locks of user updates timed out under load. from now on optimistic locking for user updates")
+    screen.until(lambda: len(voices.said) == 3)
+    screen.until_shows("↑300")
+    screen.say("/compact")
+    screen.until_shows("Remembered anew (repo): User updates use optimistic locking", "/memory undo")
+    screen.say("retries starved user updates. so row locks for user updates again, with a timeout of 50 ms")
+    screen.until(lambda: len(voices.said) == 5)
+    screen.leave()
+
+    screen = wide(ouro)
+    screen.say("good morning again")
+    screen.until_shows("Remembered anew (repo): User updates take row locks again", "/memory undo")
+    screen.leave()
+    talk = Talk(ouro)
+    now = of_repository(ouro.folder)[third]
+    assert talk.say("which locking do user updates use?") == {now.id: "loaded"}
+    talk.end()
+
+    told = voices.last
+    assert [each.trigger for each in sorted(of_repository(ouro.folder).values(), key=lambda each: each.version)] == [
+        "session-end",
+        "compaction",
+        "session-end",
+    ]
+    assert told.count("[mem_") == 1
+    assert f"[{now.id}] (repo · architectural-decisions · the person said, " in told
+    assert f"changed 2 times) {third}" in told
+    assert told.index(third) < told.index(f"): {second}") < told.index(f"): {first}")
+
+
+def test_a_personal_style_in_two_repositories(ouro, voices, tmp_path):
+    cadence(ouro, 1)
+    text = "Likes early returns and short functions."
+    voices.answer = [add(text, "coding-preferences")]
+    screen = wide(ouro)
+    screen.say("i like early returns and short functions")
+    screen.until_shows(f"Remembered (user): {text} · /memory undo ")
+    screen.leave()
+
+    first, ouro.folder = ouro.folder, tmp_path / "other"
+    ouro.folder.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=ouro.folder, check=True)
+    talk = Talk(ouro)
+    note = of_user(ouro)[text]
+    assert talk.say("write a function with early returns that greets somebody, as short functions") == {
+        note.id: "loaded"
+    }
+    talk.end()
+
+    assert text in voices.last
+    assert (of_repository(first), of_repository(ouro.folder)) == ({}, {})
+
+
+def test_a_correction_that_is_not_made_again(ouro, voices):
+    """The model edits what is generated until it is told not to; in a later session it knows."""
+    (ouro.folder / "schema.py").write_text("TABLES = []\n")
+    text = "Do not edit schema.py by hand: it is generated by `make schema`."
+    voices.answer = lambda asked: [add(text, "corrections")] if "never edit" in asked else []
+
+    def talk(request):
+        if request.results or "column" not in last_words(request):
+            return "Understood."
+        if text in last_words(request):
+            return Call("shell", {"command": "echo made by make schema"})
+        return Call("shell", {"command": "echo by hand > schema.py"})
+
+    voices.talk = talk
+    session = Talk(ouro, "--mode", "auto")
+    session.say("add a column to schema.py")
+    assert "by hand" in (ouro.folder / "schema.py").read_text()
+    session.say("no, never edit schema.py by hand, it is generated by make schema")
+    session.end()
+    (ouro.folder / "schema.py").write_text("TABLES = []\n")
+
+    screen = wide(ouro)
+    screen.say("good morning")
+    screen.until_shows(f"Remembered (repo): {text} · /memory undo ")
+    screen.leave()
+    session = Talk(ouro, "--mode", "auto")
+    note = of_repository(ouro.folder)[text]
+    assert session.say("add another column to schema.py") == {note.id: "loaded"}
+    session.end()
+
+    assert f"[{note.id}] (repo · corrections · the person said, " in str(voices.said[-1].messages)
+    assert voices.said[-1].results[0].startswith("made by make schema")
+    assert "by hand" not in (ouro.folder / "schema.py").read_text()
