@@ -26,19 +26,20 @@ class Merged(msgspec.Struct, frozen=True):
 def merge(name: str, base: str | None, ours: str | None, theirs: str | None) -> Merged:
     """The file `name`, of which `base` was the last version that both sides knew (None: it was not there).
 
-    What only one side changed is as that side has it. What one side changed and the other removed stays. Core files
-    are united line by line, with the lines that either side has removed gone. A note that both have changed keeps the
-    later version, and the other one beside it where it says something else.
+    What only one side changed is as that side has it. Core files are united line by line, with the lines that either
+    side has removed gone; a file that is gone has none. A note that one side changed and the other removed stays. One
+    that both have changed keeps the later version, and the other one beside it where it says something else.
     """
     if ours == theirs or theirs == base:
         return Merged(ours)
     if ours == base:
         return Merged(theirs)
-    if ours is None or theirs is None:
+    is_note = is_note_name(name.rpartition("/")[2])
+    if is_note and (ours is None or theirs is None):
         return Merged(theirs if ours is None else ours, conflict=f"{name} was changed here and removed there: it stays")
-    if is_note_name(name.rpartition("/")[2]):
+    if is_note and ours is not None and theirs is not None:
         return _merge_notes(name, ours, theirs)
-    return Merged(united(base or "", ours, theirs))
+    return Merged(united(base or "", ours or "", theirs or "") or None)
 
 
 def united(base: str, ours: str, theirs: str) -> str:

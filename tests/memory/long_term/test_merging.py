@@ -25,10 +25,16 @@ def test_what_one_side_changed_is_as_that_side_has_it(base, ours, theirs, merged
     assert merge("facts.md", base, ours, theirs) == Merged(merged)
 
 
-def test_what_is_changed_here_and_removed_there_stays_and_is_said():
-    told = "facts.md was changed here and removed there: it stays"
-    assert merge("facts.md", "a", "b", None) == Merged("b", conflict=told)
-    assert merge("facts.md", "a", None, "b") == Merged("b", conflict=told)
+def test_a_note_that_is_changed_here_and_removed_there_stays_and_is_said():
+    told = "mem_00000001.md was changed here and removed there: it stays"
+    assert merge("mem_00000001.md", "a", "b", None) == Merged("b", conflict=told)
+    assert merge("mem_00000001.md", "a", None, "b") == Merged("b", conflict=told)
+
+
+def test_of_a_core_file_that_lost_all_its_lines_here_only_what_was_added_there_is_left():
+    base, more = "- Tea.\n- Oslo.\n", "- Tea.\n- Oslo.\n- Python.\n"
+    assert merge("facts.md", base, None, more) == merge("facts.md", base, more, None) == Merged("- Python.\n")
+    assert merge("facts.md", base, None, "- Tea.\n") == Merged(None)
 
 
 def test_lines_of_both_sides_are_united_and_removed_ones_are_gone():

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fakes.synced_homes import SyncedHomes, in_this_process
 from msgspec.structs import replace
 
 from ouro.errors import UsageError
@@ -392,3 +393,16 @@ def test_two_hundred_edits_on_each_of_two_machines_are_all_on_both_at_the_end(ma
     assert found == [wanted, wanted]
     for store in machines:
         assert git(store.folder, "fsck", "--strict") == ""
+
+
+def test_what_two_homes_write_and_synchronise_by_the_command_line_is_in_both_at_the_end(tmp_path, monkeypatch):
+    """In full by `python -m fakes.synced_homes`: 200 edits of each home, every one a process."""
+    homes = SyncedHomes(tmp_path, in_this_process, random.Random(4))
+    monkeypatch.chdir(tmp_path / "work")
+    # To load the rules for secrets takes longer than all the rest, which is about something else.
+    monkeypatch.setattr("ouro.subcommands.opened_memory._kind_of_secret", lambda _text: "")
+
+    homes.live(12)
+
+    assert homes.check() == []
+    assert {"line", "note", "core", "forget", "change", "archive", "delete", "sync"} <= homes.done.keys()

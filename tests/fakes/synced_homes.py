@@ -1,0 +1,200 @@
+"""Two homes that share one memory over a bare repository: edited and synchronised at random by `ouro memory …`.
+
+As a process, from tests/: `python -m fakes.synced_homes --edits 200` does each edit of either home by a process of its
+own, and prints what was lost (nothing). Within a test the same command lines are run in one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Run = Callable[[Sequence[str], Mapping[str, str], Path], tuple[int, str]]
+"""Command line, environment, folder -> exit code, and all that was said."""
+_EDITOR = '#!/bin/sh\nprintf "%s\\n" "$SAID" >> "$1"\n'
+_LONG = (
+    "Said at some length, so that it is no line of the core but a note, as all are that take up more than two hundred "
+)
+_LONG += (
+    "letters: there is nothing else in these words that anybody would ever have to know, but for the very last one, "
+)
+
+
+def as_process(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
+    """As a person runs it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ouro", *words], cwd=folder, env={**os.environ, **environment}, capture_output=True,
+        stdin=subprocess.DEVNULL, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def in_this_process(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str]:
+    """The same without a start; the process itself must be in that folder."""
+    from ouro.cli import main
+
+    assert Path.cwd() == folder
+    kept, said = dict(os.environ), io.StringIO()
+    os.environ.update(environment)
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            return main(words), said.getvalue()
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
+
+
+@dataclass
+class SyncedHomes:
+    """`root` gets `remote.git`, the homes `one` and `two`, and `work`, where the commands are run."""
+
+    root: Path
+    run: Run
+    rng: random.Random
+    said: set[str] = field(default_factory=set)
+    """The words that were written into memory, each of them once."""
+    taken_out: set[str] = field(default_factory=set)
+    """Those of a core line that was forgotten."""
+    deleted: set[str] = field(default_factory=set)
+    """Those of a note that was deleted: another home may have brought it back by a change of its own."""
+    done: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        (self.root / "work").mkdir()
+        subprocess.run(["git", "init", "--bare", "--quiet", self.remote], check=True)
+        for home in self.homes:
+            home.mkdir(mode=0o700)
+        editor = self.root / "editor"
+        editor.write_text(_EDITOR)
+        editor.chmod(0o700)
+
+    @property
+    def remote(self) -> Path:
+        return self.root / "remote.git"
+
+    @property
+    def homes(self) -> tuple[Path, Path]:
+        return self.root / "one", self.root / "two"
+
+    def live(self, edits: int) -> None:
+        """So many edits in each home, in turns by chance, some with a sync behind them; then all are synchronised."""
+        order = [home for home in self.homes for _ in range(edits)]
+        self.rng.shuffle(order)
+        for home in order:
+            self.edit(home)
+            if self.rng.random() < 0.12:
+                self.sync(home)
+        for home in (*self.homes, *self.homes):
+            self.sync(home)
+
+    def sync(self, home: Path) -> None:
+        self._ouro("sync", home, "sync", "--remote", str(self.remote))
+
+    def edit(self, home: Path) -> None:
+        """Something that a person does with memory."""
+        word = f"w{len(self.said):04}{self.rng.getrandbits(32):08x}"
+        lines, notes, away = self._lines(home), self._notes(home), self._notes(home, "archive")
+        kinds = ["line", "line", "line", "note", "note", "core", *(["forget"] if lines else [])]
+        kinds += ["change", "change", "archive", "delete"] if notes else []
+        kind = self.rng.choice([*kinds, *(["restore"] if away else [])])
+        if kind in ("line", "note", "core", "change"):
+            self.said.add(word)
+        match kind:
+            case "line":
+                said = self.rng.choice(["I prefer {}", "I decided on {}", "I live near {}"])
+                self._ouro(kind, home, "remember", "--scope", "user", said.format(word))
+            case "note":
+                self._ouro(kind, home, "remember", "--scope", "user", _LONG + word)
+            case "core":
+                name = self.rng.choice(["facts", "preferences", "decisions"])
+                self._ouro(kind, home, "edit", f"user/{name}.md", said=f"- {word} by hand")
+            case "change":
+                self._ouro(kind, home, "edit", self.rng.choice(notes).stem, said=f"And {word}.")
+            case "forget":
+                gone = self.rng.choice(lines)
+                self.taken_out.add(gone)
+                self._ouro(kind, home, "forget", gone, "--yes")
+            case "archive":
+                self._ouro(kind, home, "archive", self.rng.choice(notes).stem)
+            case "restore":
+                self._ouro(kind, home, "restore", self.rng.choice(away).stem)
+            case "delete":
+                note = self.rng.choice(notes)
+                self.deleted |= {each for each in self.said if each in note.read_text()}
+                note.unlink()
+                self._ouro(kind, home, "accept")
+
+    def check(self) -> list[str]:
+        """What is not as it has to be, after the last syncs."""
+        texts = [self.texts(home) for home in self.homes]
+        wrong = [*self.wrong, *([] if texts[0] == texts[1] else ["the two homes are not the same"])]
+        for home, found in zip(self.homes, texts, strict=True):
+            whole = "\n".join(found.values())
+            wrong += [f"{home.name} lost {each}" for each in self.said - self.taken_out - self.deleted
+                      if each not in whole]  # fmt: skip
+            core = "\n".join(text for name, text in found.items() if "mem_" not in name)
+            wrong += [f"{home.name} has {each} again" for each in self.taken_out if each in core]
+            git_dir = home / "history.git" / "user.git"
+            command = ["git", "--git-dir", git_dir, "fsck", "--strict"]
+            checked = subprocess.run(command, capture_output=True, check=False)
+            wrong += [f"{home.name}: {checked.stderr.decode()}"] if checked.returncode or checked.stderr else []
+        return wrong
+
+    @staticmethod
+    def texts(home: Path) -> dict[str, str]:
+        """All files of a memory."""
+        folder = home / "memory"
+        return {str(each.relative_to(folder)): each.read_text() for each in sorted(folder.rglob("*.md"))}
+
+    def _lines(self, home: Path) -> list[str]:
+        """The words of the core."""
+        core = " ".join(text for name, text in self.texts(home).items() if "mem_" not in name).split()
+        return sorted(self.said.intersection(core))
+
+    def _notes(self, home: Path, below: str = "") -> list[Path]:
+        return sorted((home / "memory" / below).glob("mem_*.md"))
+
+    def _ouro(self, kind: str, home: Path, *words: str, said: str = "") -> None:
+        environment = {"OURO_HOME": str(home), "VISUAL": str(self.root / "editor"), "SAID": said}
+        code, told = self.run(["memory", *words], environment, self.root / "work")
+        self.done[kind] += 1
+        if code:
+            self.wrong.append(f"{home.name}: {' '.join(words)[:80]}: exit code {code}: {told.strip()[-300:]}")
+
+
+def main() -> None:
+    """Live, check, and tell."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--edits", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        homes = SyncedHomes(Path(folder).resolve(), as_process, random.Random(args.seed))
+        os.environ.setdefault("KF_RULE_CACHE_DIR", str(homes.root / "rules"))  # compiled once, not by each home
+        began = time.monotonic()
+        homes.live(args.edits)
+        wrong = homes.check()
+        count, seconds = len(homes.texts(homes.homes[0])), time.monotonic() - began
+    print(
+        f"{dict(homes.done)} in {seconds:.0f} s; {len(homes.said)} words said, {len(homes.taken_out)} taken out again,"
+        f" {count} files at the end; {len(wrong)} wrong."
+    )
+    for line in wrong[:10]:
+        print(line)
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
