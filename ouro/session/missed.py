@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +16,7 @@ from ouro.memory.long_term.uncaptured import Piece, turns_since, uncaptured
 from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.transcript import Transcript
 from ouro.utils.log import log
+from ouro.utils.one_process import only_one
 from ouro.utils.repository import same_project
 
 DAYS = 14
@@ -55,7 +53,7 @@ class Missed:
 
     async def sessions(self) -> AsyncGenerator[MissedSession, None]:
         """Those of the last days that are not open anywhere, the latest first; none while another process looks."""
-        with _alone(self._lock) as is_mine:
+        with only_one(self._lock) as is_mine:
             count = 0
             for info in await asyncio.to_thread(self._recent) if is_mine else []:
                 found = await asyncio.to_thread(self._look, info.id)
@@ -105,22 +103,3 @@ class Missed:
             return None
         pieces = tuple(uncaptured(transcript.entries, transcript.captured, told_branch))[:_MOST_PIECES]
         return MissedSession(session_id, transcript, pieces) if pieces else None
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[bool]:
-    """Whether no other process is at it, and none will be meanwhile."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        log.info("capture: %s cannot be opened: %s", path, error)
-        yield False
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        yield False
-    else:
-        yield True
-    finally:
-        os.close(descriptor)

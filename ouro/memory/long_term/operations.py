@@ -130,7 +130,7 @@ def is_answer(answer: str) -> bool:
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
     """Each JSON object that is an operation, wherever it stands."""
     text = _TRAILING_COMMA.sub(r"\1", _THOUGHT.sub("", answer[:100_000]))
-    yield from _in_json(text) if '"' in text else _in_python(text)
+    yield from list(_in_json(text)) or _in_python(text)
 
 
 def _in_python(text: str) -> Iterator[dict[str, Any]]:
@@ -160,13 +160,11 @@ def _in_json(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _flattened(found: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    if _verb(found):
-        yield found
-        return
-    for value in found.values():
-        for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, dict) and _verb(each):
-                yield each
+    """The operations in an object: itself, or what it lists; keys in lower case."""
+    inside = (each for value in found.values() for each in (value if isinstance(value, list) else [value]))
+    whole = {key.casefold(): value for key, value in found.items()}
+    named = [{str(key).casefold(): part for key, part in each.items()} for each in inside if isinstance(each, dict)]
+    yield from [whole] if _verb(whole) else filter(_verb, named)
 
 
 def _verb(raw: Mapping[str, Any]) -> str:

@@ -41,6 +41,11 @@ def reasons(answer, ground=GROUND):
         '{"operations": [' + json.dumps(ADD) + ', {"op": "add", "te',
         json.dumps(ADD) + "\n" + json.dumps({"op": "nothing"}),
         json.dumps({**ADD, "op": "ADD_NOTE"}),
+        json.dumps({key.title(): value.upper() if key == "op" else value for key, value in ADD.items()}),
+        json.dumps({"Operations": [{key.upper(): value for key, value in ADD.items()}]}),
+        f'The person said "use tabs", so: {[ADD]!r}',
+        f"[\n  // said just now\n  {json.dumps(ADD)},\n]",
+        json.dumps([ADD], indent=1).replace('"Use tabs."', '"Use\ntabs."'),
         json.dumps({**ADD, "operation": "create", "op": None}),
     ],
 )
