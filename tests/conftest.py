@@ -43,9 +43,13 @@ def home(tmp_path_factory, monkeypatch) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def rules_of_all_tests(tmp_path_factory):
-    """One folder for the compiled rules of the secret scanner: compiling takes seconds, and may end between tests."""
+    """One folder for the compiled rules of the secret scanner, beside what pytest keeps from run to run.
+
+    Compiling takes seconds, and may end between two tests; what does not fit is compiled anew.
+    """
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "secret-rules"
+    kept = next((each for each in base.parents if each.name.startswith("pytest-of-")), base)
+    folder = kept / "secret-rules"
     folder.mkdir(mode=0o700, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KF_RULE_CACHE_DIR", str(folder))
@@ -66,9 +70,10 @@ def only_loopback(monkeypatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def no_rest_between_attempts(monkeypatch) -> None:
-    """A model that fails is asked again at once."""
+def no_rest(monkeypatch) -> None:
+    """A model that fails is asked again at once; who starts is told at once what was open last time."""
     monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("ouro.session.digest.SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ class ModelServer:
         self._log = log
         self.script(script)
         self._http = Listener(("127.0.0.1", port), _handler_for(self))
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
 
     def script(self, script: Script) -> None:
         """From the next request on, answer by this."""

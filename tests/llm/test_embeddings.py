@@ -41,7 +41,7 @@ def server():
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     running.asked, running.answer = [], (200, b"{}")
-    thread = threading.Thread(target=running.serve_forever, daemon=True)
+    thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield running
     running.shutdown()

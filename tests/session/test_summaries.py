@@ -22,11 +22,6 @@ LINES = "Asked: mend the import in api.py\nDone: it was mended\nOpen: the test o
 LONG_TALK = [each for n in range(4) for each in (user(f"please do step {n}"), assistant(f"Done {n}."))]
 
 
-@pytest.fixture(autouse=True)
-def told_at_once(monkeypatch):
-    monkeypatch.setattr("ouro.session.digest.SETTLE_SECONDS", 0.0)
-
-
 class Model:
     """Answers as a person would be answered, and sums up with what it is given."""
 
