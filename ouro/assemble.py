@@ -228,6 +228,9 @@ async def _memory(
     if resumed is not None:
         if request.read_only:
             ground.notices.append("Opened read-only: nothing that is said here is saved.")
+        if resumed.project != project and not Path(resumed.project).is_dir():
+            hint = "" if request.fork else " With --fork a copy of it would belong here."
+            ground.notices.append(f"{resumed.project}, where this session was, is gone: it goes on in {project}.{hint}")
         return await MemoryManager.resume(
             store, resumed.id, project=project, read_only=request.read_only, fork=request.fork
         )

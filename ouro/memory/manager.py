@@ -92,7 +92,8 @@ class MemoryManager:
             query: an id, the start of one, `latest` of this project, words of its title or of what was said.
             project: the folder that is worked in.
             read_only: it may be open elsewhere, and nothing is saved.
-            fork: a copy is opened, and the session itself stays as it is; it may be open elsewhere.
+            fork: a copy is opened, and the session itself stays as it is; it may be open elsewhere. The copy belongs to
+                `project`.
             said: the ids of the sessions in which these words were said.
 
         Raises:
@@ -104,7 +105,7 @@ class MemoryManager:
 
         def load() -> tuple[LoadedSession, SessionInfo]:
             info = _find(store, query, project, said)
-            session_id = _fork(store, info) if fork else info.id
+            session_id = _fork(store, info, project) if fork else info.id
             return store.load_session(session_id, read_only=read_only, reach="screen"), info
 
         loaded, info = await asyncio.to_thread(load)
@@ -334,7 +335,7 @@ def _find(store: MemoryStore, query: str, project: str, said: Callable[[str], It
     return find_session(store.list_sessions(), query, project, said)
 
 
-def _fork(store: MemoryStore, info: SessionInfo) -> str:
-    header = SessionHeader(str(uuid.uuid4()), info.project, info.model, timestamp())
+def _fork(store: MemoryStore, info: SessionInfo, project: str) -> str:
+    header = SessionHeader(str(uuid.uuid4()), project, info.model, timestamp())
     store.fork_session(info.id, None, header)
     return header.id

@@ -20,7 +20,7 @@ from ouro.memory.sessions.session_file import as_record, blocks_back, end_of_who
 from ouro.memory.sessions.session_reader import read_session
 from ouro.memory.sessions.yaml_text import load
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.messages import Context, Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, tool, user
+from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, tool, user
 
 AT = "2026-11-21T20:15:00.000Z"
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", AT, memory={"user": "4be1c0d"})

@@ -1,0 +1,89 @@
+"""A project that was moved, renamed or removed: its sessions are found by id, and by no other project's `latest`."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from ouro.assemble import Options, open_session
+from ouro.errors import SessionInUse, SessionNotFound
+from ouro.llm.scripted_model import ScriptedModel
+from ouro.session import OpenRequest
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
+
+
+@pytest.fixture
+def places(tmp_path):
+    """A folder with two projects in it, each a repository."""
+    for folder in (tmp_path / "old", tmp_path / "other"):
+        folder.mkdir()
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    return tmp_path
+
+
+async def opened(folder, resume="", **request):
+    model = ScriptedModel(["Yes."])
+    return await open_session(Options(folder, ready_model=model), OpenRequest(resume, trust="yes", **request))
+
+
+async def said_in(folder, text):
+    session = await opened(folder)
+    assert [event async for event in session.send(text)]
+    await session.close()
+    return session.id
+
+
+async def test_a_session_is_found_by_id_in_the_folder_that_the_project_was_moved_to_and_that_is_said(places):
+    was = await said_in(places / "old", "mend the import")
+    new = places / "new"
+    (places / "old").rename(new)
+
+    session = await opened(new, was[:8])
+    assert session.id == was
+    [notice] = [each for each in session.notices if "is gone" in each]
+    assert f"{places / 'old'}, where this session was, is gone: it goes on in {new}." in notice
+    assert (await session.resumed.card()).folder == str(new)
+    await session.close()
+    with pytest.raises(SessionNotFound, match="No session of this folder yet"):
+        await opened(new, "latest")
+
+    copy = await opened(new, was, fork=True)
+    await copy.close()
+    again = await opened(new, "latest")
+    assert again.id == copy.id
+    assert not [each for each in again.notices if "is gone" in each]
+    await again.close()
+
+
+async def test_latest_takes_no_session_of_a_folder_that_is_gone_or_of_another_project(places):
+    was = await said_in(places / "old", "mend the import")
+    with pytest.raises(SessionNotFound):
+        await opened(places / "other", "latest")
+    shutil.rmtree(places / "old")
+    with pytest.raises(SessionNotFound):
+        await opened(places / "other", "latest")
+    own = await said_in(places / "other", "another thing")
+    session = await opened(places / "other", "latest")
+    assert session.id == own
+    assert session.shelf.find("mend the import").id == was
+    assert [each.id for each in session.shelf.here()] == [own]
+    await session.close()
+
+
+async def test_a_session_that_is_open_in_one_folder_is_not_written_from_another(places):
+    was = await said_in(places / "old", "mend the import")
+    holder = await opened(places / "old", was)
+    with pytest.raises(SessionInUse):
+        await opened(places / "other", was)
+    looker = await opened(places / "other", was, read_only=True)
+    assert (await looker.resumed.card()).folder == str(places / "other")
+    assert not [each for each in looker.notices if "is gone" in each]
+    await looker.close()
+    await holder.close()
