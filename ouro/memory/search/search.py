@@ -74,6 +74,14 @@ Weigh = Callable[[Hit], float]
 """A factor for a note's score: what confidence, age and branch make of it."""
 
 
+class Only(msgspec.Struct, frozen=True):
+    """Passages among which the nearest are looked for."""
+
+    ids: Sequence[int] = ()
+    sessions: Sequence[int] = ()
+    """And all those of these sessions, by `seq`."""
+
+
 class Nearness(Protocol):
     """What Search wants of vectors (`memory/search/vectors.py`), so that numpy is needed only where there are some."""
 
@@ -85,8 +93,10 @@ class Nearness(Protocol):
         """Those of several questions."""
         ...
 
-    def nearest(self, database: sqlite3.Connection, table: str, question: Any, count: int) -> list[int]:
-        """The ids of the passages whose vectors are about the nearest."""
+    def nearest(
+        self, database: sqlite3.Connection, table: str, question: Any, count: int, only: Only | None = None
+    ) -> list[int]:
+        """The ids of the passages, of `only` these where they are given, whose vectors are about the nearest."""
         ...
 
     def cosines(self, database: sqlite3.Connection, table: str, question: Any, ids: Sequence[int]) -> dict[int, float]:
@@ -105,11 +115,11 @@ class Looking(msgspec.Struct, frozen=True):
     wanted: Filter
     weights: Weights
 
-    def nearest(self, table: str, count: int) -> list[int]:
+    def nearest(self, table: str, count: int, only: Callable[[], Only | None]) -> list[int]:
         """The ids of what is nearest in meaning; none without vectors."""
         if self.vectors is None:
             return []
-        return self.vectors.nearest(self.database, table, self.vector, count)
+        return self.vectors.nearest(self.database, table, self.vector, count, only())
 
     def cosines(self, table: str, ids: Sequence[int]) -> dict[int, float]:
         """How close each of these is in meaning; empty without vectors."""
@@ -146,7 +156,7 @@ class Search:
         Raises:
             SearchUnavailable: the index cannot be read just now.
         """
-        from ouro.memory.search.search_messages import find_messages, find_outputs
+        from ouro.memory.search.search_messages import find_messages, find_outputs, prepare
         from ouro.memory.search.search_notes import find_notes
 
         wanted = wanted or Filter()
@@ -158,6 +168,8 @@ class Search:
             looking = Looking(database, question, vector, vectors, wanted, self._weights)
             if {"note", "core"} & kinds:
                 hits += find_notes(looking, weigh)
+            if {"message", "output"} & kinds:
+                prepare(database, wanted)
             if "message" in kinds:
                 hits += find_messages(looking, k)
             if "output" in kinds:

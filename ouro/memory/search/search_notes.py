@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from ouro.memory.search.scoring import days_fit
-from ouro.memory.search.search import Filter, Hit, Looking, Weigh
-from ouro.memory.search.word_scores import best_of, rows_of, word_scores
+from ouro.memory.search.search import Hit, Looking, Only, Weigh
+from ouro.memory.search.word_scores import Within, best_of, rows_of, word_scores
 
 MOST_CANDIDATES = 150
-MOST_NEAREST = 600
-"""By the signs of their vectors, before the filter: notes of other repositories are among them."""
+MOST_NEAREST = 300
+"""By the signs of their vectors."""
 _COLUMNS = (
     "id, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn, supersedes,"
     " path, archived"
@@ -21,10 +22,10 @@ _COLUMNS = (
 
 def find_notes(looking: Looking, weigh: Weigh | None = None) -> list[Hit]:
     """Notes and core lines that bear on the question, in no order; `weigh` gives a factor for each."""
-    (count,) = looking.database.execute("SELECT count(*) FROM notes").fetchone()
-    shares = word_scores(looking.database, "notes", looking.question.words, count, has_neighbours=False)
-    chosen = set(best_of(shares, MOST_CANDIDATES))
-    chosen |= set(looking.nearest("notes", MOST_CANDIDATES))
+    fitting = _fitting(looking)
+    shares = word_scores(looking.database, "notes", looking.question.words, fitting, has_neighbours=False)
+    nearest = looking.nearest("notes", MOST_CANDIDATES, lambda: _only(looking.database, fitting))
+    chosen = {*best_of(shares, MOST_CANDIDATES), *nearest}
     cosines = looking.cosines("notes", sorted(chosen))
     usual = sum(cosines.values()) / len(cosines) if cosines else 0.0
     hits = []
@@ -43,32 +44,54 @@ def find_notes(looking: Looking, weigh: Weigh | None = None) -> list[Hit]:
 
 def nearest_notes(looking: Looking, k: int) -> list[Hit]:
     """The `k` notes that are nearest in meaning, best first; their score is the cosine."""
-    cosines = looking.cosines("notes", looking.nearest("notes", MOST_NEAREST))
+    fitting = _fitting(looking)
+    nearest = looking.nearest("notes", MOST_NEAREST, lambda: _only(looking.database, fitting))
+    cosines = looking.cosines("notes", nearest)
     hits = [replace(hit, score=cosines[hit.place]) for hit in note_hits(looking, cosines)]
     return sorted(hits, key=lambda hit: -hit.score)[:k]
 
 
 def note_hits(looking: Looking, places: Iterable[int]) -> list[Hit]:
-    """These notes and core lines as hits without a score, those that the filter leaves out apart."""
+    """These notes and core lines as hits without a score."""
     found = []
     for row in rows_of(looking.database, "notes", _COLUMNS, sorted(places)):
         (place, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn,
-         supersedes, path, archived) = row  # fmt: skip
+         supersedes, path, _archived) = row  # fmt: skip
         hit = Hit(
             note, kind, text, 0.0, {}, place, at=at, session=session, project=project, number=line or turn, path=path,
             scope=scope, category=category, confidence=confidence, source=source, branch=branch, supersedes=supersedes,
         )  # fmt: skip
-        if _fits(hit, looking.wanted) and (looking.wanted.archived or not archived):
-            found.append(hit)
+        found.append(hit)
     return found
 
 
-def _fits(hit: Hit, wanted: Filter) -> bool:
-    return (
-        hit.kind in wanted.kinds
-        and wanted.scope in ("", hit.scope)
-        and wanted.category in ("", hit.category)
-        and wanted.session in ("", hit.session)
-        and (not wanted.project or hit.project in ("", wanted.project))
-        and hit.at >= wanted.since
-    )
+def _fitting(looking: Looking) -> Within:
+    """The notes and core lines that the filter lets through."""
+    wanted = looking.wanted
+    kinds = ", ".join(f"'{kind}'" for kind in wanted.kinds)
+    parts = [f"notes.kind IN ({kinds})", *([] if wanted.archived else ["notes.archived = 0"])]
+    values: list[str] = []
+    for name in ("scope", "category", "session"):
+        if value := getattr(wanted, name):
+            parts.append(f"notes.{name} = ?")
+            values.append(value)
+    if wanted.project:
+        parts.append("notes.project IN ('', ?)")
+        values.append(wanted.project)
+    if wanted.since:
+        parts.append("notes.at >= ?")
+        values.append(wanted.since)
+    fits = " AND ".join(parts)
+    whole, count = looking.database.execute(
+        f"SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM notes WHERE {fits})", values
+    ).fetchone()
+    if count == whole:
+        return Within(count)
+    return Within(count, f"EXISTS (SELECT 1 FROM notes WHERE notes.id = passage AND {fits})", tuple(values))
+
+
+def _only(database: sqlite3.Connection, fitting: Within) -> Only | None:
+    if fitting.is_all:
+        return None
+    found = database.execute(f"SELECT id AS passage FROM notes AS those WHERE {fitting.condition}", fitting.values)
+    return Only([place for (place,) in found])

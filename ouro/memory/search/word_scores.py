@@ -23,6 +23,25 @@ NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
 """A word counts for the passages around, too: one after it was said .7, one before .5 …; largest first."""
 
 
+EVERYTHING = "TRUE"
+
+
+class Within(msgspec.Struct, frozen=True):
+    """What alone is looked through."""
+
+    count: int
+    """Passages in it."""
+    condition: str = EVERYTHING
+    """In SQL, of `passage`, which is the id of one."""
+    values: tuple[str, ...] = ()
+    """For the marks in it."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self.condition == EVERYTHING
+
+
 class _Places(msgspec.Struct):
     """Where one word is said, newest first."""
 
@@ -32,13 +51,13 @@ class _Places(msgspec.Struct):
 
 
 def word_scores(
-    database: sqlite3.Connection, table: str, words: Sequence[Sequence[str]], count: int, *, has_neighbours: bool
+    database: sqlite3.Connection, table: str, words: Sequence[Sequence[str]], within: Within, *, has_neighbours: bool
 ) -> dict[int, float]:
     """The share of `words`, weighted by rarity, that each passage of `table` says: 1.0 is all of them.
 
-    `count` is the number of passages. A word that is said nowhere counts among what was asked for.
+    A word that is said nowhere counts among what was asked for. The neighbours may be out of what is looked through.
     """
-    found = [_places(database, table, forms, count) for forms in _different(words)]
+    found = [_places(database, table, forms, within) for forms in _different(words)]
     whole = sum(each.weight for each in found)
     scores: dict[int, float] = {}
     score = scores.get
@@ -65,13 +84,14 @@ def _near(ids: Sequence[int]) -> dict[int, float]:
     return near
 
 
-def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], count: int) -> _Places:
+def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], within: Within) -> _Places:
     question = " OR ".join(map(phrase, forms))
     rows = database.execute(
-        f"SELECT rowid FROM {table}_words WHERE {table}_words MATCH ? ORDER BY rowid DESC LIMIT ?",
-        (question, MOST_PLACES),
+        f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND {within.condition}"
+        " ORDER BY rowid DESC LIMIT ?",
+        (question, *within.values, MOST_PLACES),
     )
-    ids = [row[0] for row in rows]
+    ids, count = [row[0] for row in rows], within.count
     often = len(ids) if len(ids) < MOST_PLACES else _estimate(database, table, ids, count)
     weight = math.log(1 + (count - often + 0.5) / (often + 0.5)) if often else math.log(1 + count)
     return _Places(max(weight, 0.0) or 1e-9, ids)

@@ -12,7 +12,7 @@ from ouro.memory.search.question import question_of
 from ouro.memory.search.retrieval_test import Answer, Document, Query, answers, measure
 from ouro.memory.search.scoring import Weights
 from ouro.memory.search.search import Filter, Search
-from ouro.memory.search.word_scores import MOST_PLACES, word_scores
+from ouro.memory.search.word_scores import MOST_PLACES, Within, word_scores
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
@@ -163,7 +163,7 @@ def test_of_a_common_word_the_newest_places_are_looked_at(home):
         ]
         database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
     with index.reading() as database:
-        scores = word_scores(database, "messages", (("rare",), ("common",)), 9_000, has_neighbours=False)
+        scores = word_scores(database, "messages", (("rare",), ("common",)), Within(9_000), has_neighbours=False)
     index.close()
     assert len(scores) == MOST_PLACES + 1
     assert max(scores, key=scores.__getitem__) == 7
