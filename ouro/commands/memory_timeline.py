@@ -23,6 +23,7 @@ from ouro.session import (
     OpenRequest,
     PlannedUndo,
     SaidTurn,
+    named,
 )
 
 _Told = TypeVar("_Told")
@@ -92,18 +93,20 @@ async def why(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> N
 
 
 async def undo(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
-    """Take back a commit, or one hunk of it, once its preview was agreed to."""
-    commit, hunk, is_agreed = undo_words(rest)
-    planned = await _ask(known, lambda chronicle: chronicle.plan_undo(commit, hunk))
-    if not planned.edits:
-        raise UsageError("Nothing of that is left to take back: its lines have changed since.")
-    if not is_agreed:
+    """Take back a commit with all of its turn, or one hunk of it; the latest, once its preview was agreed to."""
+    commit, hunk, is_named = undo_words(rest)
+    if not is_named:
+        planned = await _ask(known, lambda chronicle: chronicle.plan_undo(commit, hunk))
+        if not planned.edits:
+            raise UsageError("Nothing of that is left to take back: its lines have changed since.")
+        commit = planned.commit.id  # what was agreed to, whatever is committed meanwhile
         front_end.show(undo_markdown(planned))
         choices = [Choice("yes", "Take it back"), Choice("no", "Leave it as it is")]
         if await front_end.choose(f"Take back {planned.commit.id[:7]}?", choices) != "yes":
             front_end.say("Nothing was taken back.")
             return
-    done = await Browsing(front_end.session).take_back(planned.commit.id, hunk)
+    done = await Browsing(front_end.session).take_back(commit, hunk)
+    front_end.say(f"Taken back{f' hunk {hunk} of' if hunk else ''}: {named(done.commits)}.")
     if done.conflicts:
         front_end.say(_conflicts(done.conflicts), "warning")
 
@@ -177,7 +180,7 @@ def hunk_lines(hunks: Sequence[Hunk]) -> list[str]:
 
 
 def undo_words(rest: str) -> tuple[str, int, bool]:
-    """Commit, number of the hunk (0: all), and whether it was agreed to beforehand (`yes`).
+    """Commit, number of the hunk (0: all), and whether it was named or agreed to: then nothing is asked.
 
     Raises:
         UsageError: it is said otherwise.
@@ -186,12 +189,13 @@ def undo_words(rest: str) -> tuple[str, int, bool]:
     numbers = [word for word in words[1:] if word.isdigit()]
     if len(words) > 2 or len(numbers) != len(words[1:]):
         raise UsageError("Say `/memory undo COMMIT`, or `/memory undo COMMIT hunk 2`.")
-    return (words[0] if words else "last"), int(numbers[0]) if numbers else 0, "yes" in rest.split()
+    commit = words[0] if words else "last"
+    return commit, int(numbers[0]) if numbers else 0, commit != "last" or "yes" in rest.split()
 
 
 def undo_markdown(planned: PlannedUndo) -> str:
     """What taking it back would do."""
-    lines = [f"**Taking back** {code(planned.commit.id[:7])} {escape(planned.commit.subject)}\n"]
+    lines = [f"**Taking back** {code(planned.commit.id[:7])}, {escape(named(planned.commits))}\n"]
     shown = [line for edit in planned.edits for line in edit_lines(edit.name, edit.before or "", edit.after or "")]
     lines.append(block("\n".join(shown[:_SHOWN_LINES]), "diff"))
     if planned.conflicts:

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 from ouro.agent.model_source import ModelChoice
 from ouro.memory.backend import RewindScope, SessionInfo
-from ouro.memory.long_term.chronicle import Blame, Chronicle, Difference, Entry, OldFile, PlannedUndo
+from ouro.memory.long_term.chronicle import Blame, Chronicle, Difference, Entry, OldFile
 from ouro.memory.long_term.manager import CORE_FILES, LongTermMemoryManager
 from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
+from ouro.memory.long_term.taking_back import PlannedUndo, named
 from ouro.memory.long_term.values import BlamedLine, Commit, FileEdit, Hunk, Scope
 from ouro.memory.said_turn import SaidTurn
 from ouro.memory.sessions.session_words import Hit
@@ -69,4 +70,5 @@ __all__ = [
     "Status",
     "Tail",
     "WindowReport",
+    "named",
 ]

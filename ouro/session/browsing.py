@@ -14,13 +14,13 @@ from ouro.memory.long_term.entries import find_entry
 from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.remember import confirm, put_away
-from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.memory.said_turn import SaidTurn
 from ouro.safety.trust import find_root
 
 if TYPE_CHECKING:
-    from ouro.events import CoreChanged, NotesRecalled
+    from ouro.events import NotesRecalled
     from ouro.memory.long_term.overview import Listed, NoteDetails, Overview
+    from ouro.memory.long_term.values import Undone
     from ouro.session.session import Session
 
 _Told = TypeVar("_Told")

@@ -23,6 +23,7 @@ from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.teller import Wires
 from ouro.memory.long_term.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager
+from ouro.memory.transcript import is_turn
 from ouro.messages import Usage
 from ouro.safety.trust import find_root
 from ouro.session.digest import Digest
@@ -186,6 +187,7 @@ def with_knowledge(
             began_with=memory.began_with,
             marks=TurnMarks(get_history_dir() / "turns", memory.session_id),
             consolidator=LongTermMemoryConsolidator(beside(models, memory, "compact", "consolidation"), finds_secret),
+            said=lambda: _last_said(memory),
             write=rules.write,
             threshold=rules.threshold,
             is_quiet=lambda: not any(job.running for job in parts.jobs.list()),
@@ -222,6 +224,12 @@ def _recalling(parts: SessionParts, scopes: tuple[ScopeMemory, ...], rules: Reca
             has_embedding_model=rules.has_embedding_model,
         )
     )
+
+
+def _last_said(memory: MemoryManager) -> int:
+    """The number of what the person said last on the line; 0: nothing."""
+    said = (each.number for each in reversed(memory.transcript.entries) if is_turn(each.message))
+    return next(said, 0)
 
 
 def _price(spec: ModelSpec, tokens: int) -> float | None:

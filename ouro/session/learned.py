@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from ouro.errors import OuroError
 from ouro.memory.line import Entry
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import MESSAGE, SESSION, TURN, Commit
+from ouro.memory.long_term.values import MESSAGE, SESSION, TURN, UNDOES, Commit, Undone
 from ouro.memory.manager import MemoryManager
 from ouro.session.past import Undoable
 
@@ -24,16 +24,16 @@ _MOST = 500
 
 
 class Learned:
-    """Finds the commits of the turns that go away, and takes them back one by one.
+    """Finds the commits of the turns that go away, and takes them back turn by turn.
 
     Args:
         memory: the session's messages.
         stores: the scopes of long-term memory.
-        undo: takes one commit back.
+        undo: takes a commit back, and with it what else the agent wrote in its turn.
     """
 
     def __init__(
-        self, memory: MemoryManager, stores: Sequence[GitMemoryStore], undo: Callable[[str], Awaitable[None]]
+        self, memory: MemoryManager, stores: Sequence[GitMemoryStore], undo: Callable[[str], Awaitable[Undone]]
     ) -> None:
         self._memory = memory
         self._stores = stores
@@ -50,9 +50,12 @@ class Learned:
 
     async def _take_back(self, commits: Sequence[Commit]) -> Sequence[str]:
         told: list[str] = []
+        gone: set[str] = set()
         for commit in commits:
+            if commit.id in gone:
+                continue
             try:
-                await self._undo(commit.id)
+                gone.update(each.id for each in (await self._undo(commit.id)).commits)
             except OuroError as error:
                 told.append(f"Not taken back in memory: {commit.subject}. {error.message}")
         return told
@@ -91,9 +94,14 @@ class Learned:
 def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
     """Without those that were taken back already, and what took them back."""
     undone: Counter[str] = Counter()
+    gone: set[str] = set()
     left: list[Commit] = []
     for each in commits:
-        if each.origin == "undo":
+        if each.id in gone:
+            continue
+        if each.origin == "undo" and (named := each.trailers.get(UNDOES)):
+            gone.update(named.split())
+        elif each.origin == "undo":
             undone[each.subject.removeprefix("Undo: ")] += 1
         elif undone[each.subject]:
             undone[each.subject] -= 1

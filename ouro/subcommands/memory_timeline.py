@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.chronicle import Chronicle, PlannedUndo
+from ouro.memory.long_term.chronicle import Chronicle
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.taking_back import PlannedUndo, named
 from ouro.memory.said_turn import SaidTurn, said_turn
 from ouro.memory.sessions.find import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -189,7 +190,7 @@ def _undo(args: argparse.Namespace) -> int:
         if not planned.edits:
             raise UsageError("Nothing of that is left to take back: its lines have changed since.")
         if not args.json:
-            show(f"Taking back {planned.commit.id[:7]} {planned.commit.subject}:")
+            show(f"Taking back {planned.commit.id[:7]}, {named(planned.commits)}:")
             for edit in planned.edits:
                 for line in edit_lines(edit.name, edit.before or "", edit.after or ""):
                     show(f"  {line}")
@@ -198,7 +199,7 @@ def _undo(args: argparse.Namespace) -> int:
             show("Nothing was taken back.")
             return 1
         store = next(each for each in stores if each.scope == planned.scope)
-        done = store.revert(planned.commit.id, args.hunk or None)
+        done = store.revert(planned.commit.id, args.hunk)
     if args.json:
         show_json(to_builtins(done))
     else:

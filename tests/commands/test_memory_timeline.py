@@ -153,7 +153,10 @@ async def test_undo_says_what_it_leaves(home, said):
     await conversation.manager.write("user", {"facts.md": "- A\n- b\n- rewritten\n"}, "Edit")
     await memory(front_end, f"undo {second} yes")
     assert (conversation.folder / "facts.md").read_text() == "- a\n- b\n- rewritten\n"
-    assert front_end.said == [("warning", "Left as it is, because its lines have changed since: hunk 2 (facts.md).")]
+    assert front_end.said == [
+        ("info", "Taken back: Edit."),
+        ("warning", "Left as it is, because its lines have changed since: hunk 2 (facts.md)."),
+    ]
     with pytest.raises(UsageError, match="Nothing of that is left"):
         await memory(front_end, f"undo {second} hunk 2 yes")
 
@@ -179,3 +182,45 @@ async def test_as_of_shows_memory_as_it_was(home, said):
     assert "and 1 notes" in front_end.shown[1]
     with pytest.raises(UsageError, match="There was no memory yet on 2020-01-01"):
         await memory(front_end, "as-of 2020-01-01")
+
+
+async def learned_in_two_commits(conversation):
+    """A turn in which the agent commits once itself, while the person writes something too; gives what is told."""
+    await conversation.begin("Answer in German. I use uv.")
+    await conversation.write("preferences.md", "- Answer in German.\n")
+    await conversation.commit()
+    await conversation.manager.write("user", {"decisions.md": "- Ship on Fridays.\n"}, "Decide")
+    await conversation.write("facts.md", "- Uses uv.\n")
+    await conversation.end()
+    return next(each for each in reversed(conversation.changed) if each.origin == "agent")
+
+
+async def test_undo_takes_back_all_of_a_turn_at_once_without_asking_and_nothing_of_others(home, said):
+    front_end, conversation = await front_end_of(home, said)
+    event = await learned_in_two_commits(conversation)
+    before = len(conversation.manager.chronicle().log())
+    await memory(front_end, f"undo {event.undo[:7]}")
+    assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md"]
+    latest = conversation.manager.chronicle().log()
+    assert (len(latest) - before, latest[0].commit.origin) == (1, "undo")
+    assert front_end.said == [
+        ("info", "Taken back: all 2 commits of turn 1: what changed; and why; facts.md: + Uses uv..")
+    ]
+    with pytest.raises(UsageError, match="Nothing of that is left"):
+        await memory(front_end, f"undo {event.undo[:7]}")
+
+
+async def test_undo_without_a_commit_asks_and_tells_all_that_goes(home, said):
+    front_end, conversation = await front_end_of(home, said, picks=["yes"])
+    await learned_in_two_commits(conversation)
+    await memory(front_end, "undo")
+    assert "all 2 commits of turn 1" in front_end.shown[0]
+    assert "-- Answer in German." in front_end.shown[0]
+    assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md"]
+
+
+async def test_one_hunk_of_a_turn_is_one_hunk_of_its_commit(home, said):
+    front_end, conversation = await front_end_of(home, said)
+    event = await learned_in_two_commits(conversation)
+    await memory(front_end, f"undo {event.undo[:7]} hunk 1")
+    assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md", "preferences.md"]

@@ -108,3 +108,19 @@ async def test_it_is_known_after_a_resume_too(repository, remembered):
     await again.past.rewind(last, ("memory",))
     assert remembered() == ""
     await again.close()
+
+
+async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(repository, remembered):
+    commit = call("shell", command=f'git -C "{get_memory_dir()}" add -A && git -C "{get_memory_dir()}" commit -qm mine')
+    script = [learns("Answer in German.\n"), commit, learns("Use tabs.\n", "decisions"), "Noted.", "Ja."]
+    session = await make(repository, *script)(OpenRequest())
+    await say(session, "answer in German, use tabs", "so?")
+    first = session.past.points()[0].number
+    assert await session.past.can_rewind(first) == {"memory": "2 changes"}
+    assert (await session.past.rewind(first, ("memory",))).told == ()
+    assert (remembered(), remembered("decisions")) == ("", "")
+    log = session.knowledge.chronicle().log()
+    assert [entry.commit.origin for entry in log] == ["undo", "agent", "agent"]
+    await session.past.redo()
+    assert await session.past.can_rewind(first) == {}
+    await session.close()

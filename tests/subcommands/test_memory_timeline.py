@@ -87,3 +87,17 @@ def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path)
     assert "default-src 'none'" in page
     graph = json.loads(ouro("graph", "--json"))
     assert [OTHER.id, "refines", NOTE.id] in graph["edges"]
+
+
+def test_undo_takes_back_all_of_a_turn(store):
+    marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "2", "Ouro-Message": "3"}
+    store.save_and_commit({"preferences.md": "- Be short.\n"}, "One", marks)
+    store.save_and_commit({"decisions.md": "- Ship.\n"}, "Two", {**marks, "Ouro-Message": "9"})  # of another branch
+    store.save_and_commit({"preferences.md": "- Be short.\n- Be kind.\n"}, "Three", marks)
+    commit = store.get_current_head()
+    told = ouro("undo", commit[:7], "--yes")
+    assert f"Taking back {commit[:7]}, all 2 commits of turn 2: One; Three:" in told
+    assert "  --- " not in told
+    assert (store.folder / "decisions.md").exists()
+    assert not (store.folder / "preferences.md").exists()
+    assert store.log(1)[0].trailers["Ouro-Undoes"].split() == [commit, store.log(4)[3].id]

@@ -62,13 +62,15 @@ class MemoryDeeds:
 
     async def _take_back(self, aim: Aim) -> str:
         """The marked hunk or commit; elsewhere what was done here last."""
+        from ouro.session import named  # heavier than the first picture may be
+
         commit, hunk = (aim.commit, aim.hunk) if aim.commit else (self.last_commit, 0)
         if not commit:
             raise UsageError("Nothing was done here that could be taken back.")
         done = await self._memory.take_back(commit, hunk)
         self.last_commit = ""
         left = f" {len(done.conflicts)} changes stay: their lines have changed since." if done.conflicts else ""
-        return f"Taken back{f' hunk {hunk} of' if hunk else ''}: {done.commit.subject}.{left}"
+        return f"Taken back{f' hunk {hunk} of' if hunk else ''}: {named(done.commits)}.{left}"
 
     async def _answer(self, proposal: str, *, accepts: bool) -> str:
         if not proposal:

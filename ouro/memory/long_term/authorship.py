@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from ouro.memory.long_term.history import OWN, History
-from ouro.memory.long_term.values import ORIGIN, SESSION, TURN
+from ouro.memory.long_term.values import MESSAGE, ORIGIN, SESSION, TURN
 from ouro.utils.private_files import write_private
 
 _TURNS = "turns"
@@ -60,8 +60,9 @@ def carry_over(history: History, renamed: Mapping[str, str]) -> None:
 
 
 def _line(trailers: Trailers) -> str:
-    return f"{trailers.get(SESSION, '')} {trailers.get(TURN, '')}".strip()
+    return f"{trailers.get(SESSION, '')} {trailers.get(TURN) or 0} {trailers.get(MESSAGE) or 0}".strip()
 
 
 def _trailers(words: list[str]) -> Trailers:
-    return {ORIGIN: "agent", **dict(zip((SESSION, TURN), words, strict=False))}
+    named = zip((SESSION, TURN, MESSAGE), words, strict=False)
+    return {ORIGIN: "agent", **{name: value for name, value in named if value != "0"}}

@@ -15,11 +15,11 @@ from ouro.memory.long_term.memory_files import ARCHIVE
 from ouro.memory.long_term.note import is_note_name
 from ouro.memory.long_term.notebook import Notebook
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import CORE, BlamedLine, Commit, FileEdit, Hunk, Scope
+from ouro.memory.long_term.taking_back import PlannedUndo, plan_undo
+from ouro.memory.long_term.values import CORE, BlamedLine, Commit, Hunk, Scope
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
 _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
-_COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -53,16 +53,6 @@ class OldFile(msgspec.Struct, frozen=True):
     name: str
     text: str
     commit: Commit
-
-
-class PlannedUndo(msgspec.Struct, frozen=True):
-    """What taking a commit back, or one hunk of it, does to the files as they are now."""
-
-    scope: Scope
-    commit: Commit
-    edits: tuple[FileEdit, ...]
-    conflicts: tuple[Hunk, ...]
-    """What stays as it is: its lines have changed since."""
 
 
 class Chronicle:
@@ -161,19 +151,10 @@ class Chronicle:
         return tuple(found)
 
     def plan_undo(self, commit: str, hunk: int = 0) -> PlannedUndo:
-        """What taking it back would do, or only one change of it by its number; changes nothing."""
+        """What taking it back and its turn would do, or only one change of it by its number; changes nothing."""
         found = self.find(commit)
-        store, hunks = self._store(found.scope), self.changes(found.commit.id).hunks
-        chosen = [each for each in hunks if hunk in (0, each.number)]
-        if not chosen:
-            raise UsageError(f"There is no hunk {hunk} in {found.commit.id[:7]}: it has {len(hunks)}.")
-        edits: list[FileEdit] = []
-        conflicts: list[Hunk] = []
-        for name in dict.fromkeys(each.name for each in chosen):
-            edit, left = _without(store, name, [each for each in chosen if each.name == name])
-            edits += [edit] if edit.before != edit.after else []
-            conflicts += left
-        return PlannedUndo(found.scope, found.commit, tuple(edits), tuple(conflicts))
+        store, base = self._store(found.scope), self._bases.get(found.commit.id, "")
+        return plan_undo(found.scope, store.history, store.find, found.commit, hunk, base)
 
     def texts_of(self, note_ids: Sequence[str]) -> dict[str, str]:
         """What these notes say now; a note that is gone is left out."""
@@ -194,13 +175,9 @@ class Chronicle:
             return False
 
     def _called(self, commit: str) -> Iterator[Entry]:
-        if not _COMMIT.fullmatch(commit):
-            return
         for store in self._stores:
-            try:
-                yield Entry(store.scope, timeline.commit_of(store.history, commit))
-            except (MemoryUnusable, IndexError):
-                continue  # it is of another scope
+            if found := timeline.find_commit(store.history, commit):
+                yield Entry(store.scope, found)
 
     def _store(self, scope: Scope) -> GitMemoryStore:
         return next(store for store in self._stores if store.scope == scope)
@@ -252,20 +229,9 @@ def moment_of(date: str) -> str:
     return found.astimezone().isoformat(timespec="seconds")
 
 
-def _without(store: GitMemoryStore, name: str, hunks: Sequence[Hunk]) -> tuple[FileEdit, tuple[Hunk, ...]]:
-    """One file with hunks taken back; a file that the commit made goes, where nothing is left of it."""
-    try:
-        now: str | None = store.read(name)
-    except FileNotFoundError:
-        now = None
-    text, left = timeline.without(now or "", hunks)
-    was_made = not left and not text and not any(each.before for each in hunks)
-    return FileEdit(name, now, None if was_made else text), left
-
-
-def _core_first(name: str) -> tuple[bool, str]:
-    return name.removesuffix(".md") not in CORE, name
 def _holds(store: GitMemoryStore, commit: Commit, name: str, line: str) -> bool:
     return line in (store.text_at(commit.id, name) or "").splitlines()
 
 
+def _core_first(name: str) -> tuple[bool, str]:
+    return name.removesuffix(".md") not in CORE, name

@@ -1,12 +1,11 @@
-"""Looked at before memory is written: secrets are refused, a file is taken back only where it still fits."""
+"""Looked at before memory is written: secrets are refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from ouro.errors import SecretInMemory
-from ouro.memory.long_term import timeline
-from ouro.memory.long_term.values import FileEdit, Hunk, Skipped
+from ouro.memory.long_term.values import FileEdit, Skipped
 from ouro.utils.terminal_text import clean
 
 FindsSecret = Callable[[str], str]
@@ -27,10 +26,3 @@ def demand_no_secret(finds: FindsSecret, texts: Iterable[str | None]) -> None:
             raise SecretInMemory(
                 f"This holds a secret ({clean(reason)}) and is not remembered.", "Say it without the secret."
             )
-
-
-def without_hunks(name: str, now: str | None, hunks: Sequence[Hunk]) -> tuple[FileEdit, tuple[Hunk, ...]]:
-    """One file with hunks of a commit taken back; a file that the commit made goes, where nothing is left of it."""
-    text, left = timeline.without(now or "", hunks)
-    made = not left and not text and not any(each.before for each in hunks)
-    return FileEdit(name, now, None if made else text), left

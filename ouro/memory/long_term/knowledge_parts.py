@@ -29,6 +29,8 @@ class KnowledgeParts(msgspec.Struct, frozen=True):
     """The versions that the session began with, by scope, and what its mark is made of (`MARK`)."""
     marks: TurnMarks
     consolidator: LongTermMemoryConsolidator
+    said: Callable[[], int] = lambda: 0
+    """The number, in the session, of what the person said last; 0: nothing."""
     write: Literal["tell", "ask", "silent"] = "tell"
     threshold: int = 5_000
     """Tokens of a scope's core above which it is consolidated."""

@@ -21,7 +21,7 @@ from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.memory.long_term.teller import Teller, Wires
-from ouro.memory.long_term.values import CORE, Scope
+from ouro.memory.long_term.values import CORE, Scope, Undone
 from ouro.memory.long_term.vouching import Vouching, below
 from ouro.memory.tokens import estimate
 from ouro.messages import Message
@@ -48,7 +48,7 @@ class LongTermMemoryManager:
         """Fair: who came first has it first."""
         self._settling: asyncio.Task[None] | None = None
         self._ran_on = False
-        self._turn = 0
+        self._turn = self._message = 0
         self._remarks: list[str] = []
         self._has_consolidated = False
         self._start: Callable[[str, Coroutine[Any, Any, None]], None] | None = None
@@ -132,7 +132,7 @@ class LongTermMemoryManager:
         """
         vouching = self._vouching(messages, is_whole)
         turn = sum(message.role == "user" and bool(message.text) for message in messages) if is_whole else 0
-        moment = Moment(self._parts.session_id, turn)
+        moment = Moment(self._parts.session_id, turn, self._parts.said())
         await self._work("vouch for what was written", lambda: self._vouch(vouching, moment))
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0) -> None:
@@ -141,6 +141,7 @@ class LongTermMemoryManager:
         Whatever is asked of memory from here on comes after it; what only looks waits for `settled`.
         """
         self._turn = turn or sum(message.role == "user" and bool(message.text) for message in messages)
+        self._message = self._parts.said()
         self._ran_on = not self._parts.is_quiet()
         self._settling = asyncio.create_task(self._settle_turn(tuple(messages), is_whole), name="settle memory")
 
@@ -170,13 +171,21 @@ class LongTermMemoryManager:
         """
         await self._work("reject", lambda: self._answer(proposal, accepts=False), raises=True)
 
-    async def undo(self, commit: str) -> None:
-        """Take back what a commit changed in memory, in either scope; what was written since stays.
+    async def undo(self, commit: str, hunk: int = 0) -> Undone:
+        """Take back what a commit and all of its turn changed in memory, or one hunk; what was written since stays.
 
         Raises:
             UsageError: no such commit, or nothing of it is left.
         """
-        await self._work("undo", lambda: self._undo(commit), raises=True)
+
+        def act(scopes: tuple[ScopeMemory, ...], moment: Moment) -> tuple[Undone, list[CoreChanged]]:
+            found = next((scope for scope in scopes if scope.holds(commit)), None)
+            if found is None:
+                raise UsageError(f"No commit of memory is called {commit or 'so'}.")
+            done, event = found.undo(commit, moment, hunk)
+            return done, [event]
+
+        return await self.by_hand(act)
 
     async def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
@@ -240,7 +249,7 @@ class LongTermMemoryManager:
 
     @property
     def _moment(self) -> Moment:
-        return Moment(self._parts.session_id, self._turn)
+        return Moment(self._parts.session_id, self._turn, self._message)
 
     def _scope(self, name: Scope) -> ScopeMemory:
         found = next((scope for scope in self._scopes if scope.scope == name), None)
@@ -292,12 +301,6 @@ class LongTermMemoryManager:
                     self._remarks.append(remark(f"The person does not want this in memory: {subject_of(found.edits)}"))
                     return []
         raise UsageError(f"No change of memory waits under {number or 'no id'}.", "/memory list shows what waits.")
-
-    def _undo(self, commit: str) -> list[CoreChanged]:
-        for scope in self._scopes:
-            if commit and scope.holds(commit):
-                return [scope.undo(commit, self._moment)]
-        raise UsageError(f"No commit of memory is called {commit or 'so'}.")
 
     async def _alone(self, act: Callable[[], _Done]) -> _Done:
         async with self._working:

@@ -9,11 +9,24 @@ import msgspec
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
+from ouro.memory.long_term import timeline
 from ouro.memory.long_term.authorship import end_turn, note_turn, open_turn
 from ouro.memory.long_term.edits import change_of, digest, edit_of, subject_of
 from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over, proposal_id
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import CORE, ORIGIN, SESSION, TURN, FileEdit, Loaded, Origin, Scope, Skipped
+from ouro.memory.long_term.values import (
+    CORE,
+    MESSAGE,
+    ORIGIN,
+    SESSION,
+    TURN,
+    FileEdit,
+    Loaded,
+    Origin,
+    Scope,
+    Skipped,
+    Undone,
+)
 from ouro.memory.long_term.vouching import Vouching
 from ouro.memory.tokens import estimate
 
@@ -26,10 +39,13 @@ class Moment(msgspec.Struct, frozen=True):
 
     session: str
     turn: int
+    message: int = 0
+    """The number of what the person said then; 0: it is not known."""
 
     def trailers(self, origin: str) -> dict[str, str]:
         """As they stand below a commit."""
-        return {ORIGIN: origin, SESSION: self.session, TURN: str(self.turn) if self.turn else ""}
+        numbers = {TURN: self.turn, MESSAGE: self.message}
+        return {ORIGIN: origin, SESSION: self.session, **{name: str(each) for name, each in numbers.items() if each}}
 
 
 class ScopeMemory:
@@ -77,8 +93,8 @@ class ScopeMemory:
         return sum(map(estimate, self.texts.values()))
 
     def holds(self, commit: str) -> bool:
-        """Whether the latest of its history have a commit of that id."""
-        return any(each.id.startswith(commit) for each in self.store.log(200))
+        """Whether its history has a commit of that id, or of one that begins so."""
+        return self.store.history.exists and timeline.find_commit(self.store.history, commit) is not None
 
     def open(self) -> None:
         """Read it. What was vouched for and not committed, as when ouro was killed, is committed now."""
@@ -206,30 +222,23 @@ class ScopeMemory:
         else:
             self._proposals.remove(proposal.id)
 
-    def undo(self, commit: str, moment: Moment) -> CoreChanged:
-        """Take back what a commit has changed; what was written since stays.
+    def undo(self, commit: str, moment: Moment, hunk: int = 0) -> tuple[Undone, CoreChanged]:
+        """Take back a commit with all of its turn, or one hunk of it; what was written since stays.
 
         Raises:
             UsageError: there is nothing of it left to take back.
             MemoryUnusable: the commit cannot be read.
         """
-        found = next((each for each in self.store.log(200) if each.id.startswith(commit)), None)
+        found = timeline.find_commit(self.store.history, commit)
         if found is None:
             raise UsageError(f"There is no commit {commit} in the memory of {self.scope}.")
-        base = self.takes_back.get(found.id) or self._parent(found.id)
-        now = {name: self._now(name) for name in (self._paths(base, found.id) or found.paths)}
-        reverse = [FileEdit(name, self.store.text_at(found.id, name), self._old(base, name)) for name in now]
-        done = [FileEdit(each.name, now[each.name], carried_over(each, now[each.name] or "")) for each in reverse]
-        done = [each for each in done if (each.before or "") != each.after]
-        if not done:
-            raise UsageError("Nothing of that commit is left to take back.")
         before = self.store.accepted
-        self.store.save_and_commit(
-            {each.name: each.after or None for each in done}, f"Undo: {found.subject}", moment.trailers("undo")
-        )
+        done = self.store.revert(found.id, hunk, moment.trailers("undo"), self.takes_back.get(found.id, ""))
+        if not done.edits:
+            raise UsageError("Nothing of that is left to take back: its lines have changed since.")
         self._read_anew()
         self._accept_all()
-        return self._told(done, "undo", before)
+        return done, self._told(done.edits, "undo", before)
 
     def write(
         self,
@@ -320,17 +329,6 @@ class ScopeMemory:
             return self.store.read(name)
         except FileNotFoundError:
             return None
-
-    def _old(self, commit: str, name: str) -> str | None:
-        return self.store.text_at(commit, name) if commit else None
-
-    def _parent(self, commit: str) -> str:
-        words = self.store.history.git("rev-list", "--parents", "--max-count=1", commit).decode().split()
-        return words[1] if len(words) > 1 else ""
-
-    def _paths(self, base: str, commit: str) -> list[str]:
-        before, after = self.store.history.tree(base), self.store.history.tree(commit)
-        return sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
 
     def _told(self, edits: Sequence[FileEdit], origin: str, base: str) -> CoreChanged:
         head = self.loaded.head if self.loaded.head != base else ""

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term import timeline
-from ouro.memory.long_term.door import demand_no_secret, secrets_of, without_hunks
+from ouro.memory.long_term.door import demand_no_secret, secrets_of
 from ouro.memory.long_term.folders import claim
 from ouro.memory.long_term.history import History
 from ouro.memory.long_term.ledger import GONE, Ledger
 from ouro.memory.long_term.memory_files import UNREADABLE, FileRefused, MemoryFiles, Seen, blob_id, readable
-from ouro.memory.long_term.values import CORE, ORIGIN, Commit, FileEdit, Hunk, Loaded, Scope, Skipped, Undone
+from ouro.memory.long_term.taking_back import plan_undo
+from ouro.memory.long_term.values import CORE, ORIGIN, UNDOES, Commit, FileEdit, Loaded, Scope, Skipped, Undone
 from ouro.utils.runtime import ensure_private_dir
 
 NOTE = "mem_"
@@ -109,6 +110,10 @@ class GitMemoryStore:
             FileNotFoundError: it is not there.
         """
         return readable(self._files.read(name))[0]
+
+    def find(self, name: str) -> str | None:
+        """The text of one file; None where there is none that may be read."""
+        return self._files.find(name)
 
     def get_current_head(self) -> str:
         """The commit that the history stands at; empty before the first, or where it cannot be read (`obstacle`)."""
@@ -243,28 +248,25 @@ class GitMemoryStore:
         """A file as it was in a commit; None where it was not there."""
         return timeline.text_at(self.history, commit, name)
 
-    def revert(self, commit: str, hunk: int | None = None, trailers: Mapping[str, str] | None = None) -> Undone:
-        """Take back a commit, or one hunk of it, in a new commit; what was written since stays.
+    def revert(self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = "") -> Undone:
+        """Take back a commit and all of its turn, or one hunk of it, in a new commit; what was written since stays.
+
+        For the arguments see `plan_undo`; `trailers` say who does it.
 
         Raises:
+            UsageError: there is no such hunk.
             MemoryUnusable: the commit cannot be read.
         """
         self.ensure_repo()
         found = timeline.commit_of(self.history, commit)
-        chosen = [each for each in timeline.changes(self.history, found.id) if hunk in (None, each.number)]
         with self.history.alone():
-            edits: list[FileEdit] = []
-            conflicts: list[Hunk] = []
-            for name in dict.fromkeys(each.name for each in chosen):
-                edit, left = without_hunks(name, self._files.find(name), [each for each in chosen if each.name == name])
-                edits += [edit] if edit.before != edit.after else []
-                conflicts += left
-            changes = {edit.name: edit.after for edit in edits}
-            subject = f"Undo: {found.subject}"
+            plan = plan_undo(self.scope, self.history, self._files.find, found, hunk, base)
+            changes = {edit.name: edit.after for edit in plan.edits}
+            undone = " ".join(each.id for each in plan.commits)
+            marks = {ORIGIN: "undo", **(trailers or {}), **({} if hunk else {UNDOES: undone})}
             believed = self._believes(changes)
-            marks = {ORIGIN: "undo", **(trailers or {})}
-            made = self._save(changes, subject, marks, vouched=believed) if edits else ""
-        return Undone(made, tuple(edits), tuple(conflicts))
+            made = self._save(changes, f"Undo: {found.subject}", marks, vouched=believed) if changes else ""
+        return Undone(made, plan.edits, plan.conflicts, plan.commits)
 
     def secret_in(self, text: str) -> str:
         """Which kind of secret a text holds; empty where it holds none."""

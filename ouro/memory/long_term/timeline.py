@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
 
+from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.authorship import authors
 from ouro.memory.long_term.history import History
 from ouro.memory.long_term.values import ORIGIN, BlamedLine, Commit, Hunk
@@ -14,6 +16,7 @@ from ouro.utils.terminal_text import clean
 
 _FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%an%x1f%B%x1f"
 _MOST_SUBJECT = 200
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
 
 def message(subject: str, trailers: Mapping[str, str]) -> str:
@@ -48,6 +51,16 @@ def commit_of(history: History, commit: str) -> Commit:
         MemoryUnusable: there is none.
     """
     return _log(history, ["--max-count=1", "--end-of-options", f"{commit}^{{commit}}"])[0]
+
+
+def find_commit(history: History, commit: str) -> Commit | None:
+    """As `commit_of`; None where there is none, or where several begin so."""
+    if not _COMMIT.fullmatch(commit):
+        return None
+    try:
+        return commit_of(history, commit)
+    except (MemoryUnusable, IndexError):
+        return None
 
 
 def commit_at(history: History, date: str) -> str:

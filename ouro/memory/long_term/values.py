@@ -13,7 +13,9 @@ Origin = Literal["agent", "person", "outside", "capture", "consolidation", "impo
 CORE = ("decisions", "preferences", "facts")
 """The categories of the core, each in `<category>.md`, in the order in which they are shown."""
 ORIGIN, SESSION, TURN, MESSAGE = "Ouro-Origin", "Ouro-Session", "Ouro-Turn", "Ouro-Message"
-"""The trailers that say whence a commit is; the message is that which a note was captured from."""
+"""The trailers that say whence a commit is; the message is what the person said in that turn."""
+UNDOES = "Ouro-Undoes"
+"""The trailer that names the commits that one takes back."""
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -89,13 +91,15 @@ class Hunk(msgspec.Struct, frozen=True):
 
 
 class Undone(msgspec.Struct, frozen=True):
-    """What became of taking a commit back."""
+    """What became of taking a commit back, or with it all that the agent wrote in its turn."""
 
     commit: str
     """The commit that takes it back; empty where nothing could be, or where no commit could be made."""
     edits: tuple[FileEdit, ...]
     conflicts: tuple[Hunk, ...]
     """What was left as it is, because its lines have changed since."""
+    commits: tuple[Commit, ...] = ()
+    """All that were taken back, the latest first."""
 
 
 class BlamedLine(msgspec.Struct, frozen=True):
