@@ -7,7 +7,7 @@ import pytest
 
 from ouro.memory.long_term.store import GitMemoryStore
 
-PROCESSES, EACH = 4, 100
+PROCESSES, EACH = 4, 25
 WRITER = """
 import sys
 from pathlib import Path
@@ -24,19 +24,19 @@ for number in range(int(count)):
 """
 
 
-def write_at_once(store: GitMemoryStore, way: str, each: int = EACH) -> None:
+def write_at_once(store: GitMemoryStore, way: str) -> None:
     command = [sys.executable, "-c", WRITER]
     folders = [str(store.folder), str(store.history.git_dir)]
     running = [
-        subprocess.Popen([*command, str(who), str(each), way, *folders], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, str(who), str(EACH), way, *folders], stderr=subprocess.PIPE, text=True)
         for who in range(PROCESSES)
     ]
     errors = [each.communicate()[1] for each in running]
     assert [each.returncode for each in running] == [0] * PROCESSES, errors
 
 
-def all_facts(each: int = EACH) -> set[str]:
-    return {f"- fact {who}.{number}\n" for who in range(PROCESSES) for number in range(each)}
+def all_facts() -> set[str]:
+    return {f"- fact {who}.{number}\n" for who in range(PROCESSES) for number in range(EACH)}
 
 
 def git(store: GitMemoryStore, *arguments: str) -> str:
@@ -49,7 +49,7 @@ def store(tmp_path) -> GitMemoryStore:
     return GitMemoryStore(tmp_path / "memory", "repo", tmp_path / "history.git" / "app.git")
 
 
-def test_m5_four_processes_with_a_hundred_lines_of_one_file_each_lose_none(store):
+def test_m5_four_processes_that_write_lines_of_one_file_lose_none(store):
     write_at_once(store, "lines")
 
     assert set(store.read("facts.md").splitlines(keepends=True)) == all_facts()
@@ -60,11 +60,11 @@ def test_m5_four_processes_with_a_hundred_lines_of_one_file_each_lose_none(store
 
 
 def test_m5_four_processes_with_notes_of_their_own_lose_none(store):
-    write_at_once(store, "notes", each=25)
+    write_at_once(store, "notes")
 
     committed = {git(store, "show", f"HEAD:{name}") for name in store.load_all().notes}
-    assert committed == all_facts(25)
-    assert len(store.log(1000)) == PROCESSES * 25
+    assert committed == all_facts()
+    assert len(store.log(1000)) == PROCESSES * EACH
     assert git(store, "fsck", "--strict", "--no-dangling") == ""
     assert git(store, "status", "--porcelain") == ""
 

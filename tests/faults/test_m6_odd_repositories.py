@@ -9,9 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from ouro.memory.long_term import history
 from ouro.memory.long_term.store import GitMemoryStore
 
 LOCKS = ("HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "index.lock")
+
+
+@pytest.fixture(autouse=True)
+def soon_given_up(monkeypatch):
+    """A branch that another git holds is tried for two seconds and a half; here less."""
+    monkeypatch.setattr(history, "_TRIES", 2)
 
 
 @pytest.fixture
