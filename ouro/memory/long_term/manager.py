@@ -20,6 +20,7 @@ from ouro.memory.long_term.opening import reason_of, switch
 from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.long_term.taking_back import undo_in
 from ouro.memory.long_term.teller import Teller, Wires
 from ouro.memory.long_term.values import CORE, Scope, Undone
 from ouro.memory.long_term.vouching import Vouching, below
@@ -175,17 +176,9 @@ class LongTermMemoryManager:
         """Take back what a commit and all of its turn changed in memory, or one hunk; what was written since stays.
 
         Raises:
-            UsageError: no such commit, or nothing of it is left.
+            UsageError: no such commit or hunk, or nothing of it is left.
         """
-
-        def act(scopes: tuple[ScopeMemory, ...], moment: Moment) -> tuple[Undone, list[CoreChanged]]:
-            found = next((scope for scope in scopes if scope.holds(commit)), None)
-            if found is None:
-                raise UsageError(f"No commit of memory is called {commit or 'so'}.")
-            done, event = found.undo(commit, moment, hunk)
-            return done, [event]
-
-        return await self.by_hand(act)
+        return await self.by_hand(lambda scopes, moment: undo_in(scopes, commit, moment, hunk))
 
     async def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
@@ -271,11 +264,8 @@ class LongTermMemoryManager:
         return [event for scope in self._scopes for event in scope.refresh(believes=believes)]
 
     async def _settle_turn(self, messages: Sequence[Message], is_whole: bool) -> None:
-        def act() -> list[CoreChanged]:
-            return self._settle(self._vouching(messages, is_whole))
-
         try:
-            await self._do("commit what was written", act, raises=False)
+            await self._do("commit what was written", lambda: self._settle(self._vouching(messages, is_whole)))
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a defect: what was written stays, the next start finds it
             log.exception("memory could not be settled")
@@ -310,7 +300,7 @@ class LongTermMemoryManager:
         """Do it in a thread, one thing at a time, carried through whoever is cancelled; tell what came of it."""
         await asyncio.shield(self._do(what, act, raises))
 
-    async def _do(self, what: str, act: Act, raises: bool) -> None:
+    async def _do(self, what: str, act: Act, raises: bool = False) -> None:
         async with self._working:
             try:
                 events = await asyncio.to_thread(act)

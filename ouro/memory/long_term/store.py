@@ -55,6 +55,7 @@ class GitMemoryStore:
         self.refused: tuple[Skipped, ...] = ()
         """What the last `commit_changes` left out, and why."""
         self._files = MemoryFiles(folder)
+        self.find = self._files.find  # as `read`; None where there is nothing that may be read
         self._ledger = Ledger(git_dir / "ouro")
         self._finds_secret = finds_secret
 
@@ -110,10 +111,6 @@ class GitMemoryStore:
             FileNotFoundError: it is not there.
         """
         return readable(self._files.read(name))[0]
-
-    def find(self, name: str) -> str | None:
-        """The text of one file; None where there is none that may be read."""
-        return self._files.find(name)
 
     def get_current_head(self) -> str:
         """The commit that the history stands at; empty before the first, or where it cannot be read (`obstacle`)."""
@@ -262,10 +259,11 @@ class GitMemoryStore:
         with self.history.alone():
             plan = plan_undo(self.scope, self.history, self._files.find, found, hunk, base)
             changes = {edit.name: edit.after for edit in plan.edits}
-            undone = " ".join(each.id for each in plan.commits)
-            marks = {ORIGIN: "undo", **(trailers or {}), **({} if hunk else {UNDOES: undone})}
-            believed = self._believes(changes)
-            made = self._save(changes, f"Undo: {found.subject}", marks, vouched=believed) if changes else ""
+            undone = {} if hunk else {UNDOES: " ".join(each.id for each in plan.commits)}
+            marks = {ORIGIN: "undo", **(trailers or {}), **undone}
+            made = (
+                self._save(changes, f"Undo: {found.subject}", marks, vouched=self._believes(changes)) if changes else ""
+            )
         return Undone(made, plan.edits, plan.conflicts, plan.commits)
 
     def secret_in(self, text: str) -> str:

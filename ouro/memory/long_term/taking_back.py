@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ouro.errors import UsageError
 from ouro.memory.long_term import timeline
 from ouro.memory.long_term.history import History
-from ouro.memory.long_term.values import MESSAGE, SESSION, TURN, Commit, FileEdit, Hunk, Scope
+from ouro.memory.long_term.values import MESSAGE, SESSION, TURN, Commit, FileEdit, Hunk, Scope, Undone
+
+if TYPE_CHECKING:
+    from ouro.events import CoreChanged
+    from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 
 _MOST = 1_000
 """Commits among which the others of a turn are looked for."""
@@ -66,6 +71,21 @@ def named(commits: Sequence[Commit]) -> str:
     """What is taken back, in one line."""
     said = "; ".join(each.subject for each in reversed(commits))
     return said if len(commits) < 2 else f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {said}"
+
+
+def undo_in(
+    scopes: Sequence[ScopeMemory], commit: str, moment: Moment, hunk: int = 0
+) -> tuple[Undone, list[CoreChanged]]:
+    """Take it back in the scope that has it.
+
+    Raises:
+        UsageError: no scope has it, or nothing of it is left.
+    """
+    found = next((scope for scope in scopes if scope.holds(commit)), None)
+    if found is None:
+        raise UsageError(f"No commit of memory is called {commit or 'so'}.")
+    done, event = found.undo(commit, moment, hunk)
+    return done, [event]
 
 
 def _of_its_turn(history: History, found: Commit) -> tuple[Commit, ...]:
