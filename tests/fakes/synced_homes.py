@@ -23,11 +23,9 @@ from pathlib import Path
 Run = Callable[[Sequence[str], Mapping[str, str], Path], tuple[int, str]]
 """Command line, environment, folder -> exit code, and all that was said."""
 _EDITOR = '#!/bin/sh\nprintf "%s\\n" "$SAID" >> "$1"\n'
-_LONG = (
-    "Said at some length, so that it is no line of the core but a note, as all are that take up more than two hundred "
-)
+_LONG = "Said at some length, so that it is no line of the core but a note, as all are that take up more than two "
 _LONG += (
-    "letters: there is nothing else in these words that anybody would ever have to know, but for the very last one, "
+    "hundred letters: nothing else in these words would ever have to be known, but for the very last one, which is "
 )
 
 

@@ -74,8 +74,11 @@ def run_git(
         raise MemoryUnusable(f"git could not be run: {error}") from error
 
 
-def run_git_abroad(git_dir: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+def run_git_abroad(git_dir: Path, arguments: Sequence[str], most_bytes: int = 0) -> subprocess.CompletedProcess[bytes]:
     """Run a git that speaks with a remote, whatever its exit code.
+
+    Args:
+        most_bytes: of one file that it writes; beyond that it fails, and says "File too large". 0: no limit.
 
     It has the user's own settings and agents (keys, credentials, proxies), but neither hooks nor transports that run
     a program which a URL names; nobody is asked for a password.
@@ -93,6 +96,9 @@ def run_git_abroad(git_dir: Path, arguments: Sequence[str]) -> subprocess.Comple
         "LC_ALL": "C",
     }
     command = ["git", f"--git-dir={git_dir}", "--no-pager", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0"]
+    if most_bytes:
+        # By a shell: between fork and exec Python is not safe beside threads. Without the trap git would die silently.
+        command = ["sh", "-c", 'trap "" XFSZ; ulimit -f "$0"; exec "$@"', str(most_bytes // 512), *command]
     try:
         return subprocess.run(
             [*command, "-c", "maintenance.auto=false", "-c", "fetch.recurseSubmodules=false", *arguments],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -20,6 +21,17 @@ from ouro.utils.terminal_text import clean
 _KEPT = "remote"
 _TRIES = 5
 """Machines that push at the same moment are merged with, one after the other."""
+_MOST_RECEIVED = 64 << 20
+"""Bytes of one sync: ten years of a hundred changes a day, as git packs them."""
+_UNFINISHED = "objects/pack/tmp_*"
+_REASONS = 2
+"""Lines of what git says: first comes what the server has to say, or what broke."""
+_SAYS_NOTHING = re.compile(
+    r"To |From |hint:|fatal: Could not read from remote|fatal: the remote end hung up|error: failed to push some refs|"
+    r"fatal: fetch-pack: invalid index-pack output|Please make sure you have the correct|and the repository exists"
+)
+"""What git says besides the reason."""
+_LABEL = re.compile(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 
 Progress = Callable[[str], None]
@@ -137,17 +149,33 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
     if asked.stdout[:40].decode() in forgotten:
         raise _holds_what_was_forgotten(remote)
     theirs = asked.stdout.split()[0].decode()
-    # No ref is written: one that was ended in between would leave it locked.
-    flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
-    done = run_git_abroad(git_dir, ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch])
-    if done.returncode:
-        raise _failed(remote, done.stderr)
+    _receive(git_dir, remote, branch)
     store.history.git("cat-file", "-e", f"{theirs}^{{commit}}")
     if forgotten and not forgotten.isdisjoint(store.history.git("rev-list", theirs).decode().split()):
         with store.history.alone():
             drop_unreachable(store.history)
         raise _holds_what_was_forgotten(remote)
     return theirs
+
+
+def _receive(git_dir: Path, remote: str, branch: str) -> None:
+    """Fetch; what was received in vain does not stay, or each try would take up more of a disk that is full."""
+    before = set(git_dir.glob(_UNFINISHED))
+    # No ref is written: one that was ended in between would leave it locked.
+    flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
+    command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch]
+    # A filter by size would make this a partial clone, and a plain bare repository serves none.
+    done = run_git_abroad(git_dir, command, _MOST_RECEIVED)
+    if not done.returncode:
+        return
+    for each in set(git_dir.glob(_UNFINISHED)) - before:
+        each.unlink(missing_ok=True)
+    if b"File too large" in done.stderr:
+        raise SyncFailed(
+            f"{_shown(remote)} holds over {_MOST_RECEIVED >> 20} MB that is not here: nothing is taken in.",
+            "A memory is text. Take the large file out of the history there, or give a new, empty repository.",
+        )
+    raise _failed(remote, done.stderr)
 
 
 def _holds_what_was_forgotten(remote: str) -> SyncFailed:
@@ -173,7 +201,8 @@ def _join(store: GitMemoryStore, theirs: str) -> Merging:
             drop_unreachable(store.history)
         raise
     except (FileRefused, OSError) as error:
-        raise SyncFailed(f"What came could not be written: {error}.", "Mend that, and try again.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise SyncFailed(f"What came could not be written: {reason}.", "Mend that, and try again.") from error
     if not made:
         raise _Busy
     return taken[0]
@@ -193,9 +222,10 @@ def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
 
 
 def _failed(remote: str, said: bytes) -> SyncFailed:
-    lines = [line for line in said.decode(errors="replace").splitlines() if line.strip()]
-    told = next((line for line in reversed(lines) if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
-    reason = _PASSWORD.sub("", clean(told.partition(":")[2].strip() or told))[:300]
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines()]
+    words = [_LABEL.sub("", line, count=1).rstrip(".") for line in lines if not _SAYS_NOTHING.match(line)]
+    told = "; ".join(list(dict.fromkeys(filter(None, words)))[:_REASONS]) or (lines[-1] if lines else "")
+    reason = _PASSWORD.sub("", clean(told))[:300]
     return SyncFailed(
         f"{_shown(remote)} cannot be synchronised with: {reason or 'git gave no reason'}.",
         "What is here is kept. Try again when it can be reached.",

@@ -1,0 +1,154 @@
+"""What can go wrong in a sync: each time one clear line, nothing lost, and the next sync brings all together."""
+
+import os
+import random
+import resource
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from fakes.synced_homes import in_this_process
+
+from ouro.errors import OuroError
+from ouro.memory.long_term import sync
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync import SyncFailed, synchronise
+
+
+def git(folder, *arguments):
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def remote(tmp_path):
+    git(tmp_path, "init", "--bare", "--quiet", "remote.git")
+    return str(tmp_path / "remote.git")
+
+
+@pytest.fixture
+def machines(tmp_path):
+    return [GitMemoryStore(tmp_path / name / "memory", "user", tmp_path / name / "user.git") for name in ("a", "b")]
+
+
+def save(store, **texts):
+    store.save_and_commit({f"{name}.md": text for name, text in texts.items()}, "Change", {})
+
+
+def lines(store):
+    return {line for path in store.folder.glob("*.md") for line in path.read_text().splitlines()}
+
+
+def quota(remote):
+    hook = Path(remote) / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\necho 'Your quota of 1 GB is used up.' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    return "Your quota of 1 GB is used up; main (pre-receive hook declined).", hook.unlink
+
+
+def full(remote):
+    git(Path(remote), "config", "receive.maxInputSize", "10")
+    return "pack exceeds maximum allowed size", lambda: git(Path(remote), "config", "--unset", "receive.maxInputSize")
+
+
+@pytest.mark.parametrize("fault", [quota, full])
+def test_what_a_remote_says_that_takes_nothing_more_is_told(machines, remote, fault):
+    one, two = machines
+    save(one, facts="- Tea.\n")
+    reason, mend = fault(remote)
+
+    with pytest.raises(SyncFailed) as failure:
+        synchronise(one, remote)
+
+    assert failure.value.message.startswith(f"{remote} cannot be synchronised with: {reason}")
+    assert lines(one) == {"- Tea."}
+    mend()
+    synchronise(one, remote)
+    synchronise(two, remote)
+    assert lines(two) == {"- Tea."}
+
+
+def test_a_remote_with_a_huge_file_is_left_before_it_has_come(machines, remote, tmp_path, monkeypatch):
+    one, _ = machines
+    save(one, facts="- Tea.\n")
+    synchronise(one, remote)
+    git(tmp_path, "clone", "--quiet", "--branch", "main", remote, "clone")
+    (tmp_path / "clone" / "film.bin").write_bytes(random.Random(1).randbytes(4 << 20))
+    git(tmp_path / "clone", "add", "-A")
+    git(tmp_path / "clone", "commit", "-qm", "film")
+    git(tmp_path / "clone", "push", "-q")
+    monkeypatch.setattr(sync, "_MOST_RECEIVED", 2 << 20)
+
+    with pytest.raises(SyncFailed, match="holds over 2 MB that is not here: nothing is taken in"):
+        synchronise(one, remote)
+
+    assert lines(one) == {"- Tea."}
+    assert sum(each.stat().st_size for each in one.history.git_dir.rglob("*") if each.is_file()) < 100_000
+    assert git(one.folder, "fsck", "--strict") == ""
+
+
+def test_where_our_own_disk_is_full_at_any_byte_nothing_is_lost_and_it_goes_on_once_there_is_room(machines, remote):
+    one, two = machines
+    notes = {f"mem_{number:08x}": f"- Note {number} {random.Random(number).random()}\n" for number in range(40)}
+    save(one, facts="- Tea.\n", **notes)
+    save(two, facts="- Coffee.\n", decisions="".join(f"- Locks {number}.\n" for number in range(200)))
+    mine = lines(two)
+    synchronise(one, remote)
+
+    said = [synchronise_with_room_for(size, two, remote) for size in (200, 1_000, 2_000, 3_500)]
+
+    assert all(said[:3])
+    assert all(text.count("\n") <= 1 for text in said)
+    assert mine <= lines(two)
+    synchronise(two, remote)
+    synchronise(one, remote)
+    assert lines(one) == lines(two) == mine | {"- Tea.", *(text.strip() for text in notes.values())}
+    for store in machines:
+        assert git(store.folder, "fsck", "--strict") == ""
+        assert list(store.history.git_dir.glob("objects/pack/tmp_*")) == []
+
+
+def synchronise_with_room_for(size, store, remote):
+    """In a process that cannot write a longer file; gives what it says to the person."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            sync._MOST_RECEIVED = size
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+            synchronise(store, remote)
+        except OuroError as error:
+            os.write(write, str(error).encode())
+        except BaseException as error:
+            os.write(write, f"a defect:\n\n{error!r}".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as pipe:
+        return pipe.read()
+
+
+def test_two_machines_that_synchronise_at_once_lose_nothing(machines, remote):
+    for number, store in enumerate(machines):
+        save(store, facts="".join(f"- {number} {each}.\n" for each in range(20)))
+
+    for _ in range(2):
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda store: synchronise(store, remote), machines))
+
+    assert (
+        lines(machines[0]) == lines(machines[1]) == {f"- {number} {each}." for number in (0, 1) for each in range(20)}
+    )
+
+
+def test_on_the_command_line_a_failed_sync_is_two_lines_and_exit_code_1(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    code, said = in_this_process(["memory", "sync", "--remote", "/no/such.git"], {}, tmp_path)
+
+    assert (code, said) == (
+        1,
+        "ouro: /no/such.git cannot be synchronised with: '/no/such.git' does not appear to be a git repository.\n"
+        "What is here is kept. Try again when it can be reached.\n",
+    )
