@@ -1,0 +1,74 @@
+"""A classifier that is slow, fails or talks nonsense: nobody notices, and the next good answer catches up."""
+
+import threading
+
+import pytest
+from fakes.model_server import Reply, failure
+from fakes.two_voices import TwoVoices
+
+from ouro.utils.runtime import get_log_path
+
+GOOD = """\
+Sure! Here is what I would keep:
+```json
+[
+  // what the person said
+  {"Op": "ADD", "Text": "Runs the tests with tox.", "Category": "Project Conventions", "Said_By": "User",},
+]
+```
+Let me know if you need anything else."""
+
+
+@pytest.fixture
+def held():
+    """Set when the test is over: a slow classifier would answer only now."""
+    held = threading.Event()
+    yield held
+    held.set()
+
+
+@pytest.fixture
+def voices(ouro):
+    (ouro.home / "config.yaml").write_text("memory: {cadence_turns: 1}\n")
+    voices = TwoVoices(talk=lambda _request: "Understood.")
+    ouro.server.script(voices)
+    return voices
+
+
+def quiet(screen):
+    """Nothing on it tells of a classifier."""
+    return not any(map(screen.shows, ("Remembered", "lassifier", "teapot", "Error")))
+
+
+def test_no_turn_exit_or_start_waits_and_the_next_good_answer_catches_up(ouro, voices, held):
+    said = [f"{place}, run the tests with tox and not with pytest" for place in ("first", "second", "third", "fourth")]
+    voices.answer = Reply("[]", hold=held, after=0)
+    screen = ouro.screen()
+    screen.say(said[0])
+    screen.until(lambda: len(voices.asked) == 1)  # which holds its answer from here on
+    screen.say(said[1])
+    screen.until(lambda: screen.text().count("Understood.") == 2)
+    assert quiet(screen)
+    assert screen.leave() == 0
+
+    screen = ouro.screen()
+    screen.say(said[2])
+    screen.until(lambda: len(voices.asked) == 2)  # of what was missed
+    screen.until_shows("Understood.")
+    assert screen.leave() == 0
+    log = get_log_path().read_text() if get_log_path().exists() else ""
+    assert ("capture:" in log, "did not close" in log) == (False, False)
+
+    voices.answer = lambda asked: failure(400, "it is down") if "fourth" in asked else "I am a teapot, short and stout."
+    screen = ouro.screen()
+    screen.say(said[3])
+    screen.until(lambda: get_log_path().read_text().count("capture:") == 2)
+    assert quiet(screen)
+    assert screen.leave() == 0
+
+    before, voices.answer = len(voices.asked), GOOD
+    screen = ouro.screen()
+    screen.say("good morning")
+    screen.until_shows("Remembered (repo): Runs the tests with tox. · /memory undo ")
+    screen.until(lambda: all(any(words in each for each in voices.asked[before:]) for words in said))
+    assert screen.leave() == 0
