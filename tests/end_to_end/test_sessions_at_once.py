@@ -1,0 +1,65 @@
+"""Three real processes on one home: notes captured, edited, pulled, and the cache deleted, while they run."""
+
+import shutil
+import subprocess
+
+from fakes.classifier import add
+from fakes.talk import Talk
+from fakes.two_voices import TwoVoices
+
+from ouro.memory.long_term.note import Note, note_text
+
+NOW = "2026-11-01T10:00:00Z"
+BREAD = Note(id="mem_00000001", created_at=NOW, scope="user", text="Sourdough loaves rise for fourteen hours.")
+LOCKS = Note(id="mem_00000002", created_at=NOW, scope="user", text="Optimistic locking for user updates everywhere.")
+TOX = "Runs the tests of this project with tox."
+
+
+def git(folder, *arguments):
+    subprocess.run(["git", "-C", folder, *arguments], check=True, capture_output=True)
+
+
+def test_recall_is_right_at_the_next_turn_of_each(ouro, tmp_path):
+    (ouro.home / "config.yaml").write_text("memory: {cadence_turns: 1}\n")
+    voices = TwoVoices(talk=lambda _request: "Understood.")
+    voices.answer = lambda asked: [add(TOX)] if "tox for the tests" in asked else []
+    ouro.server.script(voices)
+    own, cache = ouro.home / "memory", ouro.home / "cache"
+    own.mkdir(mode=0o700)
+    screen, talks = ouro.screen(), [Talk(ouro), Talk(ouro)]
+
+    def told(question):
+        """What each of the three sends to its model with it."""
+        found = []
+        for talk in talks:
+            talk.say(question)
+            found.append(voices.last)
+        count = len(voices.said)
+        screen.say(question)
+        screen.until(lambda: len(voices.said) > count)
+        return [*found, voices.last]
+
+    told("hello there")
+    screen.say("we use tox for the tests of this project")
+    screen.until_shows(f"Remembered (repo): {TOX}")  # learned by one of them
+    (own / BREAD.file_name).write_text(note_text(BREAD))  # written by hand
+    assert all(BREAD.text in each for each in told("how long do sourdough loaves rise?"))
+    shutil.rmtree(cache)  # and no note has changed since
+    assert all(TOX in each for each in told("how are the tests of this project run?")[:2])
+
+    git(tmp_path, "clone", "-q", own, "elsewhere")
+    (tmp_path / "elsewhere" / LOCKS.file_name).write_text(note_text(LOCKS))
+    git(tmp_path / "elsewhere", "add", "-A")
+    git(tmp_path / "elsewhere", "commit", "-q", "-m", "learned elsewhere")
+    git(own, "pull", "-q", str(tmp_path / "elsewhere"), "HEAD")
+    (own / BREAD.file_name).write_text(note_text(BREAD).replace("fourteen", "twenty"))
+    shutil.rmtree(cache)
+    assert all(LOCKS.text in each for each in told("optimistic locking for user updates?"))
+    for each in told("sourdough loaves, how long do they rise now?"):
+        assert ("rise for twenty hours" in each, "fourteen" in each) == (True, False)
+
+    (own / BREAD.file_name).unlink()
+    assert not any("Sourdough" in each for each in told("do sourdough loaves rise at all, and how long?"))
+    for talk in talks:
+        talk.end()
+    assert screen.leave() == 0
