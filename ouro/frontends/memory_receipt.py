@@ -49,7 +49,11 @@ def recalled_rows(recalled: NotesRecalled) -> Iterator[tuple[str, str, str]]:
     for item in recalled.items:
         chain = f"changed {item.chain - 1} time{'s' if item.chain > 2 else ''}" if item.chain > 1 else ""
         told = (item.reason, chain, f"score {item.score:.3g}", f"{item.tokens} tokens" if item.tokens else "")
-        yield SIGNS[item.state], " ".join(item.text.split()) or item.id, " · ".join(filter(None, told))
+        yield (
+            SIGNS[item.state],
+            " ".join(item.text.split()) or f"{item.id[:12]}, gone since",
+            " · ".join(filter(None, told)),
+        )
 
 
 def rows(receipt: MemoryReceipt) -> Iterator[tuple[str, str, str]]:

@@ -42,6 +42,8 @@ class Row:
     """What typing looks through, in small letters."""
     category: str = ""
     """What it can be chosen by: the category; of a commit, who made it."""
+    warns: bool = True
+    """The flag says that something is not as it should be."""
 
 
 def note_rows(listed: Iterable[Listed], tab: Tab) -> list[Row]:
@@ -65,7 +67,7 @@ def log_rows(entries: Iterable[Entry]) -> list[Row]:
     for each in entries:
         commit, who = each.commit, writer(each.commit)
         searched = f"{commit.subject} {who} {commit.id} {each.scope} {' '.join(commit.paths)} {commit.at}".lower()
-        rows.append(Row(commit.id, each.scope, _line(commit.subject), commit.at[5:10], who, searched, who))
+        rows.append(Row(commit.id, each.scope, _line(commit.subject), commit.at[5:10], who, searched, who, False))
     return rows
 
 

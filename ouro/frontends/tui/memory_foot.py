@@ -25,11 +25,21 @@ WORDS: Mapping[str, str] = {
 
 
 def fitting(parts: Sequence[str], width: int, lines: int) -> str:
-    """In so many lines; what does not fit is left out before the last."""
+    """In so many lines, each part whole; what does not fit is left out before the last."""
     shown = list(parts)
-    while len(" · ".join(shown)) > width * lines - (width // 4) * (lines - 1) and len(shown) > 2:
+    while len(told := _lines(shown, width)) > lines and len(shown) > 2:
         shown.pop(-2)
-    return " · ".join(shown)
+    return "\n".join(told)
+
+
+def _lines(parts: Sequence[str], width: int) -> list[str]:
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + 3 + len(part) <= width:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(part)
+    return lines
 
 
 def tabs_from(names: Sequence[str], place: int, width: int) -> str:

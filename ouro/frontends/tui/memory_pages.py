@@ -43,7 +43,7 @@ def note_page(details: NoteDetails) -> Page:
         f"confidence now {details.confidence:.0%} ({said}), confirmed {note.confirmed_at[:10] or 'never'}", "detail"
     )
     if details.badges:
-        page.add(f"[{'] ['.join(details.badges)}]", "who")
+        page.add(f"[{'] ['.join(details.badges)}]", "flag")
     for each in details.complaints:
         page.add(f"in its file: {each}", "removed")
     page.add("")
@@ -157,7 +157,12 @@ def turn_page(said: SaidTurn) -> Page:
     page = Page()
     page.add(f"Turn {said.turn} of {said.title or said.session_id[:8]}", "title")
     page.add(f"message {said.number} · {said.at[:16].replace('T', ' ')} · session {said.session_id[:8]}", "detail")
-    page.add("Enter opens that session, to look only", link=Link("turn", said.session_id))
+    if said.is_left:
+        page.add("said on a branch that was left by going back", "detail")
+    page.add(
+        "Enter goes there; another session is opened to look only",
+        link=Link("turn", said.session_id, message=said.number),
+    )
     for who, words in said_lines(said):
         page.add("")
         page.add(who, "who")
@@ -174,7 +179,7 @@ async def followed_page(memory: Browsing, link: Link) -> Page:
     if link.kind == "note":
         return note_page(await memory.details(link.target))
     if link.kind == "turn":
-        return turn_page(await memory.turn(link.target, link.turn))
+        return turn_page(await memory.turn(link.target, link.turn, link.message))
     entry = await memory.ask(lambda chronicle: chronicle.find(link.target))
     return commit_page(entry, await memory.ask(lambda chronicle: chronicle.changes(link.target)))
 
@@ -199,7 +204,9 @@ def _add_commit(page: Page, commit: Commit) -> None:
     session, turn = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
     page.add(f"{commit.at[:16].replace('T', ' ')}, by {writer(commit)}", "detail")
     if session and turn.isdigit():
-        page.add(f"session {session[:8]}, turn {turn}", link=Link("turn", session, int(turn)))
+        message = commit.trailers.get("Ouro-Message", "")
+        number = int(message) if message.isdigit() else 0
+        page.add(f"session {session[:8]}, turn {turn}", link=Link("turn", session, int(turn), message=number))
 
 
 def _add_chain(page: Page, details: NoteDetails) -> None:

@@ -18,7 +18,6 @@ from ouro.frontends.memory_rows import TABS, Tab
 from ouro.frontends.tui import memory_pages as pages
 from ouro.frontends.tui import outside
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.memory_contents import MemoryContents
 from ouro.frontends.tui.memory_deeds import Aim, MemoryDeeds
 from ouro.frontends.tui.memory_foot import KEYS, WORDS, fitting, tabs_from
@@ -45,7 +44,6 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
     """Typing searches; Tab gives the keys to the list, Enter to what is told of the marked row."""
 
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE_FROM, "-beside")]  # noqa: RUF012 (as above)
 
     def __init__(self, memory: Browsing, keymap: Keymap, tab: Tab = "notes") -> None:
@@ -230,9 +228,7 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         if link is None:
             return
         if link.kind == "turn" and not link.turn:
-            if link.target == self._memory.session_id:
-                raise UsageError("That is the session that is open here.")
-            self.dismiss(OpenRequest(link.target, read_only=True))
+            self.dismiss(OpenRequest(link.target, read_only=True, message=link.message))
         elif link.kind != "hunk":
             self._followed.append(link)
             await self._look()

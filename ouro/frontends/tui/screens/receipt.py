@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from ouro.events import NotesRecalled
     from ouro.session import MemoryReceipt
 
+_ABOUT = 24
+"""Columns at most for what became of an entry."""
+
 
 class ReceiptSheet(Sheet[None]):
-    """The core as it was at start, then the notes that came with the last message."""
+    """The notes that came with the last message, then the core as it was at start."""
 
     BINDINGS = [Binding("q,enter,ctrl+y", "close", show=False)]  # noqa: RUF012 (Textual's own form)
 
@@ -34,12 +37,13 @@ class ReceiptSheet(Sheet[None]):
     def compose(self) -> ComposeResult:
         """Both in one scroll."""
         with Vertical(classes="sheet"):
-            yield Static(f"Memory · {summary(self._receipt)}", classes="sheet--title", markup=False)
+            yield Static(f"Recall · {recalled_summary(self._recalled)}", classes="sheet--title", markup=False)
             with VerticalScroll(classes="sheet--scroll"):
+                if self._recalled.items:
+                    yield Static(_told_below(recalled_rows(self._recalled)))
+                yield Static(f"Core · {summary(self._receipt)}", classes="sheet--title", markup=False)
                 found = list(rows(self._receipt))
                 yield Static(_table(found) if found else Text("Nothing is remembered yet."))
-                yield Static(f"Recall · {recalled_summary(self._recalled)}", classes="sheet--title", markup=False)
-                yield Static(_table(list(recalled_rows(self._recalled))))
             yield Static("↑↓ PageUp PageDown · Esc closes", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
@@ -48,10 +52,21 @@ class ReceiptSheet(Sheet[None]):
 
 
 def _table(found: Sequence[tuple[str, str, str]]) -> Table:
+    """What became of each behind it."""
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True)
-    table.add_column(overflow="fold", ratio=3)
-    table.add_column(overflow="fold", ratio=1, style="dim")
+    table.add_column(overflow="fold", ratio=1)
+    table.add_column(overflow="fold", justify="right", style="dim", max_width=_ABOUT)
     for sign, text, about in found:
         table.add_row(sign, Text(escaped(text), style="" if sign else "bold"), escaped(about))
+    return table
+
+
+def _told_below(found: Iterable[tuple[str, str, str]]) -> Table:
+    """What became of each below it: there is much to tell."""
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold", ratio=1)
+    for sign, text, about in found:
+        table.add_row(sign, Text.assemble(escaped(text), "\n", (escaped(about), "dim")))
     return table

@@ -16,7 +16,6 @@ from textual.widgets import Input, Static
 from ouro.commands.command import Choice, WayBack
 from ouro.commands.past import branch_label, gone, one_line
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.screens.picker import PickList
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.session import Branch, Past, Point, RewindScope
@@ -30,8 +29,6 @@ _SHOWN_TEXTS = 3
 
 class RewindSheet(Sheet[WayBack | None]):
     """The person's messages, the newest at the bottom, and what was left; below, what would go with the marked one."""
-
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (Textual's own form)
 
     def __init__(self, past: Past, keymap: Keymap) -> None:
         super().__init__()

@@ -7,6 +7,8 @@ from typing import TypeVar
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
+from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+
 R = TypeVar("R")
 
 
@@ -14,6 +16,8 @@ class Sheet(ModalScreen[R]):
     """A framed sheet over the conversation; Esc and Ctrl+C close it without a result."""
 
     BINDINGS = [Binding("escape,ctrl+c", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
+
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
 
     def action_close(self) -> None:
         """Close it."""

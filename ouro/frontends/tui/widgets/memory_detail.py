@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from ouro.utils.terminal_text import clean
 
-Style = Literal["", "title", "detail", "who", "added", "removed"]
+Style = Literal["", "title", "detail", "who", "flag", "added", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Link:
     target: str
     turn: int = 0
     hunk: int = 0
+    message: int = 0
 
 
 @dataclass(slots=True)
@@ -44,7 +45,8 @@ class MemoryDetail(VerticalScroll, can_focus=True):
     """A page. ↑↓ go from link to link where there are any, else they scroll."""
 
     COMPONENT_CLASSES = {  # noqa: RUF012 (Textual's own form)
-        "preview--title", "preview--detail", "preview--who", "preview--marked", "preview--added", "preview--removed",
+        "preview--title", "preview--detail", "preview--who", "preview--flag", "preview--marked", "preview--added",
+        "preview--removed",
     }  # fmt: skip
     BINDINGS = [  # noqa: RUF012 (as above)
         Binding("up,k", "step(-1)", show=False),

@@ -129,7 +129,7 @@ class MemoryList(LineScroll, can_focus=True):
             Segment("❯ " if is_marked else "  ", shown),
             Segment(set_cell_size(row.scope, scope), self._style("sessions--detail")),
             Segment(set_cell_size(_cut(row.text, room), room), shown),
-            Segment(f"  {flag}" if beside else "", self._style("memory--flag")),
+            Segment(f"  {flag}" if beside else "", self._style("memory--flag" if row.warns else "sessions--detail")),
             Segment(about, self._style("sessions--detail")),
         ]
 
