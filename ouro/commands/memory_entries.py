@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block, code, escape
@@ -14,15 +15,19 @@ from ouro.commands.remember import describe
 from ouro.errors import UsageError
 from ouro.memory.long_term.desk import Desk
 from ouro.memory.long_term.editing import open_file, save
-from ouro.memory.long_term.entries import Entry, find_entry, note_entries, whence
+from ouro.memory.long_term.entries import Entry, find_entry, whence
 from ouro.memory.long_term.narrowing import Told, counts, listed, told
 from ouro.memory.long_term.remember import confirm, put_away, short
 from ouro.memory.long_term.stats import MemoryStats, stats
 from ouro.memory.long_term.values import CORE
+from ouro.safety.trust import find_root
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk
-from ouro.session.finding import source_of
+from ouro.session.finding import doubted_files, opening_of, source_of
 from ouro.utils.runtime import get_sessions_dir, tilde
+
+if TYPE_CHECKING:
+    from ouro.memory.search.search import Hit
 
 _MOST_LISTED = 50
 _FILTER = re.compile(r"(?:^|\s)(since|scope|category):(\S+)")
@@ -61,6 +66,7 @@ async def edit(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) ->
 
 async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
     """Notes, core lines and what was said: `optimistic locking since:2026-01-01 scope:repo category:patterns`."""
+    from ouro.memory.long_term.badges import Badges
     from ouro.memory.search.search import Filter
 
     given = dict(_FILTER.findall(rest))
@@ -69,17 +75,18 @@ async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) 
         raise UsageError("Say what to search for.", "/memory search optimistic locking since:2026-01-01 scope:repo")
     if front_end.session.lookup is None:
         raise UsageError("There is no index here.")
-    hits = await front_end.session.lookup.find(words, 10, Filter(**given, archived=True))
-    notes = {each.id: each for each in await at_desk(front_end.session, note_entries)}
-    lines = []
-    for hit in hits:
-        known = notes.get(hit.id)
-        about = " · ".join(filter(None, (f"changed {known.versions - 1} times" if known.versions > 1 else "",
-                                         *known.badges))) if known else ""  # fmt: skip
-        lines.append(
-            f"- {escape(short(hit.text, 200))}  \n  {escape(source_of(hit))}{f' · **{about}**' if about else ''}"
-        )
+    lookup = front_end.session.lookup
+    hits = await lookup.find(words, 10, Filter(**given, archived=True))
+    doubted = await at_desk(front_end.session, lambda desk: doubted_files(desk.scopes))
+    badges = Badges(lookup.search().index, find_root(front_end.session.cwd), doubted)
+    lines = [_found(hit, await asyncio.to_thread(badges.of, hit)) for hit in hits]
     front_end.show("\n".join(lines) or "Nothing is found. Try other words, or fewer filters.")
+
+
+def _found(hit: Hit, badges: Sequence[str]) -> str:
+    about = f" · **{escape(' · '.join(badges))}**" if badges else ""
+    where = f"{escape(source_of(hit))}{about}  \n  {code(opening_of(hit, in_session=True))}"
+    return f"- {escape(short(hit.text, 200))}  \n  {where}"
 
 
 async def stats_(front_end: FrontEnd, _known: LongTermMemoryManager, _rest: str) -> None:

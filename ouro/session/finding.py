@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,38 +47,45 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
     async def search(query: str, most: int, since: str) -> Sequence[Found]:
         from ouro.memory.search.search import Filter
 
-        doubted = {f"{scope.store.folder}/{name}" for scope in scopes for name in scope.doubted}
+        doubted = doubted_files(scopes)
         hits = await lookup.find(query, most + len(doubted), Filter(since=since))
         hits = [hit for hit in hits if hit.path not in doubted][:most]
-        return await asyncio.to_thread(_with_badges, lookup, scopes, root, hits)
+        return await asyncio.to_thread(_with_badges, lookup, root, hits)
 
     return search
 
 
-def _with_badges(
-    lookup: Lookup, scopes: Sequence[ScopeMemory], root: Path | None, hits: Sequence[Hit]
-) -> Sequence[Found]:
-    from ouro.memory.long_term.anchors import Anchors
-    from ouro.memory.long_term.badges import Badges
-    from ouro.memory.long_term.graph import Graph
-    from ouro.memory.long_term.notebook import Notebook
+def doubted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
+    """The files of memory that nobody has vouched for, by their whole paths."""
+    return frozenset(f"{scope.store.folder}/{name}" for scope in scopes for name in scope.doubted)
 
-    notebook = Notebook({scope.scope: scope.store for scope in scopes})
-    badges = Badges(Graph(lookup.search().index), notebook, Anchors(root or Path("/")))
-    return [Found(clean(hit.text), source_of(hit, badges.of(hit.id) if hit.kind == "note" else ())) for hit in hits]
+
+def _with_badges(lookup: Lookup, root: Path | None, hits: Sequence[Hit]) -> Sequence[Found]:
+    from ouro.memory.long_term.badges import Badges
+
+    badges = Badges(lookup.search().index, root or Path("/"))
+    return [Found(clean(hit.text), source_of(hit, badges.of(hit))) for hit in hits]
 
 
 def source_of(hit: Hit, badges: Sequence[str] = ()) -> str:
-    """Where a hit is from, on one line; of a note with its `badges`."""
+    """Where a hit is from, on one line, with its `badges`: of which scope and category, when, in which file."""
+    what = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
     if hit.kind == "core":
-        parts = [f"core memory ({hit.scope})", f"{tilde(Path(hit.path))}, line {hit.number}"]
+        parts = [f"core memory {what}", hit.at[:10], f"{tilde(Path(hit.path))}, line {hit.number}", *badges]
     elif hit.kind == "note":
         taught = f"learned in session {hit.session[:8]}, turn {hit.number}" if hit.session else ""
-        parts = [f"note {hit.id} ({', '.join(filter(None, (hit.scope, hit.category)))})", hit.at[:10], taught]
-        parts += [tilde(Path(hit.path)), *badges]
+        parts = [f"note {hit.id} {what}", hit.at[:10], taught, tilde(Path(hit.path)), *badges]
     else:
         said = f"said by {hit.role}" if hit.kind == "message" else f"output of {hit.role}"
         title = f"“{hit.title}”" if hit.title else "without a title"
         parts = [f"session {hit.session[:8]} {title}", hit.at[:16].replace("T", " "), f"message {hit.number}, {said}"]
         parts.append(hit.project and tilde(Path(hit.project)))
     return clean(" · ".join(filter(None, parts))).replace("\n", " ")
+
+
+def opening_of(hit: Hit, *, in_session: bool) -> str:
+    """What opens a hit where it is: a slash command in a session, else a command line."""
+    if hit.kind in ("message", "output"):
+        return f"/resume {hit.session[:8]}" if in_session else f"ouro --resume {hit.session[:8]}"
+    name = f"{hit.scope}/{hit.id}" if hit.kind == "core" else hit.id
+    return f"{'/' if in_session else 'ouro '}memory show {name}"

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from ouro.errors import OuroError
+from ouro.errors import ModelError, NoModelError, OuroError
 from ouro.subcommands.output import show, show_json
 from ouro.utils.runtime import (
     get_config_path,
@@ -27,8 +27,12 @@ from ouro.utils.runtime import (
     tilde,
 )
 
+if TYPE_CHECKING:
+    from ouro.settings import Settings
+
 State = Literal["good", "note", "bad"]
 MARKS: dict[State, str] = {"good": "ok  ", "note": "note", "bad": "BAD "}
+_NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` or `embed` of models.yaml."
 EXAMPLE = "example:\n  ouro doctor --json | jq '.[] | select(.state != \"good\")'"
 
 
@@ -140,7 +144,6 @@ def _settings() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
-    from ouro.errors import NoModelError
     from ouro.llm.catalog import Catalog
 
     catalog = Catalog.from_files()
@@ -151,7 +154,8 @@ def _models() -> Iterator[Finding]:
             "models", "good", f"{server.provider.title} answers at {server.base_url}: {len(server.models)} to choose"
         )
     try:
-        name = catalog.resolve(_wanted() or catalog.default())
+        settings = _told_settings()
+        name = catalog.resolve((settings.model if settings else "") or catalog.default())
     except NoModelError as error:
         yield Finding("models", "bad", error.message, error.hint)
         return
@@ -161,15 +165,35 @@ def _models() -> Iterator[Finding]:
         yield Finding("models", "good", f"{name} is the default")
 
 
-def _wanted() -> str:
-    """The model that the settings name; a broken file is told by the check of settings."""
+def _vectors() -> Iterator[Finding]:
+    from ouro.llm.catalog import Catalog
+    from ouro.memory.search.embeddings import has_numpy, made_embedder
+
+    named = settings.memory.embedding_model if (settings := _told_settings()) else ""
+    try:
+        embedder = made_embedder(named, Catalog.from_files()) if has_numpy() else None
+        if embedder is None:
+            yield Finding("vectors", "note", "none: memory is searched by words alone.", _NO_VECTORS)
+            return
+        try:
+            embedder.embed(["hello"])
+        finally:
+            embedder.close()
+        yield Finding("vectors", "good", f"{embedder.name} gives them")
+    except (ModelError, NoModelError) as error:
+        what = f"the embedding model gives none, so memory is searched by words alone: {error.message}"
+        yield Finding("vectors", "note", what, error.hint or _NO_VECTORS)
+
+
+def _told_settings() -> Settings | None:
+    """The user's settings; a broken file is told by the check of settings."""
     from ouro.config import load_settings
     from ouro.errors import ConfigError
 
     try:
-        return load_settings().model
+        return load_settings()
     except ConfigError:
-        return ""
+        return None
 
 
 def _trust() -> Iterator[Finding]:
@@ -200,4 +224,4 @@ def _sessions() -> Iterator[Finding]:
     yield Finding("sessions", "good", f"{len(sessions)} in {tilde(folder)}, {kept / 1e6:.1f} MB")
 
 
-CHECKS = (_python, _terminal, _programs, _folders, _settings, _models, _trust, _sessions)
+CHECKS = (_python, _terminal, _programs, _folders, _settings, _models, _vectors, _trust, _sessions)

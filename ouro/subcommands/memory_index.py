@@ -6,13 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ouro.config import load_settings
+from ouro.llm.catalog import Catalog
 from ouro.memory.long_term.folders import repo_folder
-from ouro.memory.search.embeddings import local_embedder, vectors_for
+from ouro.memory.search.embeddings import Embedder, vectors_for
 from ouro.memory.search.index import Index, Sources
 from ouro.memory.search.index_notes import MemoryFolder, project_of
 from ouro.memory.search.search import Search
-from ouro.safety.trust import find_root
-from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir
+from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.memory_rules import embedder_of
+from ouro.safety.trust import TrustStore, acting_files, find_root
+from ouro.settings import Settings
+from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path
 
 
 @contextmanager
@@ -37,8 +43,29 @@ def sources(index: Index) -> Sources:
     return Sources(get_sessions_dir(), memories)
 
 
-def search_of(index: Index, *, words_only: bool = False) -> Search:
-    """A search over the index as the files are now; with vectors where they are installed."""
-    index.follow(sources(index))
-    embedder = None if words_only else local_embedder()
-    return Search(index, vectors_for(index, embedder) if embedder else None)
+@contextmanager
+def opened_search(*, words_only: bool = False) -> Iterator[Search]:
+    """A search over the index as the files are now; with vectors by the embedding model that is chosen."""
+    with opened_index() as index:
+        index.follow(sources(index))
+        embedder = None if words_only else embedder_here()
+        try:
+            yield Search(index, vectors_for(index, embedder) if embedder else None)
+        finally:
+            if embedder:
+                embedder.close()
+
+
+def embedder_here() -> Embedder | None:
+    """The embedding model that the settings of this folder choose; None where words have to do."""
+    _, _, settings = settings_here()
+    shelf = SessionShelf(YamlFileMemoryStore(get_sessions_dir()), str(Path.cwd()))
+    return embedder_of(settings, Catalog.from_files(), shelf)
+
+
+def settings_here() -> tuple[Path, bool, Settings]:
+    """The root of this repository, whether it is trusted, and the settings that hold here: its own where it is."""
+    root = find_root(Path.cwd())
+    files = acting_files(root, Path.cwd())
+    is_trusted = not files or TrustStore(get_trust_path()).is_trusted(root, files)
+    return root, is_trusted, load_settings(root if is_trusted else None)

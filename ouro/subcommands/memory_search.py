@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
+from ouro.memory.long_term.badges import Badges
 from ouro.memory.search.search import Filter, Hit
 from ouro.memory.sessions.find import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.subcommands.memory_index import opened_index, search_of
+from ouro.safety.trust import find_root
+from ouro.session.finding import doubted_files, opening_of, source_of
+from ouro.subcommands.memory_index import opened_search
+from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json
-from ouro.utils.runtime import get_sessions_dir, tilde
+from ouro.utils.runtime import get_sessions_dir
 
 _EXCERPT = 300
 
@@ -28,13 +34,16 @@ def search(args: argparse.Namespace) -> int:
         category=args.category,
         project=str(Path(args.project).expanduser().resolve()) if args.project else "",
         session=_session(args.session),
+        archived=True,
     )
-    with opened_index() as index:
-        hits = search_of(index).find(" ".join(args.words), args.max, wanted)
+    with opened_search() as searching:
+        hits = searching.find(" ".join(args.words), args.max, wanted)
+        badges = Badges(searching.index, find_root(Path.cwd()), _doubted())
+        found = [(hit, badges.of(hit)) for hit in hits]
     if args.json:
-        show_json([asdict(hit) for hit in hits])
+        show_json([_data(hit, about) for hit, about in found])
     else:
-        _print(hits)
+        _print(found)
     return 0 if hits else 1
 
 
@@ -44,18 +53,24 @@ def _session(query: str) -> str:
     return find_session(YamlFileMemoryStore(get_sessions_dir()).list_sessions(), query, str(Path.cwd().resolve())).id
 
 
-def _print(hits: list[Hit]) -> None:
-    for hit in hits:
-        show(f"{hit.score:5.2f}  {_source(hit)}")
+def _doubted() -> frozenset[str]:
+    try:
+        with opened_memory() as memory:
+            return doubted_files(memory.desk.scopes)
+    except UsageError:  # memory is off: what was said before is found all the same
+        return frozenset()
+
+
+def _data(hit: Hit, badges: Sequence[str]) -> dict[str, Any]:
+    from_where = {"source": source_of(hit), "open": opening_of(hit, in_session=False)}
+    return {**asdict(hit), "badges": badges, **from_where}
+
+
+def _print(found: Sequence[tuple[Hit, Sequence[str]]]) -> None:
+    for hit, badges in found:
         text = " ".join(hit.text.split())
-        show(f"       {text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + '…'}")
-    if not hits:
+        show(f"{hit.score:5.2f}  {text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + '…'}")
+        show(f"       {source_of(hit, badges)}")
+        show(f"       {opening_of(hit, in_session=False)}")
+    if not found:
         show("Nothing is found. Try other words, or fewer filters.")
-
-
-def _source(hit: Hit) -> str:
-    """Where a hit is from, on one line."""
-    if hit.kind in ("note", "core"):
-        return f"{hit.kind} {hit.id}  {hit.scope} {hit.category}  {hit.at[:10]}  {tilde(Path(hit.path))}"
-    said = f"{hit.role} in message {hit.number} of {hit.session[:8]}"
-    return f"{said}  {hit.at[:10]}  {hit.title}"

@@ -20,7 +20,7 @@ from ouro.memory.search.embeddings import local_embedder
 from ouro.memory.search.own_notes_test import MOST_HITS, ask_own_notes
 from ouro.memory.search.retrieval_test import Document, Measured, Query, answer_line, answers, measure, read_lines
 from ouro.memory.search.search import Search
-from ouro.subcommands.memory_index import opened_index, search_of
+from ouro.subcommands.memory_index import opened_search
 from ouro.subcommands.output import show, show_json, show_table
 from ouro.utils.runtime import get_history_dir, get_memory_dir
 
@@ -41,8 +41,7 @@ def test_files(args: argparse.Namespace, work: Path) -> int:
 
 def test_own_notes(args: argparse.Namespace) -> int:
     """Ask for each of the user's notes by the words of the turn that taught it."""
-    with opened_index() as index:
-        search = search_of(index, words_only=args.words)
+    with opened_search(words_only=args.words) as search:
         questions = ask_own_notes(search, cache(partial(_recall_in, search)))
     measured = measure(questions.answers, questions.wanted)
     if args.json:

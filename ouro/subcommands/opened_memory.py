@@ -7,11 +7,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
-from ouro.config import load_settings
 from ouro.errors import UsageError
 from ouro.llm.catalog import Catalog
 from ouro.memory.long_term.desk import Desk
@@ -19,10 +17,9 @@ from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.stores import repo_store, user_store
 from ouro.safety.secrets import SecretMask, secret_values
-from ouro.safety.trust import TrustStore, acting_files, find_root
 from ouro.settings import MemorySettings
-from ouro.subcommands.memory_index import opened_index
-from ouro.utils.runtime import get_history_dir, get_memory_dir, get_trust_path
+from ouro.subcommands.memory_index import opened_index, settings_here
+from ouro.utils.runtime import get_history_dir, get_memory_dir
 from ouro.utils.terminal_text import clean
 
 
@@ -42,10 +39,8 @@ def opened_memory() -> Iterator[OpenedMemory]:
     Raises:
         UsageError: memory is off by the settings.
     """
-    root = find_root(Path.cwd())
-    files = acting_files(root, Path.cwd())
-    is_trusted = not files or TrustStore(get_trust_path()).is_trusted(root, files)
-    settings = load_settings(root if is_trusted else None).memory
+    root, is_trusted, found = settings_here()
+    settings = found.memory
     if not settings.enabled:
         raise UsageError("Memory is off.", "By `memory.enabled` in the settings.")
     histories = get_history_dir()

@@ -6,6 +6,7 @@ import pytest
 from fakes.told_sessions import NOTE, Conversation
 
 from ouro.cli import main
+from ouro.memory.long_term.note import Anchor, Edge, Note, note_text
 from ouro.memory.search.embeddings import local_embedder
 from ouro.messages import assistant, user
 
@@ -50,9 +51,60 @@ def printed(capsys, *arguments: str) -> tuple[int, str]:
 def test_search_prints_hits_with_their_source(told, capsys):
     code, out = printed(capsys, "search", "heron")
     assert code == 0
-    assert "core facts.md:1  user facts" in out
-    assert "note mem_3f6c1e00  user coding-preferences  2026-11-20  ~/.ouro/memory/mem_3f6c1e00.md" in out
-    assert "user in message 3 of 00000001  2026-11-21" in out
+    core, note, said = (
+        "core memory (user, facts)",
+        "note mem_3f6c1e00 (user, coding-preferences)",
+        "session 00000001 without a title · 2026-11-21",
+    )
+    where = {line.strip() for line in out.splitlines()}
+    assert any(core in line and "~/.ouro/memory/facts.md, line 1 · nobody has vouched for it" in line for line in where)
+    assert any(note in line and "2026-11-20" in line and "~/.ouro/memory/mem_3f6c1e00.md" in line for line in where)
+    assert any(said in line and "message 3, said by user" in line for line in where)
+    assert where >= {
+        "ouro memory show user/facts.md:1", "ouro memory show mem_3f6c1e00", "ouro --resume 00000001"
+    }  # fmt: skip
+    assert printed(capsys, "show", "user/facts.md:1")[0] == printed(capsys, "show", "mem_3f6c1e00")[0] == 0
+
+
+def test_search_tells_what_is_to_be_known_of_each_note(told, home, capsys):
+    memory = home / ".ouro" / "memory"
+    (memory / "archive").mkdir(mode=0o700)
+    notes = (
+        Note(id="mem_00000001", text="The ibis is deployed by hand.", updated_at="2026-01-01"),
+        Note(id="mem_00000002", text="The ibis is deployed by CI.", supersedes="mem_00000001", branch="next"),
+        Note(id="mem_00000003", text="The ibis is not deployed.", related=(Edge("mem_00000002", "contradicts"),)),
+        Note(id="mem_00000004", text="The ibis has a readme.", anchors=(Anchor("readme.md", "0" * 40),)),
+    )
+    for note in notes:
+        (memory / note.file_name).write_text(note_text(note))
+    old = Note(id="mem_00000005", text="The ibis was a heron.")
+    (memory / "archive" / old.file_name).write_text(note_text(old))
+    found = {hit["id"][-1]: hit for hit in json.loads(printed(capsys, "search", "ibis", "--json")[1])}
+    doubt = "nobody has vouched for it"
+    assert {number: hit["badges"] for number, hit in found.items()} == {
+        "1": [doubt, "no longer so: mem_00000002 took its place"],
+        "2": [doubt, "changed 1 time", "contradicted by mem_00000003", "learned on the branch next"],
+        "3": [doubt, "contradicted by mem_00000002"],
+        "4": [doubt, "may be out of date: readme.md changed"],
+        "5": [doubt, "in the archive"],
+    }
+    assert found["2"]["open"] == "ouro memory show mem_00000002"
+    assert found["2"]["source"].startswith("note mem_00000002 (user, ")
+    line = next(
+        each for each in printed(capsys, "search", "ibis", "readme")[1].splitlines() if "mem_00000004 (" in each
+    )
+    assert line.endswith("may be out of date: readme.md changed")
+
+
+def test_search_asks_the_embedding_model_that_is_chosen(told, home, capsys, model_server, caplog):
+    """It gives no vectors here: words decide, and the log says so."""
+    models = home / ".ouro" / "models.yaml"
+    models.write_text(
+        f"embed: openai/far\nmodels:\n  openai/far: {{api_base: '{model_server.openai_url}', api_key: x}}\n"
+    )
+    models.chmod(0o600)
+    assert printed(capsys, "search", "heron")[0] == 0
+    assert caplog.text.count("openai/far gives no vectors, words alone decide") == 1
 
 
 def test_search_gives_json_and_filters(told, capsys):

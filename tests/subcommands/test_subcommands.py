@@ -170,6 +170,18 @@ class TestDoctor:
         ):
             assert part in shown
 
+    def test_an_embedding_model_that_gives_no_vectors_is_told(self, capsys, home):
+        (home / ".ouro").mkdir(mode=0o700)
+        models = home / ".ouro" / "models.yaml"
+        for name, why in (("openai/far", "127.0.0.1 gives no vectors"), ("nowhere", "No model `nowhere`")):
+            models.write_text(
+                f"embed: {name}\nmodels:\n  openai/far: {{api_base: 'http://127.0.0.1:9/v1', api_key: x}}\n"
+            )
+            models.chmod(0o600)
+            ((state, what),) = self.findings(capsys)["vectors"]
+            assert state == "note"
+            assert what.startswith(f"the embedding model gives none, so memory is searched by words alone: {why}")
+
     def test_s14_a_home_where_nothing_can_be_saved_is_told(self, capsys, home, monkeypatch):
         (home / "file").write_text("")
         monkeypatch.setenv("OURO_HOME", str(home / "file" / "ouro"))

@@ -1,5 +1,7 @@
 """memory_search: hits as data, with where they are from."""
 
+import os
+
 import pytest
 from fakes.told_sessions import NOTE, Conversation
 from fakes.tool_context import call
@@ -74,6 +76,7 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
     memory = home / ".ouro" / "memory"
     memory.mkdir(mode=0o700, parents=True)
     (memory / "facts.md").write_text("# Facts\n- The heron is the staging database.\n")
+    os.utime(memory / "facts.md", (1_795_132_800, 1_795_132_800))  # 2026-11-20
     (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Never migrate the heron by hand."))
     talk = Conversation(home / ".ouro" / "sessions", 1, "/home/me/app")
     talk.say(user("Where is the heron?\x1b[31m"), assistant("On db7."))
@@ -84,7 +87,7 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
     talk.end()
     sources = [line for line in result.text.splitlines() if not line.startswith("   >")]
     assert sorted(line[3:] for line in sources) == [
-        "core memory (user) · ~/.ouro/memory/facts.md, line 2",
+        "core memory (user, facts) · 2026-11-20 · ~/.ouro/memory/facts.md, line 2",
         "note mem_3f6c1e00 (user, coding-preferences) · 2026-11-20 · learned in session s, turn 2"
         " · ~/.ouro/memory/mem_3f6c1e00.md",
         "session 00000001 “the heron” · 2026-11-21 20:14 · message 1, said by user · /home/me/app",

@@ -38,6 +38,13 @@ class Neighbour(msgspec.Struct, frozen=True):
     """The edge of the last hop: `refines`, `contradicts`, `relates-to`, or the relation of two entities."""
 
 
+_OTHERWISE = """
+    SELECT DISTINCT notes.note FROM edges
+    JOIN notes ON notes.note = CASE edges.note WHEN :note THEN other ELSE edges.note END
+    WHERE relationship = 'contradicts' AND :note IN (edges.note, other) AND archived = 0
+    AND notes.note NOT IN (SELECT supersedes FROM notes WHERE supersedes <> '') ORDER BY notes.note"""
+
+
 class Graph:
     """Every method blocks on the index: ask from a thread. Unknown ids are passed over; cycles end by themselves.
 
@@ -76,6 +83,12 @@ class Graph:
     def versions(self, note_ids: Iterable[str]) -> dict[str, int]:
         """How many versions of each note there have been, itself among them."""
         return {each: len(self.chain(each)) for each in note_ids}
+
+    def contradicting(self, note_id: str) -> list[str]:
+        """The notes that say otherwise, whichever of the two says so, and have not been replaced."""
+        with self._index.reading() as database:
+            rows = database.execute(_OTHERWISE, {"note": note_id}).fetchall()
+        return [row[0] for row in rows]
 
     def naming(self, entities: Collection[str]) -> dict[str, float]:
         """The notes that name any of `entities`, with how much that tells: an entity that many name tells little."""

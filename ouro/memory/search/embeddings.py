@@ -167,11 +167,20 @@ def chosen_embedder(named: str, catalog: Catalog, purse: Purse | None = None) ->
     if not has_numpy():
         return None
     try:
-        name = catalog.resolve(named) if named else catalog.role("embed")
-        return RemoteEmbedder(name, catalog.embeddings(name), purse) if name else local_embedder()
+        return made_embedder(named, catalog, purse)
     except NoModelError as error:
         log.warning("no vectors: %s", error)
         return None
+
+
+def made_embedder(named: str, catalog: Catalog, purse: Purse | None = None) -> Embedder | None:
+    """The same; None where nobody has chosen a model and there is none on this machine.
+
+    Raises:
+        NoModelError: the chosen one cannot be used.
+    """
+    name = catalog.resolve(named) if named else catalog.role("embed")
+    return RemoteEmbedder(name, catalog.embeddings(name), purse) if name else local_embedder()
 
 
 def is_embedder_chosen(named: str, catalog: Catalog) -> bool:

@@ -51,6 +51,7 @@ class Hit(msgspec.Struct, frozen=True):
     source: str = ""
     branch: str = ""
     supersedes: str = ""
+    archived: bool = False
 
 
 class Filter(msgspec.Struct, frozen=True):

@@ -56,10 +56,11 @@ def note_hits(looking: Looking, places: Iterable[int]) -> list[Hit]:
     found = []
     for row in rows_of(looking.database, "notes", _COLUMNS, sorted(places)):
         (place, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn,
-         supersedes, path, _archived) = row  # fmt: skip
+         supersedes, path, archived) = row  # fmt: skip
         hit = Hit(
             note, kind, text, 0.0, {}, place, at=at, session=session, project=project, number=line or turn, path=path,
             scope=scope, category=category, confidence=confidence, source=source, branch=branch, supersedes=supersedes,
+            archived=bool(archived),
         )  # fmt: skip
         found.append(hit)
     return found
