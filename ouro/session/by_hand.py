@@ -15,6 +15,8 @@ from ouro.session.session import Session
 from ouro.utils.runtime import get_trust_path
 
 _Done = TypeVar("_Done")
+_OF_AGENTS = (".claude/projects", ".codex/memories", ".letta/agents")
+"""Below the person's home: where other agents keep what they learned from them."""
 
 
 async def at_desk(session: Session, act: Callable[[Desk], _Done], *, says_it: bool = False) -> _Done:
@@ -43,8 +45,11 @@ async def at_desk(session: Session, act: Callable[[Desk], _Done], *, says_it: bo
 def is_trusted_text(path: Path) -> bool:
     """Whether what a file says counts as the person's: it lies in no repository, or in one that they trust.
 
-    What a repository brings along are the words of whoever wrote it (M1). Blocks.
+    What a repository brings along are the words of whoever wrote it (M1). The folders in which agents keep what they
+    learned from the person are that person's, also where they are git repositories. Blocks.
     """
+    if any((Path.home() / each).resolve() in path.resolve().parents for each in _OF_AGENTS):
+        return True
     root = find_root(path if path.is_dir() else path.parent)
     if not (root / ".git").exists():
         return True

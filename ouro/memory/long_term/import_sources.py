@@ -6,24 +6,34 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ouro.errors import UsageError
+from ouro.memory.long_term.agent_folders import (
+    SAYS_NOTHING,
+    files_of_rule,
+    from_codex,
+    front_matter,
+    is_codex,
+    project_of,
+    set_aside,
+)
 from ouro.memory.long_term.export import FORMAT, MARK
 from ouro.memory.long_term.memory_files import FileRefused, decoded
 from ouro.memory.long_term.note import Note, is_note_name, parse_note
 from ouro.memory.long_term.values import CORE, Scope, Skipped
-from ouro.memory.sessions.yaml_text import BadYamlError, load
 
-INSTRUCTIONS = ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".cursorrules", ".cursor/rules")
+INSTRUCTIONS = (
+    "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules", "AGENTS.md", "GEMINI.md", ".cursorrules",
+    ".cursor/rules",
+)  # fmt: skip
 _ENDINGS = (".md", ".mdc", ".markdown", ".txt", ".json", ".cursorrules")
 _MOST_BYTES = 4 << 20
 _MOST_FILES = 2_000
-_FRONT = re.compile(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _BULLET = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
@@ -32,12 +42,7 @@ _LINK_LINE = re.compile(r"\s*\[[^\]\n]+\]\(([^)\s]+\.md)\).*$")
 _NOTE = re.compile(r"<!-- (mem_[0-9a-f]{8,32}) (user|repo) ([\w-]+)( archived)? -->\n(.*?)\n<!-- /\1 -->", re.DOTALL)
 _TOO_SHORT = 40
 """Characters under which a piece says little without its heading."""
-_TYPES: dict[str, tuple[Scope | None, str]] = {
-    "user": ("user", ""),
-    "feedback": (None, ""),
-    "project": ("repo", ""),
-    "reference": (None, ""),
-}
+_TYPES: dict[str, Scope | None] = {"user": "user", "feedback": None, "project": "repo", "reference": None}
 """The sorts of memory that Claude Code's topic files name."""
 
 
@@ -49,6 +54,8 @@ class Piece(msgspec.Struct, frozen=True):
     """`CLAUDE.md › Testing`."""
     path: Path
     scope: Scope | None = None
+    project: str = ""
+    """The project that it speaks of, where the file says so: a folder, or a name of Claude Code's."""
     category: str = ""
     """Of the core, where the file says it."""
     note: Note | None = None
@@ -72,7 +79,12 @@ def read_sources(paths: Sequence[Path]) -> Reading:
     pieces: list[Piece] = []
     files: list[Path] = []
     skipped: list[Skipped] = []
-    for path in dict.fromkeys(file for each in paths for file in _files(each.expanduser().absolute())):
+    found: dict[Path, None] = {}
+    for each in (path.expanduser().absolute() for path in paths):
+        kept, others = (_files(each), []) if each.is_file() else set_aside(each, _files(each))
+        found |= dict.fromkeys(kept)
+        skipped += others
+    for path in found:
         try:
             pieces += _pieces(path, _text(path))
             files.append(path)
@@ -123,27 +135,28 @@ def _pieces(path: Path, text: str) -> list[Piece]:
         return list(_from_json(path, text))
     if is_note_name(path.name):
         note = parse_note(path.name, text).note
-        return [Piece(note.text, path.name, path, note.scope, note.category, note)]
+        return [Piece(note.text, path.name, path, note.scope, "", note.category, note)]
     if MARK in text[:400]:
         return list(_from_export(path, text))
-    front, body = _without_front(text)
-    kind = front.get("type") or (front.get("metadata") or {}).get("type") if isinstance(front, dict) else ""
+    front, body = front_matter(text)
+    if is_codex(path.parent):
+        return [Piece(words, " › ".join([path.name, *above[-2:]]), path, scope, project)
+                for above, words, scope, project in from_codex(_sections(body))]  # fmt: skip
+    kind = front.get("type") or _of(front, "metadata").get("type")
     if isinstance(kind, str) and kind in _TYPES:
-        scope, category = _TYPES[kind]
+        scope = _TYPES[kind]
         whole = _COMMENT.sub("", body).strip()
-        return [Piece(whole, path.name, path, scope, category)] if whole else []
-    return list(_from_markdown(path, body))
+        return [Piece(whole, path.name, path, scope, _project(path, scope, kind))] if whole else []
+    return list(_from_markdown(path, body, front))
 
 
-def _without_front(text: str) -> tuple[dict[str, Any], str]:
-    found = _FRONT.match(text)
-    if found is None:
-        return {}, text
-    try:
-        front = load(found[1].encode())
-    except BadYamlError:
-        front = {}
-    return (front if isinstance(front, dict) else {}), text[found.end() :]
+def _of(front: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = front.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _project(path: Path, scope: Scope | None, kind: str) -> str:
+    return "" if scope == "user" or kind == "feedback" else project_of(path)
 
 
 def _from_json(path: Path, text: str) -> Iterator[Piece]:
@@ -154,10 +167,10 @@ def _from_json(path: Path, text: str) -> Iterator[Piece]:
             for category, core in part["core"].items():
                 for line in str(core).splitlines():
                     if (words := _plain(line)) and category in CORE:
-                        yield Piece(words, path.name, path, msgspec.convert(scope, Scope), category)
+                        yield Piece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
             for each in part["notes"]:
                 note = msgspec.convert(each, Note, strict=False)
-                yield Piece(note.text, path.name, path, note.scope, note.category, note)
+                yield Piece(note.text, path.name, path, note.scope, "", note.category, note)
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise FileRefused("no export of ouro's memory") from error
 
@@ -167,13 +180,13 @@ def _from_export(path: Path, text: str) -> Iterator[Piece]:
         note_id, scope, category, archived, words = found.groups()
         if not archived:
             note = Note(id=note_id, scope=msgspec.convert(scope, Scope), category=category, text=words)
-            yield Piece(words, path.name, path, note.scope, category, note)
+            yield Piece(words, path.name, path, note.scope, "", category, note)
     scope, category = "", ""
     for line in _NOTE.sub("", text).splitlines():
         if heading := _HEADING.match(line):
             scope, category = (heading[2], "") if heading[1] == "##" else (scope, heading[2])
         elif category in CORE and scope in ("user", "repo") and (words := _plain(_COMMENT.sub("", line))):
-            yield Piece(words, path.name, path, msgspec.convert(scope, Scope), category)
+            yield Piece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
 
 
 def _plain(line: str) -> str:
@@ -181,20 +194,31 @@ def _plain(line: str) -> str:
     return found[2].strip() if found else "" if _HEADING.match(line) else line.strip()
 
 
-def _from_markdown(path: Path, text: str) -> Iterator[Piece]:
-    """Each item of a list and each paragraph, with the headings above it."""
+def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[Piece]:
+    """Each item of a list and each paragraph, with what it is for and the headings above it where it says little."""
+    rule, about = files_of_rule(front), str(front.get("description") or "").strip()
+    name = f"{path.name} ({about})" if about else path.name
+    scope: Scope | None = "user" if "human" in (front.get("label"), path.stem) else None
+    for above, block in _sections(text):
+        link = _LINK_LINE.match(block)
+        if block.startswith("@") or (link and (path.parent / link[1]).is_file()):
+            continue  # another file that is named: it is read itself, where it belongs to what is imported
+        is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in SAYS_NOTHING
+        words = f"{above[-1]}: {block}" if is_short else block
+        yield Piece(
+            f"For {rule}: {words}" if rule else words, " › ".join([name, *above[-2:]]), path, scope, project_of(path)
+        )
+
+
+def _sections(text: str) -> Iterator[tuple[list[str], str]]:
+    """Items of lists and paragraphs, each behind the headings above it."""
     headings: dict[int, str] = {}
     for block in _blocks(_COMMENT.sub("", text)):
         if heading := _HEADING.match(block):
             level = len(heading[1])
             headings = {**{key: value for key, value in headings.items() if key < level}, level: heading[2]}
-            continue
-        link = _LINK_LINE.match(block)
-        if not block or block.startswith("@") or (link and (path.parent / link[1]).is_file()):
-            continue  # another file that is named: it is read itself, where it belongs to what is imported
-        above = [headings[level] for level in sorted(headings)]
-        words = f"{above[-1]}: {block}" if above and len(block) < _TOO_SHORT and len(above) > 1 else block
-        yield Piece(words, " › ".join([path.name, *above[-2:]]), path)
+        elif block:
+            yield [headings[level] for level in sorted(headings)], block
 
 
 def _blocks(text: str) -> Iterator[str]:

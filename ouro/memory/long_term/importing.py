@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import SecretInMemory, UsageError
+from ouro.memory.long_term.agent_folders import is_project
 from ouro.memory.long_term.desk import Desk
 from ouro.memory.long_term.edits import change_of
 from ouro.memory.long_term.entries import all_entries, now
@@ -78,6 +79,12 @@ def plan_import(
         if not words or words in seen or (piece.note and piece.note.id in ids):
             doubles += bool(words)
             continue
+        if piece.project and scope is None and not is_project(piece.project, desk.root):
+            where = (
+                f"it speaks of another project ({piece.project}): import it there, or with `ouro memory import --scope`"
+            )
+            refused.append(Skipped(piece.origin, where))
+            continue
         try:
             text = _allowed(desk, piece)
         except (UsageError, SecretInMemory) as error:
@@ -124,7 +131,7 @@ def _allowed(desk: Desk, piece: Piece) -> str:
 
 
 def _place(desk: Desk, piece: Piece, text: str, scope: Scope | None) -> Place:
-    said = scope or piece.scope or _scope_of(desk, piece.path)
+    said = scope or piece.scope or ("repo" if piece.project else _scope_of(desk, piece.path))
     if said not in desk.names:
         said = "user"
     found = replace(place(f"{said}: {text}", desk.names), scope=said)
