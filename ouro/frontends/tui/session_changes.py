@@ -57,7 +57,7 @@ class SessionChanges:
     def doom(self, info: SessionInfo) -> None:
         """The first step: ask."""
         self.doomed = info
-        self._foot.tell(f"Move “{title(info)}” to the trash?   y: yes · any other key: no")
+        self._foot.tell(f"To the trash? y: yes · else: no · “{title(info)}”")
 
     def spare(self) -> SessionInfo | None:
         """It is answered; gives what was asked about."""
@@ -70,7 +70,7 @@ class SessionChanges:
         if self.shelf is not None and await self._do(self.shelf.delete, info.id):
             self._deleted.append(info)
             await self._changed()
-            self._foot.tell(f"“{title(info)}” is in the trash. {self._back_key} takes it back.")
+            self._foot.tell(f"In the trash: {self._back_key} takes it back. “{title(info)}”")
 
     async def restore(self) -> None:
         """Take back what went last."""

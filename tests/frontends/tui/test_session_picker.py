@@ -162,6 +162,26 @@ async def test_a_session_is_renamed_and_stays_marked(shelf):
         assert picker._list.marked.info.title == "write the documentation now"
 
 
+async def test_what_is_shown_beside_the_list_has_the_new_name_too(shelf):
+    async with app_on(shelf, Requests()).run_test(size=(120, 30)) as pilot:
+        picker = await picking(pilot)
+        await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(pilot.app.screen, LineSheet))
+        await pilot.press("ctrl+u", *"another name", "enter")
+        await until(pilot, lambda: "another name" in titles(picker))
+        await until(pilot, lambda: screen_text(pilot.app).count("another name") == 2)
+
+
+async def test_what_to_press_is_seen_in_a_narrow_terminal_too(shelf):
+    async with app_on(shelf, Requests()).run_test(size=(40, 10)) as pilot:
+        await picking(pilot)
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: "To the trash? y: yes · else: no" in screen_text(pilot.app))
+        await pilot.press("y")
+        await until(pilot, lambda: "In the trash: Ctrl+U takes it back." in screen_text(pilot.app))
+
+
 async def test_the_session_on_the_screen_is_renamed_by_itself(shelf):
     session = FakeSession(session_id=KNOWN[0].id)
     session.known = KNOWN
@@ -181,10 +201,10 @@ async def test_deleting_asks_first_goes_to_the_trash_and_can_be_taken_back(shelf
         await pilot.press("ctrl+d", "n")
         assert (len(titles(picker)), shelf.trash) == (3, [])
         await pilot.press("ctrl+d")
-        assert "Move “mend the broken import” to the trash?" in screen_text(pilot.app)
+        assert "To the trash? y: yes · else: no · “mend the broken import”" in screen_text(pilot.app)
         await pilot.press("y")
         await until(pilot, lambda: titles(picker) == ["write the documentation", "try another parser"])
-        assert "is in the trash. Ctrl+U takes it back." in screen_text(pilot.app)
+        assert "In the trash: Ctrl+U takes it back. “mend the broken import”" in screen_text(pilot.app)
         await pilot.press("ctrl+u")
         await until(pilot, lambda: len(titles(picker)) == 3)
 
@@ -227,7 +247,7 @@ async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
         assert "write the documentation" not in screen_text(pilot.app)
         await pilot.press("escape")
-        assert "write the documentation" in screen_text(pilot.app)
+        await until(pilot, lambda: "write the documentation" in screen_text(pilot.app))
 
 
 async def test_where_several_answer_the_picker_has_these(shelf):

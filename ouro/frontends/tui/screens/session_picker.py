@@ -14,12 +14,10 @@ from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
-from ouro.errors import OuroError
 from ouro.frontends.session_lines import now as the_time
 from ouro.frontends.session_lines import title
 from ouro.frontends.session_matches import ALL, SessionMatches, alike
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.screens.line import LineSheet
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.session_changes import SessionChanges
@@ -38,8 +36,6 @@ _STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
 _PAGES = {"pageup": -1, "pagedown": 1}
 _SEARCH_AFTER = 0.15
 """Seconds without a key after which what was said is searched, too."""
-_LOOK_AFTER = 0.06
-"""Seconds that a session has to be marked before its words are read."""
 _SHOW_EACH = 0.05
 """Seconds between two pictures of what a search finds."""
 
@@ -48,7 +44,6 @@ class SessionPicker(Sheet["OpenRequest | None"]):
     """Typing searches titles at once and what was said a moment later. Tab gives the keys to the list."""
 
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_FROM, "-wide")]  # noqa: RUF012 (as above)
 
     def __init__(
@@ -73,7 +68,6 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._matches: SessionMatches | None = None
         self._asked_in_search = False
         self._search_timer: Timer | None = None
-        self._look_timer: Timer | None = None
         self._search = Input(search, placeholder="type to search", compact=True, id="sessions-search")
         self._search.cursor_blink = False
         self._count = Static("reading the list …", id="sessions-count", markup=False)
@@ -137,7 +131,8 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         changed = self._matches.look_for(text)
         self._show(keep=not changed)
         if changed and self._matches.query:
-            self._stop(self._search_timer)
+            if self._search_timer is not None:
+                self._search_timer.stop()
             self._search_timer = self.set_timer(
                 _SEARCH_AFTER, lambda: self.run_worker(self._search_words(), group="words", exclusive=True)
             )
@@ -215,11 +210,9 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._take()
 
     def on_session_list_marked(self) -> None:
-        """Look into it, where it stays marked for a moment."""
-        self._stop(self._look_timer)
-        self._look_timer = self.set_timer(
-            _LOOK_AFTER, lambda: self.run_worker(self._look(), group="look", exclusive=True)
-        )
+        """Look into it."""
+        if self._shelf is not None:
+            self._preview.look(self._list.marked, self._shelf)
 
     def action_close(self) -> None:
         """Esc: out of what is shown over the list, then out of here."""
@@ -251,18 +244,6 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     def _look_inside(self) -> None:
         self.toggle_class("-looking")
-
-    async def _look(self) -> None:
-        marked, shelf = self._list.marked, self._shelf
-        if marked is None or shelf is None:
-            self._preview.clear()
-            return
-        try:
-            preview = await asyncio.to_thread(shelf.preview, marked.info)
-        except (OuroError, OSError) as error:
-            self._preview.tell(marked.info, str(error))
-        else:
-            self._preview.show(marked.info, preview, marked.snippet)
 
     # Names and the trash
 
@@ -302,6 +283,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         if self._shelf is not None and self._matches is not None:
             self._matches.change(await asyncio.to_thread(self._shelf.sessions))
             self._show()
+            self.on_session_list_marked()  # the same one may have another name now
 
     def _tell_keys(self) -> None:
         self._foot.tell_keys(
@@ -310,7 +292,3 @@ class SessionPicker(Sheet["OpenRequest | None"]):
             looks=not self.has_class("-wide"),
             only_one=self.has_class("-low"),
         )
-
-    def _stop(self, timer: Timer | None) -> None:
-        if timer is not None:
-            timer.stop()

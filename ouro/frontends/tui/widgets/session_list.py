@@ -21,9 +21,11 @@ from ouro.frontends.tui.look import short_path
 from ouro.frontends.tui.widgets.line_scroll import LineScroll
 from ouro.utils.terminal_text import clean
 
-_AGE, _MESSAGES, _SIZE, _COST, _PROJECT = 11, 10, 9, 9, 28
-_FULL_FROM, _PROJECT_FROM = 64, 96
-"""Widths from which the figures are shown beside the age, and the project beside the figures."""
+_AGE, _PROJECT = 11, 28
+_FIGURES = (("messages", 10), ("size", 9), ("cost", 9))
+_TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
+_TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
+"""Widths from which the figures are shown beside the age, and with room; and the project beside the figures."""
 _LEAD = 8
 """Characters that are shown before the words that were looked for."""
 COPY = "(copy)"
@@ -160,8 +162,8 @@ class SessionList(LineScroll, can_focus=True):
         return self.scrollable_content_region.width
 
     def _columns(self) -> list[tuple[str, int]]:
-        columns = [("age", _AGE), ("messages", _MESSAGES), ("size", _SIZE), ("cost", _COST)]
-        return columns if self._width >= _FULL_FROM else columns[:1]
+        figures = _FIGURES if self._width >= _FULL_FROM else _TIGHT_FIGURES
+        return [("age", _AGE), *(figures if self._width >= _TIGHT_FROM else ())]
 
     def _shows_project(self) -> bool:
         return self._with_project and self._width >= _PROJECT_FROM

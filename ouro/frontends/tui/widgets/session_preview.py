@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,20 @@ from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
+from textual.timer import Timer
 from textual.widgets import Static
 
-from ouro.frontends.session_lines import preview_lines, size, title
+from ouro.errors import OuroError
+from ouro.frontends.session_lines import cost, preview_lines, size, title
 from ouro.frontends.tui.look import short_path
 from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
-    from ouro.session import Preview, SessionInfo
+    from ouro.frontends.session_matches import Match
+    from ouro.session import Preview, SessionInfo, SessionShelf
+
+_LOOK_AFTER = 0.06
+"""Seconds that a session has to be marked before its words are read."""
 
 
 class SessionPreview(VerticalScroll, can_focus=False):
@@ -27,21 +34,32 @@ class SessionPreview(VerticalScroll, can_focus=False):
     def __init__(self) -> None:
         super().__init__(id="session-preview")
         self._words = Static(markup=False)
+        self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """One text."""
         yield self._words
 
-    def clear(self) -> None:
-        """Nothing is marked."""
-        self._words.update("")
+    def look(self, marked: Match | None, shelf: SessionShelf) -> None:
+        """Look into the marked session, where it stays marked for a moment; None: nothing is marked."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(
+            _LOOK_AFTER, lambda: self.run_worker(self._read(marked, shelf), group="look", exclusive=True)
+        )
 
-    def tell(self, info: SessionInfo, text: str) -> None:
-        """It cannot be looked into; say why."""
-        self._words.update(self._head(info).append(f"\n{clean(text)}"))
+    async def _read(self, marked: Match | None, shelf: SessionShelf) -> None:
+        if marked is None:
+            self._words.update("")
+            return
+        try:
+            preview = await asyncio.to_thread(shelf.preview, marked.info)
+        except (OuroError, OSError) as error:
+            self._words.update(self._head(marked.info).append(f"\n{clean(str(error))}"))
+        else:
+            self._show_words(marked.info, preview, marked.snippet)
 
-    def show(self, info: SessionInfo, preview: Preview, snippet: str) -> None:
-        """What is in it."""
+    def _show_words(self, info: SessionInfo, preview: Preview, snippet: str) -> None:
         text = self._head(info)
         if snippet:
             text.append(f"\n… {clean(snippet)} …\n", self._style("found"))
@@ -56,7 +74,7 @@ class SessionPreview(VerticalScroll, can_focus=False):
     def _head(self, info: SessionInfo) -> Text:
         text = Text(overflow="fold").append(title(info), self._style("title"))
         facts = [short_path(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
-        facts += [f"{info.messages:,} messages", size(info.size), info.id[:8]]
+        facts += [f"{info.messages:,} messages", size(info.size), cost(info.cost), info.id[:8]]
         facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
         text.append("\n" + clean(" · ".join(filter(None, facts))) + "\n", self._style("detail"))
         return text
