@@ -1,10 +1,15 @@
 """M10: huge, binary and many files, and names that some disks take for one."""
 
 import os
+import re
 
 import pytest
+from fakes.knowledge import Conversation
 
+from ouro.memory.long_term.asking import question_about
+from ouro.memory.long_term.line_changes import line_changes
 from ouro.memory.long_term.memory_files import MOST_BYTES, FileRefused
+from ouro.memory.long_term.proposals import carried_over
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.values import Skipped
 
@@ -109,7 +114,7 @@ def test_m10_odd_names_are_skipped_and_said(store, name):
 def test_m10_names_that_are_one_on_some_disks_are_told_apart(store, first, second):
     if not _both(store.folder, first, second):
         pytest.skip("this disk takes the two for one")
-    one, other = sorted((first, second))
+    one, other = sorted((first, second), key=lambda name: (not re.fullmatch("[a-z0-9_]+[.]md", name), name))
 
     loaded = store.load_all()
 
@@ -132,3 +137,47 @@ def test_m10_a_text_keeps_its_bytes_through_history(store):
 
     assert store.history.blobs([store.history.tree(commit)["facts.md"]]).popitem()[1] == data
     assert store.load_all().core["facts"] == data.decode("utf-8-sig").replace("\r\n", "\n")
+
+
+def test_m10_a_name_that_only_some_disks_tell_apart_hides_no_core_file(store):
+    (store.folder / "Preferences.md").write_text("- spaces\n")
+
+    assert store.load_all().core == {"preferences": "- tabs\n"}
+
+
+def test_m10_a_file_that_is_taken_away_while_all_are_listed_takes_no_other_along(store, monkeypatch):
+    store.save_and_commit({"mem_12345678.md": "a note\n"}, "Learn")
+    found = os.stat
+
+    def stat(path, **options):
+        if path == "mem_12345678.md":
+            raise FileNotFoundError(path)
+        return found(path, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+
+    assert [each.name for each in store.outside_edits()] == ["mem_12345678.md"]
+    assert store.load_all().core == {"preferences": "- tabs\n"}
+
+
+def test_m10_lines_that_repeat_without_end_are_compared_as_one_change():
+    some, others = ["a"] * 2_000, ["b"] * 2_000
+
+    assert list(line_changes(["start", *some, *others, "end"], ["start", *others, *some, "end"])) == [
+        (1, 4001, 1, 4001)
+    ]
+    assert list(line_changes(["a", "b", "c"], ["a", "x", "c", "d"])) == [(1, 2, 1, 2), (3, 3, 3, 4)]
+    assert list(line_changes(some, [*some, "a"])) == [(2_000, 2_000, 2_000, 2_001)]
+
+
+async def test_m10_a_huge_file_from_outside_is_asked_about_and_not_sat_over(home):
+    """Each of these takes minutes where lines are compared with all others."""
+    first = Conversation(home / ".ouro").connect()
+    await first.manager.write("user", {"facts.md": "a\n" * 60_000 + "b\n" * 60_000}, "by the person")
+    (first.folder / "facts.md").write_text("b\n" * 60_000 + "a\n" * 60_000)
+
+    [waiting] = Conversation(home / ".ouro", session="s-2").manager.proposals()
+    question = question_about(waiting)
+
+    assert question.details.splitlines()[1:3] == ["facts.md", "- a"]
+    assert carried_over(waiting.edits[0], waiting.edits[0].before) == waiting.edits[0].after

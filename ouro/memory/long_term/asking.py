@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ouro.display import Question
 from ouro.memory.long_term.edits import subject_of
+from ouro.memory.long_term.line_changes import line_changes
 from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.values import FileEdit
 from ouro.utils.terminal_text import escaped
@@ -30,5 +31,6 @@ def remark(text: str) -> str:
 
 def _changed(edit: FileEdit) -> list[str]:
     old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
-    gone = [f"- {line}" for line in old if line not in new]
-    return [edit.name, *gone, *(f"+ {line}" for line in new if line not in old)]
+    changes = list(line_changes(old, new))
+    gone = [f"- {line}" for start, end, _, _ in changes for line in old[start:end]]
+    return [edit.name, *gone, *(f"+ {line}" for _, _, start, end in changes for line in new[start:end])]

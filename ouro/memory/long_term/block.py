@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import unified_diff
 from pathlib import Path
 
 import msgspec
 
+from ouro.memory.long_term.line_changes import line_changes
 from ouro.memory.long_term.values import CORE, SESSION, Scope
 
 BAR = "| "
@@ -125,5 +125,8 @@ def _changes(scope: Scope, before: Texts, now: Texts) -> list[str]:
 
 
 def _diff(name: str, before: str, after: str) -> list[str]:
-    lines = unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
-    return [f"{name}:", *(line for number, line in enumerate(lines) if number > 1 and not line.startswith("@@"))]
+    old, new = before.splitlines(), after.splitlines()
+    lines = [f"{name}:"]
+    for start, end, new_start, new_end in line_changes(old, new):
+        lines += [f"-{line}" for line in old[start:end]] + [f"+{line}" for line in new[new_start:new_end]]
+    return lines

@@ -39,8 +39,9 @@ def _summary(edit: FileEdit) -> str:
     old, new = _lines(edit.before), _lines(edit.after)
     if is_note_name(edit.name.rpartition("/")[2]):
         old, new = _said(old), _said(new)
-    gone = [line.lstrip("-*# ").strip() for line in old if line not in new and line.strip()]
-    come = [line.lstrip("-*# ").strip() for line in new if line not in old and line.strip()]
+    before, after = set(old), set(new)
+    gone = [line.lstrip("-*# ").strip() for line in old if line not in after and line.strip()]
+    come = [line.lstrip("-*# ").strip() for line in new if line not in before and line.strip()]
     words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
     more = len(come) + (0 if come else len(gone)) - 1
     return f"{edit.name}: {escaped(words[0])[:100]}{f' and {more} more' if more > 0 else ''}"

@@ -260,7 +260,7 @@ class LongTermMemoryManager:
         return []
 
     def _refresh(self) -> list[CoreChanged]:
-        believes = self._parts.is_quiet() and not self._ran_on and not self._parts.marks.others()
+        believes = self._parts.is_quiet() and not self._ran_on and not self._parts.marks.at_work()
         return [event for scope in self._scopes for event in scope.refresh(believes=believes)]
 
     async def _settle_turn(self, messages: Sequence[Message], is_whole: bool) -> None:

@@ -215,7 +215,10 @@ def _listed(folder: int, prefix: str) -> Iterator[Seen]:
     for name in sorted(os.listdir(folder))[:MOST_FILES]:
         if name.startswith("."):
             continue
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # another process has just taken it away
         if stat.S_ISDIR(found.st_mode) and prefix + name == ARCHIVE:
             continue
         reason = "not a name of a memory file" if not is_memory_name(prefix + name) else _why_not(found)
@@ -228,11 +231,12 @@ def fingerprint(found: os.stat_result) -> str:
 
 
 def _without_twins(found: list[Seen]) -> list[Seen]:
-    """On some disks two of the names would be one file: the first counts."""
-    keys: dict[str, str] = {}
+    """On some disks two of the names would be one file: that which ouro would give counts, else the first."""
+    last_first = sorted(found, key=lambda each: (not _USUAL_NAME.fullmatch(each.name), each.name), reverse=True)
+    keys = {_on_any_disk(each.name): each.name for each in last_first}
     kept = []
     for each in found:
-        first = keys.setdefault(_on_any_disk(each.name), each.name)
+        first = keys[_on_any_disk(each.name)]
         if first == each.name or each.reason:
             kept.append(each)
         else:

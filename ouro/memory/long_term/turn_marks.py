@@ -27,10 +27,10 @@ class TurnMarks:
         with suppress(OSError):
             self._own.unlink()
 
-    def others(self) -> bool:
-        """Whether another session is at work, or was when it was killed."""
+    def at_work(self) -> bool:
+        """Whether a session is at work, this one or another, or was when it was killed."""
         with suppress(OSError):
-            return any(each.name != self._own.name for each in self._folder.iterdir())
+            return any(True for _ in self._folder.iterdir())
         return False
 
     def clear(self) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from difflib import SequenceMatcher
 from pathlib import Path
 
 import msgspec
 
+from ouro.memory.long_term.line_changes import line_changes
+from ouro.memory.long_term.memory_files import MemoryFiles, is_memory_name
 from ouro.messages import PIPED, Message, Text, ToolCall, ToolReply
 
 OWN_LINE = "I ran this in a shell:"
@@ -23,6 +24,7 @@ LONGEST_SAYING = 1_000
 """Characters of a message that is taken for the person's own words; what is longer holds pasted material."""
 _FILE_TOOLS = {"read", "write", "edit", "apply_patch"}
 _HARMLESS = {"todo", "ask_user"}
+_READING = {"read", "grep", "glob", "memory_search"}
 _ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
 _COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
 _COMMITS = re.compile(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
@@ -70,9 +72,8 @@ class Vouching:
 
     def __init__(self, messages: Sequence[Message], is_memory: Callable[[str], bool], *, is_whole: bool = True) -> None:
         self._is_memory = is_memory
-        calls = {call.id: call for message in messages for call in message.tool_calls}
         earlier = () if is_whole else ("what came earlier",)
-        self.sources = (*earlier, *_sources(messages, calls, self._is_trusted))
+        self.sources = (*earlier, *_sources(messages, self._is_trusted))
         """What came into the conversation from outside, the latest last, in the person's words."""
         self._messages = [list(_sentences(each.text)) for each in messages if _is_said(each)]
 
@@ -122,16 +123,19 @@ def _is_said(message: Message) -> bool:
     return message.role == "user" and len(text) <= LONGEST_SAYING and not text.startswith((OWN_LINE, PIPED))
 
 
-def _sources(
-    messages: Sequence[Message], calls: dict[str, ToolCall], trusts: Callable[[ToolCall], bool]
-) -> Iterator[str]:
+def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
+    calls: dict[str, ToolCall] = {}
     for message in messages:
         if message.role == "user" and message.parts_of(Text) and message.text and not _is_said(message):
             yield _named_message(message.text)
         for reply in message.parts_of(ToolReply):
-            call = calls.get(reply.call_id)
+            call = calls.pop(reply.call_id, None)  # ids may come again
             if call is None or not trusts(call):
                 yield _named(call) if call is not None else reply.name
+        if not message.cut:
+            calls |= {call.id: call for call in message.tool_calls}
+    # What is not answered yet has told nothing so far, but it may have written.
+    yield from (_named(call) for call in calls.values() if call.name not in _READING and not trusts(call))
 
 
 def _named_message(text: str) -> str:
@@ -149,9 +153,8 @@ def _named(call: ToolCall) -> str:
 
 def _hunks(before: str, after: str) -> Iterator[tuple[list[str], list[str]]]:
     old, new = before.splitlines(), after.splitlines()
-    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag != "equal":
-            yield old[a:b], new[c:d]
+    for a, b, c, d in line_changes(old, new):
+        yield old[a:b], new[c:d]
 
 
 def _sentences(text: str) -> Iterator[_Saying]:
@@ -194,7 +197,10 @@ def _same(word: str, other: str) -> bool:
 
 
 def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
-    """Tells whether a path, as a tool was given it, is in one of the folders."""
+    """Tells whether a path, as a tool was given it, is one of the folders, or a file of memory there.
+
+    What else lies there is looked after by nobody: whoever put it there says it.
+    """
     real = [folder.resolve() for folder in folders]
 
     def is_below(text: str) -> bool:
@@ -202,6 +208,14 @@ def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
             path = (cwd / Path(text).expanduser()).resolve()
         except (ValueError, RuntimeError, OSError):  # no path at all: a NUL in it, `~nobody`, a ring of links
             return False
-        return any(path.is_relative_to(folder) for folder in real)
+        return any(path == folder or _is_file_of(folder, path) for folder in real)
 
     return is_below
+
+
+def _is_file_of(folder: Path, path: Path) -> bool:
+    """Whether it is a file that ouro reads as memory, or none yet."""
+    if not path.is_relative_to(folder):
+        return False
+    name = str(path.relative_to(folder))
+    return is_memory_name(name) and (not path.exists() or MemoryFiles(folder).find(name) is not None)

@@ -1,0 +1,70 @@
+"""What waits for the person: none of it is lost, and the question shows all that would change."""
+
+import pytest
+
+from ouro.memory.long_term.asking import question_about
+from ouro.memory.long_term.history import History
+from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over
+from ouro.memory.long_term.values import FileEdit
+
+
+@pytest.fixture
+def history(home) -> History:
+    made = History(home / ".ouro" / "history.git" / "user.git")
+    made.create()
+    return made
+
+
+def proposal(number: str, text: str, before: str | None = None) -> Proposal:
+    return Proposal(number, "user", "agent", (FileEdit("facts.md", before, text),), "it was read somewhere")
+
+
+def kept(history: History) -> str:
+    return "".join(path.read_text() for path in (history.git_dir / "ouro").glob("proposals*"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "left"),
+    [
+        (lambda text: text.replace('"origin":"agent"', '"origin":"of a newer ouro"', 1), ["b2"]),
+        (lambda text: text.replace('"edits":', '"changes":', 1), ["b2"]),
+        (lambda text: text[:-20], []),
+        (lambda text: f"\0{text}", []),
+        (lambda text: '{"one": ' + text + "}", []),
+    ],
+    ids=["newer value", "missing field", "cut off", "NUL", "no list"],
+)
+def test_what_cannot_be_read_is_left_out_and_kept(history, spoil, left):
+    waiting = Proposals(history)
+    waiting.add(proposal("a1", "- precious\n"))
+    waiting.add(proposal("b2", "- second\n"))
+    path = history.git_dir / "ouro" / "proposals"
+    path.write_text(spoil(path.read_text()))
+    assert [each.id for each in waiting.list()] == left
+
+    waiting.add(proposal("c3", "- third\n"))
+    waiting.add(proposal("d4", "- fourth\n"))
+    waiting.remove("c3")
+
+    assert [each.id for each in waiting.list()] == [*left, "d4"]
+    assert all(word in kept(history) for word in ("precious", "second", "fourth"))
+
+
+def test_the_question_shows_a_line_that_only_moved_or_comes_again():
+    moved = question_about(proposal("a1", "- deny\n- allow\n- deny\n", "- allow\n- deny\n"))
+    assert moved.details.splitlines()[1:] == ["facts.md", "+ - deny"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "now", "expected"),
+    [
+        ("x\na\nb\n", "a\nb\nx\n", "x\na\nb\n", "a\nb\nx\n"),
+        ("x\na\nb\n", "a\nb\nx\n", "x\na\nb\nc\n", "a\nb\nx\nc\n"),
+        ("a\n", "a\na\n", "a\n", "a\na\n"),
+        ("a\n", "a\nb\n", "a\nb\nc\n", "a\nb\nc\n"),
+        ("a\n", "a\nb\n", "c\nb\n", "c\nb\n"),
+    ],
+    ids=["moved", "moved, and more since", "said twice", "written since", "written since, elsewhere"],
+)
+def test_a_change_that_is_accepted_is_made_whole_and_once(before, after, now, expected):
+    assert carried_over(FileEdit("facts.md", before, after), now) == expected
