@@ -29,9 +29,16 @@ class Node(msgspec.Struct, frozen=True):
     group: str
     """The category of a note; `names` for entities."""
     label: str
+    """Its beginning, on one line."""
     text: str
+    about: str
+    """Scope, category, date, badges and id; of an entity, how many notes name it."""
     x: float
     y: float
+    """Where it stands at first: the page moves what belongs together nearer."""
+    scope: str = ""
+    past: bool = False
+    """It is archived, or another one took its place."""
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -71,14 +78,15 @@ def html_page(picture: Picture) -> str:
 
 
 def _note_node(each: Listed, group: str, spot: tuple[float, float]) -> Node:
-    about = " · ".join(filter(None, (each.scope, each.category, each.at[:10], *each.badges)))
+    about = " · ".join(filter(None, (each.scope, each.category, each.at[:10], *each.badges, each.id)))
     words = " ".join(clean(each.text).split())
-    return Node(each.id, "note", group, words[:60], f"{clean(each.text)}\n\n{clean(about)}\n{each.id}", *spot)
+    past = bool({"archived", "replaced"} & {*each.badges})
+    return Node(each.id, "note", group, words[:80] or each.id, clean(each.text), clean(about), *spot, each.scope, past)
 
 
 def _name_node(entity: str, count: int, spot: tuple[float, float]) -> Node:
     name = clean(entity)
-    return Node(entity, "name", "names", name, f"{name}\n\n{count} notes name it", *spot)
+    return Node(entity, "name", "names", name, name, f"{count} notes name it", *spot)
 
 
 def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:
