@@ -42,6 +42,8 @@ class MemoryManager:
         self.session_id = header.id
         self.project = header.project
         self.notices: tuple[str, ...] = loaded.notices if loaded else ()
+        self.tell: Callable[[str], None] = lambda _notice: None
+        """Is given each notice that comes later, with what is read behind the screen."""
         self.read_only = loaded.read_only if loaded else False
         self.is_private = False
         """Long-term memory is off: what is said from here on is never to be learned from."""
@@ -239,7 +241,7 @@ class MemoryManager:
     async def read_all(self) -> None:
         """Wait until all that is sent is loaded: a screen needs less, and a resume does not wait for the rest."""
         if told := await self._rest.all_read():
-            self.notices += (told,)
+            self._notice(told)
 
     async def earlier(self, count: int) -> tuple[Entry, ...]:
         """The `count` messages before those that are loaded, fewer at the start; they are loaded then.
@@ -281,6 +283,11 @@ class MemoryManager:
         await self.read_all()
         await self._saver.close()
 
+    def _notice(self, text: str) -> None:
+        if text not in self.notices:
+            self.notices += (text,)
+            self.tell(text)
+
     def _take(self, record: Record) -> None:
         self.transcript.take(record)
         self._saver.put(record)
@@ -312,9 +319,11 @@ class MemoryManager:
         """More of the session was read; what was noted meanwhile comes behind it."""
         known = self.transcript
         self._fold(loaded)
-        self.notices += tuple(each for each in loaded.notices if each not in self.notices)
+        for notice in (*loaded.notices, *self.transcript.notices):
+            self._notice(notice)
         for record in self._saver.unsaved:
             self.transcript.take(record)
+        self._count()
         if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = known.usage
             self.transcript.title, self.transcript.model = known.title, known.model

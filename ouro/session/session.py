@@ -59,6 +59,9 @@ class Session:
         self._turn: Turn | None = None
         self._lines: set[Turn] = set()
         self._background = Background()
+        self.notices = (*parts.notices, *parts.memory.notices)
+        """What opening it had to tell; what is found while the rest is read comes with the news."""
+        parts.memory.tell = lambda notice: self._background.tell(Said(notice, "warning"))
         self.lookup = parts.lookup
         self._nested = NestedInstructions(parts.cwd, parts.trusts)
         self.knowledge, self.learning, self.digest = parts.knowledge, parts.learning, parts.digest
@@ -122,11 +125,6 @@ class Session:
     def todos(self) -> tuple[Todo, ...]:
         """The agent's plan."""
         return self._parts.plan.items
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What opening it had to tell."""
-        return (*self._parts.notices, *self._memory.notices)
 
     @property
     def is_kept(self) -> bool:

@@ -1,0 +1,71 @@
+"""What is found while the rest of a session is read, behind the screen: told when it comes, once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ouro.assemble import Options, open_session
+from ouro.events import Said
+from ouro.llm.scripted_model import ScriptedModel
+from ouro.memory.backend import MessageRecord, SessionHeader
+from ouro.memory.sessions import session_reader
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import user
+from ouro.session import OpenRequest
+from ouro.utils.runtime import get_sessions_dir
+
+AT = "2026-11-21T20:14:03.120Z"
+HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "scripted", AT)
+
+
+@pytest.fixture
+def path(home, monkeypatch):
+    """A session of which a screen reads the end first; somebody's editor has ruined its third message."""
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
+    monkeypatch.setattr(session_reader, "MOST_SHOWN", 3000)
+    YamlFileMemoryStore(get_sessions_dir()).import_session(
+        HEADER, [MessageRecord(number, AT, user(f"m{number}")) for number in range(1, 200)]
+    )
+    path = next(get_sessions_dir().glob("2*/session.yaml"))
+    path.write_text(path.read_text().replace("text: m3\n", "text: [m3\n"))
+    return path
+
+
+async def opened(repository):
+    model = ScriptedModel(["Yes."])
+    return await open_session(Options(repository, ready_model=model), OpenRequest(HEADER.id, trust="yes"))
+
+
+async def told(session):
+    return [event async for event in session.news() if isinstance(event, Said)]
+
+
+async def test_a_damaged_record_far_above_is_told_once_it_is_read(path, repository):
+    session = await opened(repository)
+    reading = asyncio.create_task(told(session))
+    begun_with = [each for each in session.notices if "cannot be read" in each]
+    await session.resumed.card()
+    assert [event async for event in session.send("hi")]
+    await session.close()
+    [notice] = [each for each in await reading if "cannot be read" in each.text]
+    assert begun_with == []
+    assert (notice.level, str(path) in notice.text) == ("warning", True)
+
+
+async def test_that_the_rest_cannot_be_read_is_told(path, repository, monkeypatch):
+    load = YamlFileMemoryStore.load_session
+
+    def fails_for_the_rest(store, session_id, *, read_only=False, reach="whole"):
+        if reach == "context":
+            path.unlink()
+        return load(store, session_id, read_only=read_only, reach=reach)
+
+    monkeypatch.setattr(YamlFileMemoryStore, "load_session", fails_for_the_rest)
+    session = await opened(repository)
+    reading = asyncio.create_task(told(session))
+    await asyncio.gather(session.resumed.card(), session._memory.read_all())
+    await session.close()
+    assert [each.text.partition(":")[0] for each in await reading] == ["What was said earlier could not be read"]
