@@ -79,7 +79,7 @@ def remembered_line(done: Remembering) -> str:
 async def _chosen(front_end: FrontEnd, found: Sequence[Entry]) -> Sequence[Entry]:
     every = [Choice(_ALL, f"All {len(found)}", "each of them")] if len(found) > 1 else []
     each = [
-        Choice(str(number), f"{number}. {short(entry.text, _WIDTH)}", f"{entry.scope}/{entry.file}")
+        Choice(str(number), short(entry.text, _WIDTH), f"{entry.scope}/{entry.file}")
         for number, entry in enumerate(found, 1)
     ]
     picked = await front_end.choose("Forget which?", [*each, *every])

@@ -101,8 +101,7 @@ def _asked(question: str) -> str:
 
 
 def _show_done(done: Findings, kept: str, placeholder: str, *, in_argv: bool) -> None:
-    searched = ", ".join(each.place for each in done.places)
-    show(f"Forgotten: {done.count} places. Where something has to stand, it says {placeholder}. Searched: {searched}.")
+    show(f"Forgotten in {done.count} places. Where something has to stand, it says {placeholder}.")
     for line in done.left:
         show(f"NOT DONE  {line}")
     show(PROVIDERS)

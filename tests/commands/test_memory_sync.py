@@ -42,7 +42,7 @@ async def test_what_came_is_told_with_undo_and_reaches_the_model(home, remote, t
 
     event = conversation.changed[-1]
     assert (event.origin, event.summary) == ("sync", "facts.md: + Oslo.")
-    assert front_end.events[-1].text == "Memory is synchronised: 1 files changed here (facts.md), 2 commits sent."
+    assert front_end.events[-1].text == "Memory is synchronised: 1 file changed here (facts.md), 2 commits sent."
     assert "Oslo" in await conversation.manager.context([])
     await conversation.manager.undo(event.undo)
     assert (conversation.folder / "facts.md").read_text() == "- Tea.\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import UsageError
+from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.long_term.git_process import run_git_abroad
 from ouro.memory.long_term.history import BRANCH
 from ouro.memory.long_term.history_rewriting import drop_unreachable, forgotten_commits
@@ -16,6 +16,7 @@ from ouro.memory.long_term.memory_files import FileRefused
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.sync_merge import Merging, SyncFailed, merged
 from ouro.memory.long_term.values import ORIGIN
+from ouro.utils.log import log
 from ouro.utils.terminal_text import clean
 
 _KEPT = "remote"
@@ -66,10 +67,15 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
 
 def summary(report: SyncReport) -> list[str]:
     """What a synchronisation did, in lines: what came, what went, what the person has to know."""
-    came = f"{len(report.received)} files changed here ({', '.join(report.received[:5])}" if report.received else ""
+    files = f"{_counted(len(report.received), 'file')} changed here ({', '.join(report.received[:5])}"
     more = f" and {len(report.received) - 5} more" if len(report.received) > 5 else ""
-    parts = [f"{came}{more})" if came else "nothing came", f"{report.sent} commits sent" if report.sent else ""]
+    came = f"{files}{more})" if report.received else "nothing came"
+    parts = [came, f"{_counted(report.sent, 'commit')} sent" if report.sent else ""]
     return [f"Memory is synchronised: {', '.join(filter(None, parts))}.", *report.conflicts]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 class _Busy(Exception):
@@ -197,8 +203,11 @@ def _join(store: GitMemoryStore, theirs: str) -> Merging:
     try:
         made = store.join(theirs, plan, "Merge what came from another machine", {ORIGIN: "sync"})
     except SyncFailed:
-        with store.history.alone():
-            drop_unreachable(store.history)
+        try:
+            with store.history.alone():
+                drop_unreachable(store.history)
+        except (MemoryUnusable, OSError) as error:  # why nothing is merged matters more; the next time drops it too
+            log.warning("memory: what came and is not merged cannot be dropped: %s", error)
         raise
     except (FileRefused, OSError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -152,3 +152,19 @@ def test_on_the_command_line_a_failed_sync_is_two_lines_and_exit_code_1(home, tm
         "ouro: /no/such.git cannot be synchronised with: '/no/such.git' does not appear to be a git repository.\n"
         "What is here is kept. Try again when it can be reached.\n",
     )
+
+
+def test_why_nothing_is_merged_is_told_also_where_what_came_cannot_be_dropped(machines, remote, monkeypatch):
+    one, two = machines
+    save(one, facts="x" * 300_000)
+    save(two, facts="- Tea.\n")
+    synchronise(one, remote)
+
+    def full_disk(_history):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sync, "drop_unreachable", full_disk)
+    with pytest.raises(SyncFailed, match="has 300,000 bytes"):
+        synchronise(two, remote)
+
+    assert lines(two) == {"- Tea."}
