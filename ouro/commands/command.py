@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from ouro.events import Event, Level
@@ -142,6 +142,10 @@ class Command:
     aliases: tuple[str, ...] = ()
     between_turns: bool = False
     """It has to wait until the agent is at rest."""
+    example: str = ""
+    """How it is typed, where it takes something."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What may stand first behind it, and what that does."""
 
     @property
     def help(self) -> str:

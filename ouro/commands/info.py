@@ -29,12 +29,15 @@ def show_help(front_end: FrontEnd, known: Sequence[Command], argument: str) -> N
         command = next((each for each in known if word == each.name or word in each.aliases), None)
         if command is None:
             raise UsageError(f"There is no command /{word}. /help lists them all.")
-        front_end.show(f"{code(command.usage)} {command.help}.{_aliases(command)}")
+        front_end.show(_help_of(command))
         return
     commands = "\n".join(f"- {code(each.usage)} {each.help}" for each in known)
     triggers = "\n".join(f"- {code(sign)} {what}" for sign, what in TRIGGERS)
     keys = "\n".join(f"- {code(key)} {what}" for key, what in front_end.keys)
-    front_end.show(f"**Commands**\n\n{commands}\n\n**At the start of a message**\n\n{triggers}\n\n**Keys**\n\n{keys}")
+    more = f"{code('/help memory')} tells more of one, with an example."
+    front_end.show(
+        f"**Commands**\n\n{commands}\n\n{more}\n\n**At the start of a message**\n\n{triggers}\n\n**Keys**\n\n{keys}"
+    )
 
 
 async def status(front_end: FrontEnd, _argument: str) -> None:
@@ -103,6 +106,12 @@ async def _ouro(front_end: FrontEnd, subcommand: str) -> str:
         process.kill()
         raise
     return output.decode(errors="replace")
+
+
+def _help_of(command: Command) -> str:
+    example = f"\n\nFor example: {code(command.example)}" if command.example else ""
+    words = "".join(f"\n- {code(f'/{command.name} {word}')} {what}" for word, what in command.words.items())
+    return f"{code(command.usage)} {command.help}.{_aliases(command)}{example}{f'{chr(10)}{words}' if words else ''}"
 
 
 def _aliases(command: Command) -> str:

@@ -36,29 +36,35 @@ async def _overview(front_end: FrontEnd, known: LongTermMemoryManager, _rest: st
 
 
 async def _list(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    """What is remembered, entry by entry, and what waits for you: `/memory list repo patterns`."""
     await memory_entries.list_(front_end, known, rest)
     if waiting := await asyncio.to_thread(_all_waiting, known):
         front_end.show("\n".join(waiting))
 
 
 async def _receipt(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
+    """What stands in the prompt of what is remembered, and what was recalled for the last message."""
     front_end.show(f"{receipt_markdown(known.receipt())}\n\n{recalled_markdown(front_end.session.recalled)}")
 
 
 async def _accept(_front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    """Let a change that waits take effect: `/memory accept ID`; without an id the only one that waits."""
     await known.accept(await _chosen(known, rest))
 
 
 async def _reject(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
+    """Drop a change that waits: `/memory reject ID`; the history of git has it still."""
     await known.reject(await _chosen(known, rest))
     front_end.say("It is not remembered. The history of git has it still.")
 
 
 async def _on(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
+    """Read and write memory of this repository again, from the next session on."""
     await _switch(front_end, known, on=True)
 
 
 async def _off(front_end: FrontEnd, known: LongTermMemoryManager, _rest: str) -> None:
+    """Read and write no memory of this repository from the next session on; yours stays."""
     await _switch(front_end, known, on=False)
 
 
@@ -83,6 +89,8 @@ _COMMANDS: Mapping[str, _Run] = {
     "on": _on,
     "off": _off,
 }
+WORDS: Mapping[str, str] = {word: (run.__doc__ or "").strip().splitlines()[0] for word, run in _COMMANDS.items()}
+"""What may stand behind `/memory`, and what each does."""
 
 
 def _all_files(known: LongTermMemoryManager) -> str:

@@ -1,6 +1,6 @@
 from fakes.fake_front_end import FakeFrontEnd
 
-from ouro.commands.builtin import COMMANDS
+from ouro.commands.builtin import COMMANDS, find_command
 from ouro.commands.dispatch import dispatch
 
 
@@ -20,6 +20,21 @@ async def test_help_for_one_command_tells_its_other_names():
         "`/usage` Show what was used: tokens and money by model, in this session, today, this month; and what is left. "
         "Also: `/cost`, `/stats`"
     ]
+
+
+async def test_help_for_one_command_tells_an_example_and_what_may_stand_behind_it():
+    front_end = FakeFrontEnd()
+    await dispatch(front_end, "/help memory")
+    [page] = front_end.shown
+    assert "For example: `/memory search " in page
+    assert "- `/memory undo` " in page
+    assert all(find_command("memory").words.values())
+
+
+def test_each_command_that_takes_something_has_an_example_of_it():
+    for command in COMMANDS:
+        assert bool(command.argument) == bool(command.example), command.name
+        assert not command.example or command.example.split()[0] == f"/{command.name}"
 
 
 async def test_status_and_context_tell_the_figures():

@@ -138,9 +138,10 @@ class KeyActions:
     def help(self) -> None:
         """All keys and commands."""
         from ouro.commands.builtin import COMMANDS  # what commands need is heavier than the first picture may be
+        from ouro.commands.info import TRIGGERS
 
         commands = [(command.usage, command.help) for command in COMMANDS]
-        self._app.push_screen(HelpSheet(self._front_end.keys, commands))
+        self._app.push_screen(HelpSheet(self._front_end.keys, commands, TRIGGERS))
 
     def palette(self) -> None:
         """All commands, to choose from."""

@@ -18,10 +18,16 @@ class HelpSheet(Sheet[None]):
 
     BINDINGS = [Binding("q,question_mark,f1,enter", "close", show=False)]  # noqa: RUF012 (Textual's own form)
 
-    def __init__(self, keys: Sequence[tuple[str, str]], commands: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        keys: Sequence[tuple[str, str]],
+        commands: Sequence[tuple[str, str]],
+        triggers: Sequence[tuple[str, str]] = (),
+    ) -> None:
         super().__init__()
         self._keys = keys
         self._commands = commands
+        self._triggers = triggers
 
     def compose(self) -> ComposeResult:
         """Both tables in one scroll."""
@@ -29,18 +35,12 @@ class HelpSheet(Sheet[None]):
             yield Static("Keys", classes="sheet--title", markup=False)
             with VerticalScroll(classes="sheet--scroll"):
                 yield Static(_table(self._keys))
-                yield Static("Commands", classes="sheet--title", markup=False)
-                yield Static(_table(self._commands))
-                yield Static("Also", classes="sheet--title", markup=False)
                 yield Static(
-                    _table(
-                        [
-                            ("@name", "a file, fuzzy"),
-                            ("!line", "a shell line; its output goes to the model"),
-                            ("!!line", "a shell line that the model does not see"),
-                        ]
-                    )
+                    "Commands · /help memory tells more of one, with an example", classes="sheet--title", markup=False
                 )
+                yield Static(_table(self._commands))
+                yield Static("At the start of a message", classes="sheet--title", markup=False)
+                yield Static(_table(self._triggers))
             yield Static("↑↓ PageUp PageDown · Esc closes", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
