@@ -21,6 +21,8 @@ class OpenRequest(msgspec.Struct, frozen=True):
     """Go on in a copy: the session itself stays as it is."""
     read_only: bool = False
     """Nothing is saved; so a session that another process has open can be looked at."""
+    message: int = 0
+    """The number of the message to be shown first; 0: the end of the conversation."""
     part: Part = "full"
     trust: Literal["unknown", "yes", "no"] = "unknown"
     """What the person said of the folder: `yes` is remembered, `no` opens it without obeying its files."""

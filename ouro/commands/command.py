@@ -94,6 +94,10 @@ class FrontEnd(Protocol):
         """Close this session and open another in its place; keep this one when that fails, and say why."""
         ...
 
+    async def go_to(self, message: int) -> None:
+        """Show the conversation from the message of that number on."""
+        ...
+
     async def edit(self, text: str) -> str:
         """Text after the person has edited it, in their editor.
 

@@ -30,6 +30,7 @@ _Told = TypeVar("_Told")
 _LOGGED = 30
 _SHOWN_LINES = 200
 _LONGEST_WORDS = 400
+LEFT = "This was said on a branch that was left by going back."
 
 
 async def log(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
@@ -231,17 +232,21 @@ def as_of_markdown(found: Sequence[OldFile], *, whole: bool) -> str:
     return "\n\n".join(parts)
 
 
-async def show_turn(front_end: FrontEnd, session_id: str, turn: int) -> None:
-    """Show the words of a turn, and offer to open its session to be looked at."""
+async def show_turn(front_end: FrontEnd, session_id: str, turn: int, message: int = 0) -> None:
+    """Show the words of a turn, and offer to go there: its session is opened to be looked at."""
     if not session_id or not turn:
         raise UsageError("No session taught it: it was written outside of a turn.")
-    said = await asyncio.to_thread(front_end.session.shelf.turn, session_id, turn)
+    said = await asyncio.to_thread(front_end.session.shelf.turn, session_id, turn, message)
     front_end.show(turn_markdown(said))
-    if session_id == front_end.session.id:
+    is_here = session_id == front_end.session.id
+    way = "Go to it in this conversation" if is_here else "Open that session there, to look only"
+    choices = [Choice("no", "Stay here"), Choice("look", way)]
+    if await front_end.choose(f"Turn {said.turn} of {said.title or session_id[:8]}", choices) != "look":
         return
-    choices = [Choice("no", "Stay here"), Choice("look", "Open that session, to look only")]
-    if await front_end.choose(f"Turn {turn} of {said.title or session_id[:8]}", choices) == "look":
-        await front_end.open(OpenRequest(session_id, read_only=True))
+    if is_here:
+        await front_end.go_to(said.number)
+    else:
+        await front_end.open(OpenRequest(session_id, read_only=True, message=said.number))
 
 
 def turn_markdown(said: SaidTurn) -> str:
@@ -249,12 +254,13 @@ def turn_markdown(said: SaidTurn) -> str:
     words = [f"**{'You' if who == 'user' else 'ouro'}**: {escape(_short(text))}" for who, text in said.words]
     at = said.at[:16].replace("T", " ")
     head = f"Turn {said.turn} (message {said.number}) of {code(said.title or said.session_id[:8])}, {at}"
+    left = [LEFT] if said.is_left else []
     look = f"`ouro --resume {said.session_id[:8]}` opens it."
-    return "\n\n".join([head, *words, look])
+    return "\n\n".join([head, *left, *words, look])
 
 
-def taught_by(chronicle: Chronicle, named: str) -> tuple[str, int]:
-    """Session and turn of the commit that is named, or of the one that made that file or note. Blocks.
+def taught_by(chronicle: Chronicle, named: str) -> tuple[str, int, int]:
+    """Session, turn and message of the commit that is named, or of the one that made that file or note. Blocks.
 
     Raises:
         UsageError: there is neither.
@@ -270,10 +276,11 @@ def taught_by(chronicle: Chronicle, named: str) -> tuple[str, int]:
     return turn_of(commit)
 
 
-def turn_of(commit: Commit) -> tuple[str, int]:
-    """The session and turn that a commit says it is from; empty and 0 where it says nothing."""
-    turn = commit.trailers.get("Ouro-Turn", "")
-    return commit.trailers.get("Ouro-Session", ""), int(turn) if turn.isdigit() else 0
+def turn_of(commit: Commit) -> tuple[str, int, int]:
+    """The session, turn and message that a commit says it is from; empty and 0 where it says nothing."""
+    turn, message = (commit.trailers.get(name, "") for name in ("Ouro-Turn", "Ouro-Message"))
+    numbers = (int(each) if each.isdigit() else 0 for each in (turn, message))
+    return commit.trailers.get("Ouro-Session", ""), next(numbers), next(numbers)
 
 
 def _line(lines: Sequence[BlamedLine], number: str) -> BlamedLine:

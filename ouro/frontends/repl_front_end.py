@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ouro.commands.command import Choice, WayBack
 from ouro.commands.past import choose_from_list
-from ouro.errors import NoModelError, SessionInUse, SeveralSessions, TrustNeeded, UsageError
+from ouro.errors import NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded, UsageError
 from ouro.events import Event, Level, Prompted
 from ouro.frontends.headless_output import one_line
 from ouro.frontends.repl_printer import Printer
@@ -126,7 +126,7 @@ class ReplFrontEnd:
         """
         session = await self._open_trusted(request)
         if session is not None:
-            self._use(session)
+            await self._use(session, request.message)
         return session is not None
 
     async def open(self, request: OpenRequest) -> None:
@@ -134,8 +134,22 @@ class ReplFrontEnd:
         before = self.session
         opened = await self._open_trusted(request)
         if opened is not None:
-            self._use(opened)
+            await self._use(opened, request.message)
             await before.close()
+
+    async def go_to(self, message: int) -> None:
+        """Print the conversation from a message on."""
+        try:
+            reached = await self.session.scrollback.reach(message)
+        except OuroError as error:
+            self.say(str(error), "error")
+            self._show_again(list(self.session.history()))
+            return
+        events = list(self.session.history())
+        begins = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
+        if reached.is_left:
+            self.say("This was said on a branch that was left by going back.", "warning")
+        self._printer.replay(events[begins[-reached.prompts] :])
 
     async def send(self, text: str) -> None:
         """Send a message, or steer with it."""
@@ -227,12 +241,15 @@ class ReplFrontEnd:
             return False
         return bool(await set_up(self))
 
-    def _use(self, session: Session) -> None:
+    async def _use(self, session: Session, message: int) -> None:
         self._turns.use(session)
         self._opened(session)
         for notice in session.notices:
             self.say(notice, "warning")
-        self._show_again(list(session.history()))
+        if message:
+            await self.go_to(message)
+        else:
+            self._show_again(list(session.history()))
         self.redraw()
 
     def _show_again(self, events: Sequence[Event]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession
 from ouro.memory.sessions.records import RecalledItem
-from ouro.memory.transcript import Entry, Transcript
+from ouro.memory.transcript import Entry, Transcript, is_turn
 from ouro.messages import Context
 
 _QUOTED = re.compile(r'<(memory-[0-9a-f]{16}) (changed|recalled)="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
@@ -36,23 +36,35 @@ class SaidTurn(msgspec.Struct, frozen=True):
     way: str = ""
     began_with: Mapping[str, str] = {}
     """The versions of memory that the session began with, by scope."""
+    is_left: bool = False
+    """It was said on a branch that was left by going back."""
 
 
-def said_turn(loaded: LoadedSession, turn: int = 0) -> SaidTurn:
+def said_turn(loaded: LoadedSession, turn: int = 0, message: int = 0) -> SaidTurn:
     """That turn of a session that is loaded whole; 0: the last one.
 
+    Args:
+        loaded: the session.
+        turn: its number on the line that goes on.
+        message: a message of it, by its number: that tells the turn also where the conversation went back behind it.
+
     Raises:
-        UsageError: there is no such turn on the line that goes on.
+        UsageError: there is no such turn.
     """
     transcript = Transcript.of(loaded)
-    entries = transcript.entries
-    begins = [place for place, each in enumerate(entries) if each.message.role == "user" and each.message.text]
-    turn = turn or len(begins)
-    if not 1 <= turn <= len(begins):
+    lines = (transcript.entries, *(branch.entries for branch in transcript.branches))
+    found = next((line for line in lines if any(each.number == message for each in line)), None)
+    entries = lines[0] if found is None else found
+    is_left = entries is not lines[0]
+    begins = [place for place, each in enumerate(entries) if is_turn(each.message)]
+    before = sum(entries[place].number <= message for place in begins) if found else 0
+    number = before or (0 if is_left else turn or len(begins))
+    if not 1 <= number <= len(begins):
         raise UsageError(f"Session {loaded.header.id[:8]} has no turn {turn}: it has {len(begins)}.")
-    start = begins[turn - 1]
-    end = begins[turn] if turn < len(begins) else len(entries)
+    start = begins[number - 1]
+    end = begins[number] if number < len(begins) else len(entries)
     first = entries[start]
+    turn = (turn or number) if is_left else number
     record = transcript.recalled.get(first.number)
     return SaidTurn(
         session_id=loaded.header.id,
@@ -65,6 +77,7 @@ def said_turn(loaded: LoadedSession, turn: int = 0) -> SaidTurn:
         recalled=record.items if record else (),
         way=record.way if record else "",
         began_with={scope: loaded.header.memory[scope] for scope in ("user", "repo") if scope in loaded.header.memory},
+        is_left=is_left,
     )
 
 

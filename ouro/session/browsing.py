@@ -75,7 +75,7 @@ class Browsing:
         """
         return await asyncio.to_thread(lambda: self._list().details(note_id))
 
-    async def turn(self, session_id: str, turn: int) -> SaidTurn:
+    async def turn(self, session_id: str, turn: int, message: int = 0) -> SaidTurn:
         """The words of a turn that taught something.
 
         Raises:
@@ -84,7 +84,7 @@ class Browsing:
         """
         if not session_id or not turn:
             raise UsageError("No turn taught it: it was written by hand, or outside of a session.")
-        return await asyncio.to_thread(self._session.shelf.turn, session_id, turn)
+        return await asyncio.to_thread(self._session.shelf.turn, session_id, turn, message)
 
     async def proposals(self) -> tuple[Proposal, ...]:
         """What waits for the person."""

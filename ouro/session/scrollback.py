@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
 
 from ouro.agent.replay import replay
+from ouro.errors import UsageError
 from ouro.events import Event
+from ouro.memory.backend import RewindRecord
+from ouro.memory.line import Entry
 from ouro.memory.manager import MemoryManager
-from ouro.messages import ToolCall
+from ouro.messages import Image, ToolCall
 
 PAGE = 100
 """Messages that come at once when someone scrolls to the top."""
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """Where a message stands that somebody wants to see."""
+
+    prompts: int
+    """So many messages of the person stand from there to the end, the one that it belongs to among them."""
+    is_left: bool = False
+    """On a branch that was left by going back."""
 
 
 class Scrollback:
@@ -41,3 +55,47 @@ class Scrollback:
             SessionError: it cannot be read.
         """
         return list(replay(await self._memory.show_more(count), self._title))
+
+    async def reach(self, number: int) -> Reached:
+        """Show the conversation from message `number` on, or from further back.
+
+        A session that is only looked at goes to the branch that holds it, where that was left.
+
+        Raises:
+            UsageError: the session has no such message, or goes on elsewhere now.
+            SessionError: it cannot be read.
+        """
+        memory = self._memory
+        await memory.read_all()
+        if prompts := await self._reached(number):
+            return Reached(prompts)
+        left = next((each for each in memory.transcript.branches if _has(each.entries, number)), None)
+        if left is None:
+            raise UsageError(f"Message {number} is not in this session any more.")
+        if not memory.read_only:
+            raise UsageError(f"Message {number} is on a branch that was left by going back.", "/rewind lists it.")
+        await memory.record(RewindRecord(left.entries[-1].number, memory.now()))
+        return Reached(await self._reached(number), is_left=True)
+
+    async def _reached(self, number: int) -> int:
+        """How many messages of the person stand from there on, once it is shown; 0: it is not on the line."""
+        shown = self._entries()
+        while not _has(shown, number) and self._memory.has_hidden:
+            await self._memory.show_more(PAGE)
+            shown = self._entries()
+        places = [place for place, each in enumerate(shown) if _is_prompt(each)]
+        at = next((place for place, each in enumerate(shown) if each.number == number), -1)
+        before = sum(place <= at for place in places)
+        return len(places) - max(0, before - 1) if at >= 0 else 0
+
+    def _entries(self) -> list[Entry]:
+        return [each for each in self._memory.shown() if isinstance(each, Entry)]
+
+
+def _has(entries: Iterable[Entry], number: int) -> bool:
+    return any(each.number == number for each in entries)
+
+
+def _is_prompt(entry: Entry) -> bool:
+    """Whether it is shown as a message of the person: see `replay`."""
+    return entry.message.role == "user" and bool(entry.message.text or entry.message.parts_of(Image))

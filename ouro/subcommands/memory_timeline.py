@@ -124,26 +124,30 @@ def _evidence(args: argparse.Namespace) -> int:
     from ouro.commands.memory_timeline import taught_by
 
     with _opened() as (chronicle, _stores):
-        session, turn = taught_by(chronicle, args.what)
-    return _show_turn(args, session, turn)
+        taught = taught_by(chronicle, args.what)
+    return _show_turn(args, *taught)
 
 
-def _show_turn(args: argparse.Namespace, session_id: str, turn: int) -> int:
+def _show_turn(args: argparse.Namespace, session_id: str, turn: int, message: int) -> int:
+    from ouro.commands.memory_timeline import LEFT
+
     if not session_id or not turn:
         raise UsageError("No turn taught it: it was written by hand, or outside of a session.")
-    said = _turn(session_id, turn)
+    said = _turn(session_id, turn, message)
     if args.json:
         show_json(to_builtins(said))
         return 0
     show(f"Turn {said.turn} (message {said.number}) of {said.title or said.session_id}, {said.at[:16]}")
+    if said.is_left:
+        show(LEFT)
     for who, text in said.words:
         show(f"\n{'you' if who == 'user' else 'ouro'}: {text}")
     show(f"\nouro --resume {said.session_id} opens it.")
     return 0
 
 
-def _turn(session_id: str, turn: int) -> SaidTurn:
-    return said_turn(YamlFileMemoryStore(get_sessions_dir()).load_session(session_id, read_only=True), turn)
+def _turn(session_id: str, turn: int, message: int = 0) -> SaidTurn:
+    return said_turn(YamlFileMemoryStore(get_sessions_dir()).load_session(session_id, read_only=True), turn, message)
 
 
 def _why(args: argparse.Namespace) -> int:

@@ -100,7 +100,7 @@ async def test_blame_leads_from_a_line_to_the_words_that_taught_it(home, said):
     assert "**You**: Use tox." in front_end.shown[1]
     assert "**ouro**: To “Use tox.”: done." in front_end.shown[1]
     assert "Thanks" not in front_end.shown[1]
-    assert front_end.opened == [OpenRequest("s-old", read_only=True)]
+    assert front_end.opened == [OpenRequest("s-old", read_only=True, message=1)]
     with pytest.raises(UsageError, match="There is no line 7"):
         await memory(front_end, "blame facts 7")
 
@@ -224,3 +224,11 @@ async def test_one_hunk_of_a_turn_is_one_hunk_of_its_commit(home, said):
     event = await learned_in_two_commits(conversation)
     await memory(front_end, f"undo {event.undo[:7]} hunk 1")
     assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md", "preferences.md"]
+
+
+async def test_the_evidence_of_this_very_session_is_gone_to(home, said):
+    front_end, conversation = await front_end_of(home, said, picks=["look"])
+    marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-1", "Ouro-Turn": "1", "Ouro-Message": "1"}
+    conversation.scopes["user"].store.save_and_commit({"facts.md": "- Run the tests.\n"}, "Learn", marks)
+    await memory(front_end, "blame facts 1")
+    assert front_end.opened == [1]

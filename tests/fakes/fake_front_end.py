@@ -52,6 +52,9 @@ class FakeFrontEnd:
     async def open(self, request):
         self.opened.append(request)
 
+    async def go_to(self, message):
+        self.opened.append(message)
+
     async def edit(self, text):
         self.asked.append(text)
         return self.picks.pop(0)

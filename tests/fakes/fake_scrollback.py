@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ouro.events import Event
+from ouro.session.scrollback import Reached
 
 
 class FakeScrollback:
@@ -17,3 +18,7 @@ class FakeScrollback:
 
     async def more(self, _count: int = 100) -> list[Event]:
         return list(self.pages.pop(0))
+
+    async def reach(self, _number: int) -> Reached:
+        """It is the last message of the person."""
+        return Reached(1)

@@ -163,6 +163,10 @@ class ScreenFrontEnd:
         if self.opening is not None:
             await self.opening.change(request)
 
+    async def go_to(self, message: int) -> None:
+        """Scroll to a message."""
+        await self._view.go_to(message)
+
     async def send(self, text: str) -> None:
         """Send a message to the agent."""
         self._turns.say(Draft(text))
@@ -179,7 +183,9 @@ class ScreenFrontEnd:
         from ouro.session import Browsing
 
         request = await self.result_of(MemoryBrowser(Browsing(self.session), self._keymap))
-        if request is not None:
+        if request is not None and request.resume == self.session.id:
+            await self.go_to(request.message)
+        elif request is not None:
             await self.open(request)
         return True
 

@@ -55,7 +55,7 @@ class Opening:
             return error
         if session is None:
             return None
-        self._attach(session)
+        await self._attach(session, request.message)
         return None
 
     async def change(self, request: OpenRequest) -> None:
@@ -72,7 +72,7 @@ class Opening:
             return
         if session is None:
             return
-        self._attach(session)
+        await self._attach(session, request.message)
         if before is not None:
             await before.close()
 
@@ -158,8 +158,10 @@ class Opening:
         ]
         return await self._front_end.choose_with_care(title, choices)
 
-    def _attach(self, session: Session) -> None:
+    async def _attach(self, session: Session, message: int) -> None:
         self._view.attach(session, lambda: self._turns.waiting)
+        if message:
+            await self._view.go_to(message)
         for notice in session.notices:
             self._view.show(Said(notice, "warning"))
         self._turns.attach(session)

@@ -60,6 +60,20 @@ class ScreenView:
             self._parts.resume.close()
             self.refresh()
 
+    async def go_to(self, message: int) -> None:
+        """Scroll to the message of that number, wherever in the session it is."""
+        if self.session is None:
+            return
+        try:
+            reached = await self.session.scrollback.reach(message)
+        except OuroError as error:
+            self.show(Said(str(error), "error"))
+            return
+        self.show_again()
+        self._parts.transcript.go_to(reached.prompts)
+        if reached.is_left:
+            self.show(Said("This was said on a branch that was left by going back.", "warning"))
+
     async def show_earlier(self) -> None:
         """The reader came to the top: show what was said before, where there is something."""
         session = self.session

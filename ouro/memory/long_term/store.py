@@ -246,9 +246,7 @@ class GitMemoryStore:
         return timeline.text_at(self.history, commit, name)
 
     def revert(self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = "") -> Undone:
-        """Take back a commit and all of its turn, or one hunk of it, in a new commit; what was written since stays.
-
-        For the arguments see `plan_undo`; `trailers` say who does it.
+        """Take back a commit and all of its turn, or one hunk, in a new commit that says `trailers`: see `plan_undo`.
 
         Raises:
             UsageError: there is no such hunk.

@@ -122,14 +122,14 @@ class SessionShelf:
         last = spoken[1:] if spoken and spoken[0] == ("user", first) else spoken
         return Preview(summaries[-1] if summaries else "", first, tuple(last[-_LAST_WORDS:]))
 
-    def turn(self, session_id: str, turn: int = 0) -> SaidTurn:
-        """One turn of a session, to be looked at; 0: the last one. Opens nothing. Blocks.
+    def turn(self, session_id: str, turn: int = 0, message: int = 0) -> SaidTurn:
+        """One turn of a session, to be looked at, as `said_turn` finds it. Opens nothing. Blocks.
 
         Raises:
             SessionNotFound: there is no such session.
             UsageError: it has no such turn.
         """
-        return said_turn(self._store.load_session(session_id, read_only=True), turn)
+        return said_turn(self._store.load_session(session_id, read_only=True), turn, message)
 
     async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[Hit, None]:
         """Where these words were said in these sessions, as it is found; closing the generator ends the search."""

@@ -117,7 +117,7 @@ async def test_evidence_shows_the_words_and_opens_their_session_to_look_only(app
         await pilot.press("enter")
         await shows(pilot, "From now on pytest.")
         await pilot.press("enter")
-        await until(pilot, lambda: app.requests[1:] == [OpenRequest("s-old", read_only=True)])
+        await until(pilot, lambda: app.requests[1:] == [OpenRequest("s-old", read_only=True, message=1)])
 
 
 async def test_the_timeline_takes_back_one_change_of_a_commit(app, memory):

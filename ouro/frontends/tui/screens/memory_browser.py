@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.timer import Timer
 from textual.widgets import Input, Static
 
-from ouro.errors import OuroError, UsageError
+from ouro.errors import OuroError
 from ouro.frontends.memory_rows import TABS, Tab
 from ouro.frontends.tui import memory_pages as pages
 from ouro.frontends.tui import outside

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from ouro.frontends.tui.blocks.block import Block
 from ouro.frontends.tui.blocks.block_list import BlockList
 from ouro.frontends.tui.blocks.lines import Line, crop
-from ouro.frontends.tui.blocks.messages import Answer, queued_lines
+from ouro.frontends.tui.blocks.messages import Answer, UserMessage, queued_lines
 from ouro.frontends.tui.blocks.palette import make_palette
 from ouro.frontends.tui.blocks.selection import marked, selected_text
 from ouro.frontends.tui.blocks.strips import Strips
@@ -98,6 +98,15 @@ class Transcript(LineScroll):
         """Go to the end, and stay there."""
         self.following = True
         self._arrange()
+
+    def go_to(self, prompts: int) -> None:
+        """Scroll to the message of the person that stands so many before the end: 1 is the last."""
+        self._frames.draw()  # what was just put in has no height yet
+        said = [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
+        if 0 < prompts <= len(said):
+            self._remember_end()
+            self.following = False
+            self._return_to((said[-prompts], 0))
 
     def action_scroll_end(self) -> None:
         """Go to the end, and stay there."""

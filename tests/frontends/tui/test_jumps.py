@@ -1,0 +1,126 @@
+"""From what is remembered to the message that taught it, on the full screen with real sessions."""
+
+import pytest
+from fakes.screens import opened, screen_of, screen_text, until
+
+from ouro.assemble import Options
+from ouro.assemble import opener as real_opener
+from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
+from ouro.frontends.tui.screens.picker import Picker
+from ouro.llm.scripted_model import ScriptedModel
+from ouro.memory.long_term.note import Note, note_text
+from ouro.memory.long_term.stores import user_store
+from ouro.memory.sessions.records import MessageRecord, RewindRecord, SessionHeader
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import assistant, user
+from ouro.session import OpenRequest
+from ouro.utils.runtime import get_history_dir, get_memory_dir, get_sessions_dir
+
+OLD, AT = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "2026-11-20T10:00:00.000Z"
+TURNS = 90
+"""More than one page of what is scrolled to, and far more than a resume reads at first."""
+
+
+def words(turn):
+    return f"This is message {turn} of the person."
+
+
+@pytest.fixture
+def sessions(repository):
+    store = YamlFileMemoryStore(get_sessions_dir(), str)
+    store.create_session(SessionHeader(OLD, str(repository), "m", AT))
+    for turn in range(1, TURNS + 1):
+        store.save_memory(OLD, MessageRecord(2 * turn - 1, AT, user(words(turn))))
+        store.save_memory(OLD, MessageRecord(2 * turn, AT, assistant(f"Answer {turn}. " + "More of it. " * 250)))
+    yield store
+    store.close_session(OLD)
+
+
+def learned(name, text, turn, message):
+    marks = {"Ouro-Origin": "agent", "Ouro-Session": OLD, "Ouro-Turn": str(turn), "Ouro-Message": str(message)}
+    user_store(get_memory_dir(), get_history_dir(), lambda _text: "").save_and_commit({name: text}, "Learn", marks)
+
+
+@pytest.fixture
+def app(repository):
+    def make(request=None):
+        open_session = real_opener(Options(repository, ready_model=ScriptedModel([])))
+        return screen_of(open_session=open_session, request=request)
+
+    return make
+
+
+async def is_there(pilot, turn):
+    """The message is the first thing on the screen, and the reader stays with it."""
+    await until(pilot, lambda: words(turn) in screen_text(pilot.app))
+    lines = [line for line in screen_text(pilot.app).splitlines() if line.strip()]
+    assert any(words(turn) in line for line in lines[:4]), screen_text(pilot.app)
+    assert not pilot.app.parts.transcript.following
+
+
+async def ordered(pilot, line):
+    await opened(pilot)
+    await pilot.press(*line, "enter")
+
+
+async def test_blame_opens_the_session_at_the_message_far_back_that_taught_a_line(app, sessions):
+    learned("facts.md", "- One.\n", 7, 13)
+    sessions.close_session(OLD)
+    async with app().run_test(size=(100, 30)) as pilot:
+        await ordered(pilot, "/memory blame facts 1")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: pilot.app.turns.session.id == OLD)
+        await is_there(pilot, 7)
+
+
+async def test_the_evidence_of_a_note_leads_to_its_turn(app, sessions):
+    note = Note(id="mem_00000001", scope="user", session_id=OLD, turn=40, text="Use tox.")
+    learned(note.file_name, note_text(note), 40, 79)
+    sessions.close_session(OLD)
+    async with app().run_test(size=(100, 30)) as pilot:
+        await ordered(pilot, "/memory evidence mem_00000001")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: pilot.app.turns.session.id == OLD)
+        await is_there(pilot, 40)
+
+
+async def test_the_browser_jumps_to_the_turn_that_taught(app, sessions):
+    learned("facts.md", "- One.\n", 30, 59)
+    sessions.close_session(OLD)
+    async with app().run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("f4")
+        await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser))
+        await pilot.press("tab", "right", "right")
+        await until(pilot, lambda: f"session {OLD[:8]}, turn 30" in screen_text(pilot.app))
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: "Enter goes there" in screen_text(pilot.app))
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.turns.session.id == OLD)
+        await is_there(pilot, 30)
+
+
+async def test_a_message_of_a_branch_that_was_left_is_shown_on_that_branch_and_that_is_said(app, sessions):
+    sessions.save_memory(OLD, RewindRecord(100, AT, ("conversation",)))
+    sessions.save_memory(OLD, MessageRecord(2 * TURNS + 1, AT, user("Another way.")))
+    sessions.close_session(OLD)
+    learned("facts.md", "- One.\n", 85, 169)
+    async with app().run_test(size=(100, 30)) as pilot:
+        await ordered(pilot, "/memory blame facts 1")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        assert "on a branch that was left" in pilot.app.parts.transcript.as_markdown()
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: pilot.app.turns.session.id == OLD)
+        await is_there(pilot, 85)
+        assert "on a branch that was left" in pilot.app.parts.transcript.as_markdown()
+    last = sessions.load_session(OLD, read_only=True).records[-1]
+    assert last == MessageRecord(2 * TURNS + 1, AT, user("Another way."))  # looking has changed nothing
+
+
+async def test_a_message_that_is_gone_is_said_and_the_session_is_there(app, sessions):
+    sessions.close_session(OLD)
+    async with app(OpenRequest(OLD, read_only=True, message=9_999)).run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "Message 9999 is not in this session any more." in screen_text(pilot.app))
+        assert f"Answer {TURNS}." in pilot.app.parts.transcript.as_markdown()
