@@ -9,6 +9,7 @@ import subprocess
 import pytest
 from fakes.classifier import Two, add, quiet, say
 
+from ouro.memory.long_term.memory_files import MemoryFiles
 from ouro.memory.long_term.note import Note, parse_note
 from ouro.memory.long_term.notebook import Notebook
 from ouro.memory.long_term.opening import open_scopes
@@ -73,6 +74,26 @@ def test_m13_killed_between_write_and_commit_it_is_ours_at_the_next_start(home, 
     git = ["git", "-C", str(get_memory_dir())]
     assert subprocess.run([*git, "status", "--short"], capture_output=True, text=True, check=True).stdout == ""
     assert scope.store.accepted == scope.store.get_current_head()
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_m13_killed_while_a_note_moves_to_the_archive_it_is_not_lost(home, monkeypatch, writes):
+    book = Notebook({"user": opened().store})
+    book.add(Note(id="mem_00000001", text=TESTS, scope="user", category="user-facts"), "capture")
+    write, left = MemoryFiles.write, [True] * writes
+
+    def die(*arguments):
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        write(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryFiles, "write", die)
+        with pytest.raises(KeyboardInterrupt):
+            book.archive(["mem_00000001"], "person")
+
+    assert Notebook({"user": opened().store}).find("mem_00000001").note.text == TESTS
 
 
 def test_m3_a_note_that_was_put_there_while_ouro_was_closed_is_not_believed(home):

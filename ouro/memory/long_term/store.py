@@ -284,8 +284,8 @@ class GitMemoryStore:
         encoded = {name: None if text is None else text.encode() for name, text in changes.items()}
         if vouched:  # before they are there: killed in between, ouro still knows them for its own (M13)
             self._ledger.vouch({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
-        for name, data in encoded.items():
-            self._files.write(name, data)
+        for name, data in sorted(encoded.items(), key=lambda each: each[1] is None):
+            self._files.write(name, data)  # what moves is there before it goes: a kill in between loses nothing
         return encoded
 
     def _commit(

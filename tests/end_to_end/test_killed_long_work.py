@@ -1,0 +1,103 @@
+"""`kill -9` in the middle of long work on memory: nothing is lost, nothing comes twice, and the next run goes on."""
+
+import json
+import threading
+
+import pytest
+from fakes.classifier import add
+from fakes.model_server import Reply
+from fakes.old_sessions import old_session
+
+from ouro.memory.long_term.note import Note, note_text, parse_note
+from ouro.memory.long_term.stores import repo_store
+from ouro.messages import assistant, user
+from ouro.utils.runtime import get_history_dir
+
+PAIRS = {
+    "pytest": ("Run the tests with pytest -q.", "Tests are run with pytest -q in this project."),
+    "ruff": ("Format all code with ruff format.", "All code here is formatted with ruff format."),
+    "staging": ("Deploy to staging with make ship.", "One deploys to staging with make ship."),
+}
+
+
+class Work:
+    """A subcommand whose model answers the first request and holds the second; and what is in the folder."""
+
+    def __init__(self, ouro, answer, *command):
+        self.ouro, self.command = ouro, ["memory", *command, "--yes"]
+        self.folder = ouro.folder / ".ouro" / "memory"
+        self.held = threading.Event()
+        self.asked: list[str] = []
+        """About what, in order."""
+
+        def talk(request):
+            about = next(word for word in PAIRS if word in request.prompt)
+            self.asked.append(about)
+            return Reply(json.dumps(answer(about)), hold=self.held if len(self.asked) == 2 else None)
+
+        ouro.server.script(talk)
+
+    def kill(self, moment):
+        """Run it, and kill it while the second answer is waited for, or as soon as that is being written."""
+        process = self.ouro.begin(*self.command)
+        self.ouro.server.wait_asked(2)
+        if moment == "writing":
+            before = {*self.folder.iterdir()}
+            self.held.set()
+            while {*self.folder.iterdir()} == before:
+                pass
+        process.kill()
+        process.wait()
+        self.held.set()
+        self.asked.clear()
+
+    def run(self):
+        done = self.ouro.headless(*self.command)
+        assert done.code == 0, done.err
+        return done.out
+
+    def texts(self, *, archived=False, heads=False):
+        """What notes say: those in use, those of the archive, or the last ones of their chains."""
+        paths = (self.folder / "archive" if archived else self.folder).glob("mem_*.md")
+        found = [parse_note(path.name, path.read_text()).note for path in paths]
+        gone = {each.supersedes for each in found} if heads else set()
+        return [each.text for each in found if each.id not in gone]
+
+
+@pytest.fixture
+def noted(ouro):
+    """Three pairs of notes that say the same."""
+    store = repo_store(ouro.folder, get_history_dir(), lambda _text: "")
+    for number, text in enumerate(text for pair in PAIRS.values() for text in pair):
+        note = Note(id=f"mem_{number:08x}", text=text, category="corrections", updated_at=f"2026-11-{number + 1:02}")
+        store.save_and_commit({note.file_name: note_text(note)}, "Add", {"Ouro-Origin": "capture"})
+
+
+@pytest.mark.parametrize("moment", ["thinking", "writing"])
+def test_merging_notes(ouro, noted, moment):
+    merged = {about: f"{old} {new}" for about, (old, new) in PAIRS.items()}
+    work = Work(ouro, lambda about: {"op": "supersede", "target": 1, "text": merged[about]}, "consolidate", "--notes")
+    work.kill(moment)
+
+    every = {text for pair in PAIRS.values() for text in pair}
+    assert every <= {*work.texts(), *work.texts(archived=True)}
+    work.run()
+    assert len(work.asked) in ((2,) if moment == "thinking" else (1, 2))
+    assert sorted(work.texts(heads=True)) == sorted(merged.values())
+    assert {new for _, new in PAIRS.values()} <= set(work.texts())
+    assert sorted(work.texts(archived=True)) == sorted(old for old, _ in PAIRS.values())
+    assert work.run() == "No notes say the same.\n"
+
+
+@pytest.mark.parametrize("moment", ["thinking", "writing"])
+def test_reading_old_sessions(ouro, moment):
+    for number, (about, (text, _)) in enumerate(PAIRS.items(), 1):
+        old_session(ouro.folder, number, 40 - number, user(f"keep in mind: {text}"), assistant(f"I will: {about}."))
+    work = Work(ouro, lambda about: [add(PAIRS[about][0])], "crystallize")
+    work.kill(moment)
+
+    work.run()
+    assert work.asked[-1] == "staging"
+    assert "pytest" not in work.asked
+    assert sorted(work.texts()) == sorted(text for text, _ in PAIRS.values())
+    assert work.run() == "There is no old session here that was not read yet.\n"
