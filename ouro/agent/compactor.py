@@ -19,6 +19,7 @@ from ouro.memory.compaction import (
     Plan,
     files_listed,
     files_section,
+    pictures_section,
     plan_compaction,
     quotes,
     smaller,
@@ -257,6 +258,7 @@ class Compactor:
             summary,
             f"## Said by the person, too long to be kept whole\n{said}" if said else "",
             files_section([*listed, *files]),
+            pictures_section(plan),
             await self._parts.carried(),
         ]
         return "\n\n".join(part.strip() for part in parts if part.strip())

@@ -118,6 +118,16 @@ def files_section(lines: Iterable[str]) -> str:
     return "\n".join([FILES, *reversed(newest)]) if newest else ""
 
 
+def pictures_section(plan: Plan) -> str:
+    """The pictures that are not sent any more, as a section of a summary; empty where there are none."""
+    gone = [entry for entry in plan.covered if entry.number not in plan.kept]
+    lines = [
+        f"- {image.name or image.media_type}, message {entry.number}" for entry in gone for image in _images(entry)
+    ]
+    more = [f"- and {len(lines) - MOST_FILES} more"] if len(lines) > MOST_FILES else []
+    return "\n".join(["## Pictures that are not sent any more", *lines[:MOST_FILES], *more]) if lines else ""
+
+
 def smaller(before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int) -> int:
     """Tokens of the next request after a change: what it is now (`before`), scaled by what the estimates say.
 
@@ -172,6 +182,11 @@ def _kept(covered: Sequence[Entry], pins: Collection[int], room: int) -> tuple[t
             quoted.append(entry)
             room -= short
     return tuple(sorted(kept)), tuple(sorted(quoted, key=lambda entry: entry.number))
+
+
+def _images(entry: Entry) -> tuple[Image, ...]:
+    replies = entry.message.parts_of(ToolReply)
+    return (*entry.message.parts_of(Image), *(image for reply in replies for image in reply.images))
 
 
 def _quote(entry: Entry) -> str:

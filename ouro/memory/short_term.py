@@ -176,5 +176,6 @@ def _kept(part: Part, dropped: Set[str]) -> Part:
 
 
 def _placeholder(reply: ToolReply) -> ToolReply:
-    note = f"[output dropped to save room: {reply.name}, {len(reply.text):,} characters]"
+    pictures = f", {len(reply.images)} picture{'s' if len(reply.images) > 1 else ''}" if reply.images else ""
+    note = f"[output dropped to save room: {reply.name}, {len(reply.text):,} characters{pictures}]"
     return replace(reply, text=note, images=())

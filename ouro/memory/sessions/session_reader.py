@@ -58,11 +58,19 @@ class _Findings(msgspec.Struct):
     damaged: list[str] = msgspec.field(default_factory=list)
     kinds: Counter[str] = msgspec.field(default_factory=Counter)
     fields: Counter[str] = msgspec.field(default_factory=Counter)
+    missing: Counter[str] = msgspec.field(default_factory=Counter)
+    """Files beside the session: pictures, and outputs that are long."""
 
     def notices(self, path: Path) -> list[str]:
         lines = [f"{each} It is skipped, and stays in {path}." for each in self.damaged[:_MOST_NOTICES]]
         if len(self.damaged) > _MOST_NOTICES:
             lines.append(f"{len(self.damaged) - _MOST_NOTICES} more records cannot be read; they stay in {path}.")
+        if self.missing:
+            names = ", ".join(list(self.missing)[:_MOST_NOTICES])
+            more = f" and {len(self.missing) - _MOST_NOTICES} more" if len(self.missing) > _MOST_NOTICES else ""
+            lines.append(
+                f"Pictures or outputs are missing beside {path}: {names}{more}. The model is told so in place."
+            )
         if self.kinds:
             lines.append(f"Skipped what a newer ouro has written: {_listed(self.kinds)}.")
         if self.fields:
@@ -207,10 +215,17 @@ class _Reading:
                     break
         return found
 
+    def _fetch(self, name: str) -> bytes:
+        try:
+            return fetch_output(self._folder, name)
+        except OSError:
+            self._findings.missing[name[:80]] += 1
+            raise
+
     def _records(self, blocks: Iterable[Block], known: list[tuple[Block, int]] | None = None) -> Iterator[Record]:
         for block in blocks:
             try:
-                record, unknown = record_from(_data(block), partial(fetch_output, self._folder))
+                record, unknown = record_from(_data(block), self._fetch)
             except UnknownRecordError as error:
                 self._findings.kinds[str(error)] += 1
             except (BadYamlError, BadRecordError) as error:
