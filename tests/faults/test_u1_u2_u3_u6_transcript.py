@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from fakes.screens import until
 from fakes.transcript_app import TranscriptApp
 from textual.strip import Strip
 
@@ -145,7 +146,7 @@ async def test_u3_any_size_while_streaming(size):
         app.transcript.follow()
         await pilot.resize_terminal(80, 24)
         app.show(TextDelta("last = 1\n```\n\nend"))
-        assert app.lines()[-1] == "  end"
+        await until(pilot, lambda: app.lines()[-1] == "  end")
 
 
 async def test_u6_pictures_are_named_and_no_odd_link_can_be_clicked():

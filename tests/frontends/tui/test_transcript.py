@@ -1,6 +1,7 @@
 """The transcript widget: where it stands, what it keeps, what can be copied."""
 
 import pytest
+from fakes.screens import until
 from fakes.transcript_app import TranscriptApp
 from rich.cells import cell_len
 from textual.geometry import Offset
@@ -116,6 +117,7 @@ async def test_a_resize_keeps_the_line_that_is_read_on_top():
         block, _ = app.transcript._blocks.block_at(app.transcript.scroll_offset.y)
         for width in (80, 20, 40):
             await pilot.resize_terminal(width, 10)
+            await until(pilot, lambda width=width: app.transcript.outer_size.width == width)
             assert app.transcript._blocks.block_at(app.transcript.scroll_offset.y)[0] is block
 
 
