@@ -42,7 +42,7 @@ async def forget_everywhere(front_end: FrontEnd, text: str) -> None:
 
 def _preview(found: Findings) -> str:
     if not found.count:
-        searched = "\n".join(f"- {escape(each.place)}" for each in found.places)
+        searched = "\n".join([*(f"- {escape(each.place)}" for each in found.places), *_unsearched(found)])
         return f"**It is found nowhere.** Searched:\n\n{searched}"
     lines = [f"- {each.count:,} × {escape(each.place)}" for each in found.places if each.count]
     lines += [f"- session {code(each)}" for each in found.sessions]
@@ -55,11 +55,16 @@ def _report(done: Findings, placeholder: str) -> str:
     lines = [f"**Forgotten** in {done.count} places. Where something has to stand, it says {escape(placeholder)}.\n"]
     lines += [f"- searched: {escape(each.place)} ({each.count:,})" for each in done.places]
     lines += [f"- **not done**: {escape(each)}" for each in done.left]
+    lines += _unsearched(done)
     lines.append(
         "\nThis session knows it still, and its file is left as it is while it is open: `/exit`, then "
         "`ouro memory forget --everywhere --secret` finishes."
     )
     return "\n".join([*lines, PROVIDERS])
+
+
+def _unsearched(found: Findings) -> list[str]:
+    return [f"- **not searched**: {escape(each)}" for each in found.unsearched]
 
 
 def _free(path: Path) -> Path:

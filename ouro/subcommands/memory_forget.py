@@ -60,7 +60,15 @@ def _everywhere(args: argparse.Namespace, text: str) -> int:
     _index_anew()
     _progress("")
     if args.json:
-        show_json({"found": asdict(found), "left": list(done.left), "backup": kept, "done": not done.left})
+        show_json(
+            {
+                "found": asdict(found),
+                "left": list(done.left),
+                "unsearched": list(done.unsearched),
+                "backup": kept,
+                "done": not done.left,
+            }
+        )
     else:
         _show_done(done, kept, forgetting.placeholder, in_argv=not args.secret)
     return 1 if done.left else 0
@@ -75,6 +83,12 @@ def _show_findings(found: Findings, *, is_secret: bool) -> None:
         show(f"It stands in {found.count} places: make sure that it is no word of every day.")
     if not found.count:
         show("It is found nowhere.")
+        _show_unsearched(found)
+
+
+def _show_unsearched(found: Findings) -> None:
+    for line in found.unsearched:
+        show(f"NOT SEARCHED  {line}")
 
 
 def _is_sure(args: argparse.Namespace, question: str) -> bool:
@@ -104,6 +118,7 @@ def _show_done(done: Findings, kept: str, placeholder: str, *, in_argv: bool) ->
     show(f"Forgotten in {done.count} places. Where something has to stand, it says {placeholder}.")
     for line in done.left:
         show(f"NOT DONE  {line}")
+    _show_unsearched(done)
     show(PROVIDERS)
     if in_argv:
         show("The command line itself may be kept by your shell, in its history file.")

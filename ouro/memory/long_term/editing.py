@@ -13,6 +13,9 @@ from ouro.memory.long_term.values import CORE, FileEdit, Scope
 from ouro.utils.private_files import write_private
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 
+EDITED = "edited-"
+"""How the names of files begin that keep what a person has written and memory refused."""
+
 
 class Opened(msgspec.Struct, frozen=True):
     """A file as it is before it is edited."""
@@ -68,6 +71,6 @@ def save(desk: Desk, opened: Opened, after: str) -> Saved:
 
 
 def _kept(opened: Opened, text: str) -> str:
-    path = ensure_private_dir(get_home() / "cache") / f"edited-{opened.scope}-{opened.name.replace('/', '-')}"
+    path = ensure_private_dir(get_home() / "cache") / f"{EDITED}{opened.scope}-{opened.name.replace('/', '-')}"
     write_private(path, text)
     return tilde(path)

@@ -7,12 +7,13 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from ouro.memory.long_term.editing import EDITED
 from ouro.memory.long_term.forgotten_text import Needle
 from ouro.memory.search.index_schema import writing_alone
 
 _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
 _MOST_BYTES = 256 << 20
-"""Of a file that is looked into; only weights of models are larger."""
+"""Of a file that is looked into; weights of models are larger."""
 _INDEX_ENDINGS = ("", "-wal", "-shm", "-journal", ".aside")
 
 
@@ -26,6 +27,8 @@ class Tally:
         """What stays, and what the person can do there."""
         self.sessions: list[str] = []
         """Folders of sessions that hold it."""
+        self.unsearched: list[str] = []
+        """What was not looked into, and why."""
 
     def add(self, place: str, count: int) -> int:
         """Count what stands in a place that was looked at; gives `count`."""
@@ -70,7 +73,10 @@ def forget_in_home(home: Path, done: tuple[Path, ...], needle: Needle, tally: Ta
         done: what has been looked through already.
     """
     for path in regular_files(home):
-        if any(each == path or each in path.parents for each in done) or path.stat().st_size > _MOST_BYTES:
+        if any(each == path or each in path.parents for each in done):
+            continue
+        if (size := path.stat().st_size) > _MOST_BYTES:
+            tally.unsearched.append(f"{path}: {size >> 20:,} MB, which is more than is read of a file.")
             continue
         count = needle.count_bytes(path.read_bytes())
         place = _place(home, path)
@@ -89,6 +95,8 @@ def _place(home: Path, path: Path) -> str:
     named = {"logs": "the log", "history": "what you typed into prompts"}
     if parts[0] in named:
         return named[parts[0]]
+    if parts[0] == "cache" and path.name.startswith(EDITED):
+        return "what you edited and could not be kept"
     return "settings" if len(parts) == 1 and parts[0] in _SETTINGS else f"other files in {parts[0]}"
 
 

@@ -67,6 +67,13 @@ class _Memory:
         held = sum(1 for each in history_rewriting.objects(self._history) if needle.count_bytes(each))
         tally.add(f"{self._name}: git history (objects that can be read)", held)
         self._is_in_history = held > 0
+        root = self._folder.parent.parent
+        if self._store.is_shared and self._store.scope == "repo" and (root / ".git").exists():
+            tally.unsearched.append(
+                f"{root}: its own git history, which this memory is shared in. "
+                f"`git -C {root} filter-repo --invert-paths --path .ouro/memory` takes that folder out of all its "
+                "commits: then commit it anew, and tell whoever has a copy."
+            )
         if held and (
             self._history.own("remote") or self._history.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
         ):

@@ -41,6 +41,8 @@ class Findings(msgspec.Struct, frozen=True):
     """What stays, and what the person can do there."""
     sessions: tuple[str, ...] = ()
     """The folders of sessions that hold it."""
+    unsearched: tuple[str, ...] = ()
+    """What was not looked into, and why."""
 
     @property
     def count(self) -> int:
@@ -82,7 +84,7 @@ class Forgetting:
         left = [*found.left, *(each for each in still.left if each not in found.left)]
         if still.count and not left:
             left += [f"{each.place}: {each.count} times, written meanwhile." for each in still.places if each.count]
-        return Findings(found.places, tuple(dict.fromkeys(left)), found.sessions)
+        return Findings(found.places, tuple(dict.fromkeys(left)), found.sessions, found.unsearched)
 
     def _walk(self, progress: Progress, *, changes: bool) -> Findings:
         tally, home = Tally(), self._home
@@ -103,7 +105,7 @@ class Forgetting:
         except OSError as error:
             tally.left.append(f"{home.index}: {error}. Delete it yourself: it is made again.")
         places = tuple(Found(place, count) for place, count in tally.found.items())
-        return Findings(places, tuple(tally.left), tuple(tally.sessions))
+        return Findings(places, tuple(tally.left), tuple(tally.sessions), tuple(tally.unsearched))
 
 
 def back_up(home: Home, target: Path, progress: Progress = lambda _what: None) -> Path:

@@ -220,3 +220,37 @@ def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_pe
     assert {path.name: path.read_text() for path in mine.folder.glob("*.md")} == {"facts.md": "- Works with uv.\n"}
     assert (mine.folder / ".git").read_text() == before
     assert (other.history.own("folder"), other.get_current_head(), mine.outside_edits()) == ("", "", ())
+
+
+def test_what_is_too_large_to_be_read_is_named(place):
+    user_memory(place).save_and_commit({"facts.md": "- The blue heron.\n"}, "Learn")
+    large = place.path / "cache" / "weights.bin"
+    large.parent.mkdir()
+    with large.open("wb") as file:
+        file.truncate(257 << 20)
+
+    for found in (Forgetting("gray owl", place).look(), Forgetting("blue heron", place).forget()):
+        assert found.unsearched == (f"{large}: 257 MB, which is more than is read of a file.",)
+        assert found.left == ()
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_the_history_of_a_host_repository_is_named_with_the_command_that_rewrites_it(place, repository, is_shared):
+    store = repo_store(repository, place.histories, lambda _text: "", is_shared=is_shared)
+    store.save_and_commit({"facts.md": "- The blue heron.\n"}, "Learn")
+
+    done = Forgetting("blue heron", place).forget()
+
+    named = [each for each in done.unsearched if "filter-repo --invert-paths --path .ouro/memory" in each]
+    assert [each.startswith(f"{repository}: its own git history") for each in named] == ([True] if is_shared else [])
+
+
+def test_an_edit_that_was_refused_is_searched_too(place, home):
+    edited = place.path / "cache" / "edited-user-facts.md"
+    edited.parent.mkdir(parents=True)
+    edited.write_text("- The blue heron.\n- The gray owl.\n")
+
+    done = Forgetting("blue heron", place).forget()
+
+    assert [each.place for each in done.places if each.count] == ["what you edited and could not be kept"]
+    assert edited.read_text() == "- The [forgotten].\n- The gray owl.\n"
