@@ -20,6 +20,7 @@ from ouro.subcommands.output import show, show_json, show_table
 EXAMPLE = """\
 examples:
   ouro memory list
+  ouro memory show mem_3f6c1e0b
   ouro memory remember "Run the tests with pytest -q"
   ouro memory forget staging password
   ouro memory import CLAUDE.md --dry-run
@@ -29,13 +30,17 @@ examples:
   ouro memory crystallize --days 30
   ouro memory lessons
   ouro memory log
+  ouro memory diff --since yesterday
+  ouro memory undo 3f2a91c --hunk 2
   ouro memory blame repo/facts.md
   ouro memory graph -o memory.html
   ouro memory search "why optimistic locking" --since 2026-01-01
   ouro memory reindex
   ouro memory index
   ouro memory test --at-least 0.8
-  ouro memory test --docs docs.jsonl --queries queries.jsonl --k 25 --work folder"""
+  ouro memory test --docs docs.jsonl --queries queries.jsonl --k 25 --work folder
+
+`ouro memory ACTION --help` tells more of each, with an example."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
