@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -82,7 +83,14 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         strange = next((line for line in lines if line not in own and not _HARMLESS.fullmatch(line)), "")
         if strange or not own.issubset(lines):
             return f"the settings in {self.git_dir / 'config'} are not ouro's"
-        return f"{self.path / '.gitattributes'} names programs" if (self.path / ".gitattributes").exists() else ""
+        return next((f"{path} names programs" for path in self._acting_below()), "")
+
+    def _acting_below(self) -> Iterator[Path]:
+        """What in the folder git obeys: attributes, and repositories in it, whose settings it reads for a status."""
+        for root, folders, files in os.walk(self.path):
+            names = {name.casefold(): name for name in (*folders, *files)}
+            acting = {".gitattributes", ".git"} if Path(root) != self.path else {".gitattributes"}
+            yield from (Path(root, names[each]) for each in sorted(acting & names.keys()))
 
 
 def _small(path: Path) -> str:

@@ -80,7 +80,19 @@ class Git:
             if (_READING_RUNS.fullmatch(name) and not (name == "core.fsmonitor" and value.lower() in _ON_OR_OFF))
             or (fetches and _FETCHING_RUNS.fullmatch(name))
         ]
-        return found or self._hooks_of_reading()
+        return found or self._hooks_of_reading() or self._programs_inside()
+
+    def _programs_inside(self) -> list[str]:
+        """Those of the repositories in this one, which a plain `git status` asks as well, by their own settings."""
+        listed = self._git("ls-files", "-z", "--stage", "--", ":/").stdout.split(b"\0")
+        for link in (os.fsdecode(line.partition(b"\t")[2]) for line in listed if line.startswith(b"160000 ")):
+            inside = Git(self._folder / link, self._seconds)
+            is_own = (
+                os.path.lexists(self._folder / link / ".git") and not inside.ask("rev-parse", "--show-prefix").strip()
+            )
+            if is_own and (found := inside.own_programs()):
+                return [f"{found[0]} of {link}"]
+        return []
 
     def _hooks_of_reading(self) -> list[str]:
         """`git diff` writes down what it has compared, and tells a hook."""

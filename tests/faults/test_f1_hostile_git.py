@@ -16,6 +16,7 @@ from ouro.safety.access import Effect
 from ouro.safety.permissions import Allow, Ask, Deny, Permissions
 from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest
+from ouro.utils.git import Git
 from ouro.utils.project_files import list_project_files
 
 SIGNED = """\
@@ -219,6 +220,19 @@ def test_f1_a_line_that_only_reads_is_asked_about_where_the_repository_would_run
     assert isinstance(Permissions(Workspace(hostile), "plan").decide("shell", Effect.RUN, [line]), Deny)
     allowed = Permissions(Workspace(hostile), "ask", allow=["shell(git *)"])
     assert isinstance(allowed.decide("shell", Effect.RUN, [line.rpartition("&& ")[2]]), Allow)
+
+
+def test_f1_so_is_one_where_a_repository_inside_would(repository, tmp_path, witness):
+    hostile_submodule(repository, tmp_path, witness)
+    decision = Permissions(Workspace(repository), "ask").decide("shell", Effect.RUN, ["git status"])
+    assert decision == Ask("it runs git with the repository's filter.inner.clean of inner", "shell(git status *)")
+
+
+def test_f1_folders_that_only_look_like_repositories_inside_are_no_reason_to_ask(repository):
+    for name in ("broken", "empty"):
+        (repository / name / ".git").mkdir(parents=True) if name == "broken" else (repository / name).mkdir()
+        git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},{name}")
+    assert Git(repository, 10).own_programs() == []
 
 
 RUNNING = [

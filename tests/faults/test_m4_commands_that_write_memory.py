@@ -171,6 +171,9 @@ def test_m4_a_commit_message_with_a_secret_is_refused(root, home, memory):
         lambda folder, git: (git / "commondir").write_text("/tmp\n"),
         lambda folder, git: (git / "info").mkdir() or (git / "info" / "attributes").write_text("* filter=x\n"),
         lambda folder, git: (folder / ".gitattributes").write_text("* filter=x\n"),
+        lambda folder, git: ((folder / "archive").mkdir(), (folder / "archive" / ".gitattributes").write_text("*")),
+        lambda folder, git: subprocess.run(["git", "init", "-q", folder / "some" / "where"], check=True),
+        lambda folder, git: ((folder / "sub").mkdir(), (folder / "sub" / ".GIT").write_text("gitdir: /tmp\n")),
     ],
 )
 def test_m4_a_history_that_was_tampered_with_is_asked_about(root, home, memory, tamper):

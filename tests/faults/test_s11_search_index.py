@@ -240,3 +240,10 @@ def test_m14_a_file_that_is_restored_with_its_old_time_is_seen(memory):
     facts.write_text("- rum\n")
     os.utime(facts, ns=(kept.st_atime_ns, kept.st_mtime_ns + 1))
     assert notes_of(memory) == [("facts.md:1", "- rum")]
+
+
+@pytest.mark.parametrize("number", ["99999999999999999999999", "-1", "9223372036854775808"])
+def test_m10_a_note_with_a_number_that_no_index_holds_hides_no_other(memory, number):
+    (memory / "mem_3f6c1e00.md").write_text(f"---\nturn: {number}\nversion: {number}\n---\nUse the heron.\n")
+    (memory / "mem_3f6c1e01.md").write_text(NOTE.format(id="3f6c1e01", text="Use the crane."))
+    assert notes_of(memory) == [("mem_3f6c1e00", "Use the heron."), ("mem_3f6c1e01", "Use the crane.")]

@@ -3,6 +3,7 @@
 import os
 import stat
 
+import msgspec
 import pytest
 
 from ouro.errors import SaveFailed, SessionError, SessionNotFound
@@ -51,9 +52,13 @@ def test_s13_everything_is_the_user_s_alone_whatever_the_umask(root, request):
 
 def test_s13_modes_that_someone_loosened_are_set_right_again(root, folder):
     (folder / "session.yaml").chmod(0o666)
-    YamlFileMemoryStore(root).load_session(HEADER.id)
+    root.chmod(0o777)
+    store = YamlFileMemoryStore(root)
+    store.load_session(HEADER.id)
+    store.create_session(msgspec.structs.replace(HEADER, id="11111111-7e1b-4d0a-9a55-3b8f0c1d2e4f"))
 
     assert stat.S_IMODE((folder / "session.yaml").stat().st_mode) == 0o600
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("planted", ["symlink", "FIFO", "folder"])

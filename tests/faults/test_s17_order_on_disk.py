@@ -83,6 +83,8 @@ class TestOrder:
 
         folder = "2026-11-21_0d9f3c52"
         steps = [step for step in calls if "lock" not in step]
+        assert [step.partition("-2026")[0] for step in steps if "unfinished" in step] == ["fsync .unfinished"]
+        assert "unfinished" in steps[steps.index(f"rename to {folder}") - 1]
         assert [step for step in steps if "unfinished" not in step] == [
             "fsync session.yaml",
             f"rename to {folder}",
@@ -94,6 +96,20 @@ class TestOrder:
             "fsync sessions",
             "fsync .trash",
         ]
+
+    def test_s17_a_tail_is_kept_on_disk_before_it_is_cut_off(self, home, calls, monkeypatch):
+        store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+        store.create_session(HEADER)
+        folder = home / ".ouro" / "sessions" / "2026-11-21_0d9f3c52"
+        with (folder / "session.yaml").open("ab") as file:
+            file.write(b"---\nhalf")
+        truncate = os.ftruncate
+        monkeypatch.setattr(os, "ftruncate", lambda *of: calls.append("cut off") or truncate(*of))
+        calls.clear()
+        store.save_message(HEADER.id, MessageRecord(1, "", user("one")))
+
+        kept = ["write session-1.torn", "fsync session-1.torn", f"fsync {folder.name}"]
+        assert calls == [*kept, "cut off", "fsync session.yaml", "write session.yaml", "fsync session.yaml"]
 
     def test_s17_a_whole_file_is_flushed_before_it_takes_the_other_s_place(self, tmp_path, calls):
         (tmp_path / ".index.yaml").write_text("old")

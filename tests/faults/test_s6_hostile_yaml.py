@@ -143,10 +143,29 @@ async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, 
     await memory.close()
 
     assert sent[-2:] == ["good 600", "more"]
-    assert (bool(memory.notices), usage.input) == (content in SKIPPED.values(), 0)
+    is_told = content in SKIPPED.values() or b"file: " in content  # an output that is missing is told too
+    assert (bool(memory.notices), usage.input) == (is_told, 0)
     whole = store.load_session(ID, read_only=True)
     assert "root: secret" not in str(whole.records)
     assert [each.message.text for each in whole.records if isinstance(each, MessageRecord)][-2:] == ["good 600", "more"]
     again = await MemoryManager.resume(store, ID, project="/p", fork=True)
     assert [each.text for each in again.context() if each.text] == sent
     await again.close()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "&a x", "*a", "!!str x", "!thing x", "[&a x]", "{a: *a}", "!!seq [x]", "[" * 70 + "]" * 70, "{a: 1, a: 2}",
+        "9" * 101, "{1: x}", "{[a]: x}", "? ", '"\\ud800"', "a: b: c",
+    ],
+)  # fmt: skip
+def test_s6_a_record_that_would_be_good_but_for_one_value_is_skipped(root, value):
+    """Each alone, so that what refuses one is not hidden by what refuses another."""
+    content = b"message: 2\nat: x\nrole: tool\nreplies:\n- {id: a, name: b, text: c}\nmore: " + value.encode()
+    write(root, b"---\n" + HEAD + b"...\n" + message(1) + b"---\n" + content + b"\n...\n" + message(3))
+
+    loaded = YamlFileMemoryStore(root).load_session(ID)
+
+    assert [record.number for record in loaded.records] == [1, 3]
+    assert [notice for notice in loaded.notices if "cannot be read" in notice]

@@ -6,17 +6,20 @@ import re
 import uuid
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from ouro.memory.long_term.memory_files import readable
 from ouro.memory.long_term.values import Scope
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 
 Relationship = Literal["refines", "contradicts", "relates-to"]
 Trigger = Literal["cadence", "compaction", "session-end", "user", "agent", "import", "consolidation", "crystallization"]
 Source = Literal["user", "assistant"]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+"""What every index and every sum can hold."""
 CATEGORIES: Mapping[str, Scope] = {
     "coding-preferences": "user",
     "project-conventions": "repo",
@@ -60,7 +63,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     created_at: str = ""
     """UTC, as `2026-11-21T20:31:00Z`."""
     updated_at: str = ""
-    version: int = 1
+    version: Count = 1
     """Length of the chain so far."""
     scope: Scope = "repo"
     category: str = "patterns"
@@ -68,7 +71,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """The note that this one takes the place of: a linear chain; the old file stays."""
     related: tuple[Edge, ...] = ()
     session_id: str = ""
-    turn: int = 0
+    turn: Count = 0
     trigger: Trigger = "user"
     source: Source = "user"
     """`user`: the person said it. `assistant`: it was concluded, and fades."""
@@ -151,13 +154,25 @@ def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
     for name, value in data.items():
         if name not in known:
             continue
+        seen = _readable(value)
+        if seen != value:
+            complaints.append(f"`{name}` holds what no reader can see: left out")
         try:
-            values[name] = msgspec.convert(value, known[name], strict=False)
+            values[name] = msgspec.convert(seen, known[name], strict=False)
         except (msgspec.ValidationError, OverflowError) as error:
             complaints.append(f"`{name}` cannot be read: {error}")
     extra = {name: value for name, value in data.items() if name not in known}
     values["confidence"] = min(1.0, max(0.0, values.get("confidence", 1.0)))
     return Note(**{"id": "", **values}, extra=extra), complaints
+
+
+def _readable(value: Any) -> Any:
+    """As the body is read: an escape sequence of YAML can write what its text must not hold (M12)."""
+    if isinstance(value, dict):
+        return {key: _readable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_readable(each) for each in value]
+    return " ".join(readable(value)[0].splitlines()) if isinstance(value, str) else value
 
 
 @cache
