@@ -14,6 +14,7 @@ from ouro.utils.private_files import write_private
 
 _TURNS = "turns"
 _OPEN = "turn"
+_SYNC = "sync"
 Trailers = Mapping[str, str]
 
 
@@ -27,11 +28,24 @@ def note_turn(history: History, since: str, trailers: Trailers) -> None:
     head = history.head().commit
     if head == since:
         return
-    made = history.git("rev-list", f"{since}..{head}" if since else head).decode().split()
+    _note(history, history.git("rev-list", f"{since}..{head}" if since else head).decode().split(), _line(trailers))
+
+
+def note_sync(history: History, commits: str) -> None:
+    """What came from another machine is of no turn here: a range of commits, as git takes it.
+
+    Raises:
+        MemoryUnusable: the history cannot be read.
+    """
+    listed = history.git("log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits).decode()
+    _note(history, [line.strip() for line in listed.splitlines() if " " not in line.strip()], _SYNC)
+
+
+def _note(history: History, commits: Iterable[str], line: str) -> None:
     known = authors(history)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(history.git_dir / OWN / _TURNS, flags, 0o600), "w") as file:
-        file.write("".join(f"{each} {_line(trailers)}\n" for each in made if each not in known))
+        file.write("".join(f"{each} {line}\n" for each in commits if each not in known))
 
 
 def end_turn(history: History) -> None:
@@ -60,9 +74,13 @@ def carry_over(history: History, renamed: Mapping[str, str]) -> None:
 
 
 def _line(trailers: Trailers) -> str:
+    if trailers.get(ORIGIN) == _SYNC:
+        return _SYNC
     return f"{trailers.get(SESSION, '')} {trailers.get(TURN) or 0} {trailers.get(MESSAGE) or 0}".strip()
 
 
 def _trailers(words: list[str]) -> Trailers:
+    if words == [_SYNC]:
+        return {ORIGIN: _SYNC}
     named = zip((SESSION, TURN, MESSAGE), words, strict=False)
     return {ORIGIN: "agent", **{name: value for name, value in named if value != "0"}}

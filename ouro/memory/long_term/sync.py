@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import MemoryUnusable, UsageError
+from ouro.memory.long_term.authorship import note_sync
 from ouro.memory.long_term.git_process import run_git_abroad
 from ouro.memory.long_term.history import BRANCH
 from ouro.memory.long_term.history_rewriting import drop_unreachable, forgotten_commits
@@ -195,6 +196,7 @@ def _holds_what_was_forgotten(remote: str) -> SyncFailed:
 def _join(store: GitMemoryStore, theirs: str) -> Merging:
     """Take their history in; nobody else writes here meanwhile, from the reading of the files to the commit."""
     taken: list[Merging] = []
+    ours = store.history.head().commit
 
     def plan(ours: str) -> Mapping[str, str | None]:
         taken.append(merged(store, ours, theirs))
@@ -214,6 +216,7 @@ def _join(store: GitMemoryStore, theirs: str) -> Merging:
         raise SyncFailed(f"What came could not be written: {reason}.", "Mend that, and try again.") from error
     if not made:
         raise _Busy
+    note_sync(store.history, f"{ours}..{theirs}" if ours else theirs)
     return taken[0]
 
 

@@ -4,6 +4,8 @@ import pytest
 from fakes.knowledge import Conversation, plain_git
 
 from ouro.memory.long_term.forgetting import Forgetting, Home
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync import synchronise
 
 
 @pytest.fixture
@@ -93,3 +95,17 @@ async def test_it_is_known_still_when_something_else_was_forgotten(home):
     assert Forgetting("says Zebedee", place).forget().left == ()
 
     assert turns(Conversation(home, session="s-2")) == [("agent", "s-1", "2")]
+
+
+async def test_what_a_sync_brings_while_a_turn_runs_is_of_no_turn_here(home, tmp_path):
+    other = GitMemoryStore(tmp_path / "other", "user", tmp_path / "other.git")
+    other.save_and_commit({"preferences.md": "- Tabs.\n"}, "Prefer tabs", {})
+    plain_git(tmp_path, "init", "--bare", "-q", "remote.git")
+    synchronise(other, str(tmp_path / "remote.git"))
+    conversation = Conversation(home).connect()
+    await conversation.begin("hello")
+    synchronise(conversation.scopes["user"].store, str(tmp_path / "remote.git"))
+    await conversation.write("facts.md", "- Tea.\n")
+    await conversation.end()
+
+    assert turns(conversation) == [("sync", None, None)]
