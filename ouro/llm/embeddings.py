@@ -10,7 +10,7 @@ import msgspec
 
 from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused
-from ouro.llm.endpoint import Endpoint, timeouts_for
+from ouro.llm.endpoint import Endpoint, timeouts_for_vectors
 from ouro.llm.http_stream import load_httpx
 from ouro.llm.model import ModelSpec
 from ouro.llm.openai_chunks import usage_from_openai
@@ -134,7 +134,7 @@ class EmbeddingWire:
 
 
 def _new_client(httpx: Any, endpoint: Endpoint) -> httpx.Client:
-    limits = timeouts_for(endpoint)
+    limits = timeouts_for_vectors(endpoint)
     return httpx.Client(  # type: ignore[no-any-return]
         timeout=httpx.Timeout(limits.first, connect=limits.connect),
         headers={"User-Agent": f"ouro/{__version__}"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 
@@ -50,7 +50,15 @@ class Timeouts:
 LOCAL_TIMEOUTS = Timeouts(first=900)
 """A model on a processor of one's own reads a long prompt for minutes before it says a word."""
 
+VECTORS_SECONDS = 60.0
+
 
 def timeouts_for(endpoint: Endpoint) -> Timeouts:
     """What fits the server, where the settings say nothing."""
     return LOCAL_TIMEOUTS if endpoint.is_local else Timeouts()
+
+
+def timeouts_for_vectors(endpoint: Endpoint) -> Timeouts:
+    """The same for an embedding model: it answers at once, or has to be loaded first, and somebody waits for it."""
+    limits = timeouts_for(endpoint)
+    return replace(limits, first=min(limits.first, VECTORS_SECONDS))

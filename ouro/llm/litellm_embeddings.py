@@ -9,7 +9,7 @@ from typing import Any
 from ouro.errors import ModelError
 from ouro.llm import litellm_process
 from ouro.llm.embeddings import Embedded, embedded
-from ouro.llm.endpoint import Endpoint, timeouts_for
+from ouro.llm.endpoint import Endpoint, timeouts_for_vectors
 from ouro.llm.litellm_model import error_of, reached
 from ouro.llm.model import ModelSpec
 
@@ -33,7 +33,7 @@ class LiteLLMEmbeddings:
         self._seat.leave()
 
     async def _embed(self, texts: list[str]) -> Embedded:
-        limits = timeouts_for(self._endpoint)
+        limits = timeouts_for_vectors(self._endpoint)
         request = {"model": self._model, "input": texts, "first": limits.first, "connect": limits.connect}
         answer: Any = None
         async for line in self._seat.take().ask(request | reached(self._endpoint), limits, what="embed"):

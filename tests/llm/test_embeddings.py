@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ouro.errors import AuthenticationFailed, ModelError, ModelUnavailable, RateLimited
-from ouro.llm import litellm_process
+from ouro.llm import endpoint, litellm_process
 from ouro.llm.catalog import Catalog
 from ouro.llm.embeddings import EmbeddingWire
 from ouro.llm.endpoint import Endpoint
@@ -28,6 +28,7 @@ def server():
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             running.asked.append((self.path, self.headers.get("Authorization"), body))
             status, answer = running.answer
+            running.silence.wait(10)
             self.send_response(status)
             if status in (301, 302, 307, 308):
                 self.send_header("Location", "/elsewhere")
@@ -40,7 +41,8 @@ def server():
             pass
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    running.asked, running.answer = [], (200, b"{}")
+    running.asked, running.answer, running.silence = [], (200, b"{}"), threading.Event()
+    running.silence.set()
     thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield running
@@ -143,6 +145,17 @@ def test_a_server_on_this_machine_by_its_litellm_name(server, litellm_kept):
     asking = Catalog(ModelsFile(models={"ollama/nomic-embed-text": entry}), {}).embeddings("ollama/nomic-embed-text")
     assert asking.embed(["one"]).vectors == [[0.0, 1.0]]
     assert server.asked[0][0] == "/api/embed"
+
+
+@pytest.mark.parametrize("kind", ["direct", "litellm"])
+def test_a_server_that_never_answers_is_not_waited_for_long(server, litellm_kept, monkeypatch, kind):
+    server.silence = threading.Event()
+    monkeypatch.setattr(endpoint, "VECTORS_SECONDS", 0.2)
+    asking = wire(server) if kind == "direct" else cohere(server)
+    with pytest.raises(ModelUnavailable):
+        asking.embed(["one"])
+    server.silence.set()
+    asking.close()
 
 
 def test_the_process_is_started_by_the_first_question_and_ended_by_the_last_that_closes(monkeypatch, server):

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from ouro.memory.search.writing import findable
@@ -156,8 +156,29 @@ def _opened(path: Path) -> sqlite3.Connection:
         set_aside(path)
     if path.exists():
         return _connect(str(path))
+    made = _made(path)
+    _take_vectors_back(made, Path(f"{path}.aside"))
+    return made
+
+
+def _made(path: Path) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     return _new(str(path))
+
+
+def _take_vectors_back(made: sqlite3.Connection, aside: Path) -> None:
+    """The vectors of the index that was set aside: they may have been paid for, and their table is the same always."""
+    if not aside.is_file():
+        return
+    try:
+        made.execute("ATTACH ? AS aside", (str(aside),))
+        made.execute("INSERT INTO main.vectors SELECT hash, model, vector FROM aside.vectors")
+        made.execute("INSERT INTO main.facts SELECT name, value FROM aside.facts WHERE name = 'model'")
+    except sqlite3.Error as error:
+        log.warning("the vectors in %s are made again: %s", aside, error)
+    finally:
+        with suppress(sqlite3.Error):  # it was not attached
+            made.execute("DETACH aside")
 
 
 def _is_good(path: Path) -> bool:

@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -212,6 +214,23 @@ def test_another_model_makes_all_vectors_anew(told):
     assert sorted(other.asked) == ["aaab", "ccd", "kkkl"]
     with index.reading() as database:
         assert database.execute("SELECT DISTINCT model FROM vectors").fetchall() == [("two",)]
+
+
+def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told):
+    index, root = told
+    embedder = Counting()
+    vectors_for(index, embedder).fill()
+    with index.writing() as database:
+        database.execute("UPDATE facts SET value = 'old' WHERE name = 'made'")
+    index.close()
+    with closing(sqlite3.connect(root.parent / "cache" / "index.db")) as database:
+        database.execute("PRAGMA user_version = 1")
+    index.follow(Sources(root))
+    vectors = vectors_for(index, embedder)
+    assert (vectors.missing(), vectors.fill(), vectors.missing()) == (3, 3, 0)
+    assert len(embedder.asked) == 3
+    assert nearest(index, embedder, "aab") == ["aaab"]
+    assert index.made() != "old"
 
 
 def test_vectors_that_came_later_and_sessions_that_went_are_followed(told):
