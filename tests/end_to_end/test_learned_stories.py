@@ -198,3 +198,35 @@ def test_a_correction_that_is_not_made_again(ouro, voices):
     assert f"[{note.id}] (repo · corrections · the person said, " in str(voices.said[-1].messages)
     assert voices.said[-1].results[0].startswith("made by make schema")
     assert "by hand" not in (ouro.folder / "schema.py").read_text()
+
+
+def test_a_contradiction_that_is_for_this_project_only(ouro, voices, tmp_path):
+    cadence(ouro, 1)
+    old, new = "Writes commit messages in German.", "Writes commit messages in English."
+
+    def answer(asked):
+        if target := place(asked, old):
+            return [{"op": "contradict", "target": target, "text": new, "said_by": "user"}]
+        return [add(old, "coding-preferences")]
+
+    voices.answer = answer
+    screen = wide(ouro)
+    screen.say("i write commit messages in german")
+    screen.until_shows(f"Remembered (user): {old} · /memory undo ")
+    screen.say("now commit messages in english please")
+    screen.until_shows("Which holds?", "the new one is for this project")
+    screen.press("4", lambda: not screen.shows("Which holds?"))
+    screen.until_shows(f"Changed (repo): {new} · /memory undo ")
+    assert screen.leave() == 0
+
+    [here], [everywhere] = of_repository(ouro.folder).values(), of_user(ouro).values()
+    assert ((here.text, here.scope, here.related), everywhere.text) == ((new, "repo", ()), old)
+    said = {}
+    for name in ("here", "elsewhere"):
+        ouro.headless("-p", "in which language are commit messages written?")
+        said[name] = voices.last
+        ouro.folder = tmp_path / "elsewhere"
+        ouro.folder.mkdir(exist_ok=True)
+    assert (new in said["here"], new in said["elsewhere"], old in said["elsewhere"]) == (True, False, True)
+    assert ("contradicts" in said["here"], "the repo's holds here" in said["here"]) == (False, True)
+    assert "the repo's holds here" not in said["elsewhere"]

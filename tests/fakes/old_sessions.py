@@ -15,15 +15,17 @@ def session_id(number: int) -> str:
     return f"{number:08}-7e1b-4d0a-9a55-3b8f0c1d2e4f"
 
 
-def old_session(project: Path, number: int, days: float, *messages: Message, records=(), memory=True, **header) -> str:
-    """A session that was last used so many days ago; gives its id."""
+def old_session(
+    project: Path, number: int, days: float, *messages: Message, records=(), memory=True, private=(), **header
+) -> str:
+    """A session that was last used so many days ago, these messages said with memory off; gives its id."""
     store = YamlFileMemoryStore(get_sessions_dir())
     at = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     known = {"user": "4be1c0d"} if memory else {}
     found = session_id(number)
     store.create_session(SessionHeader(found, str(project), "m", at, memory=known, **header))
     for place, message in enumerate(messages, 1):
-        store.save_message(found, MessageRecord(place, at, message))
+        store.save_message(found, MessageRecord(place, at, message, place in private))
     for record in (TitleRecord(f"Session {number}", at), *records):
         store.save_memory(found, record)
     store.close_session(found)

@@ -127,6 +127,7 @@ async def test_what_was_taken_back_or_copied_or_said_without_memory_is_not_read(
     old_session(repository, 2, 30, *TALK, records=[ForkRecord("other", 4, "2026-01-01T00:00:00.000Z")])
     old_session(repository, 3, 30, *TALK, memory=False)
     old_session(repository, 4, 30, *TALK, memory=False, origin={"from": "claude-code"})
+    old_session(repository, 5, 30, *TALK, private=(3, 4))
     here = await open_with(repository, "[]")
     found = {each.info.id: each.skipped for each in await here.session.digest.find_sessions()}
     assert found == {
@@ -134,9 +135,10 @@ async def test_what_was_taken_back_or_copied_or_said_without_memory_is_not_read(
         session_id(2): "nothing was said in it",
         session_id(3): "it cannot be read, or memory was off in it",
         session_id(4): "",
+        session_id(5): "",
     }
     await here.read()
-    assert ["pytest" in each for each in here.model.asked] == [False, True]
+    assert ["pytest" in each for each in here.model.asked] == [False, True, False]
     await here.close()
 
 
