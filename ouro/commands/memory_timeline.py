@@ -91,6 +91,8 @@ async def why(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> N
         *_recalled(said, texts),
     ]
     front_end.show("\n".join(parts))
+    if rest:
+        await _offer_to_go(front_end, said)
 
 
 async def undo(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
@@ -238,15 +240,19 @@ async def show_turn(front_end: FrontEnd, session_id: str, turn: int, message: in
         raise UsageError("No session taught it: it was written outside of a turn.")
     said = await asyncio.to_thread(front_end.session.shelf.turn, session_id, turn, message)
     front_end.show(turn_markdown(said))
-    is_here = session_id == front_end.session.id
+    await _offer_to_go(front_end, said)
+
+
+async def _offer_to_go(front_end: FrontEnd, said: SaidTurn) -> None:
+    is_here = said.session_id == front_end.session.id
     way = "Go to it in this conversation" if is_here else "Open that session there, to look only"
     choices = [Choice("no", "Stay here"), Choice("look", way)]
-    if await front_end.choose(f"Turn {said.turn} of {said.title or session_id[:8]}", choices) != "look":
+    if await front_end.choose(f"Turn {said.turn} of {said.title or said.session_id[:8]}", choices) != "look":
         return
     if is_here:
         await front_end.go_to(said.number)
     else:
-        await front_end.open(OpenRequest(session_id, read_only=True, message=said.number))
+        await front_end.open(OpenRequest(said.session_id, read_only=True, message=said.number))
 
 
 def turn_markdown(said: SaidTurn) -> str:

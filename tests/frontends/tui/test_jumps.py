@@ -86,6 +86,15 @@ async def test_the_evidence_of_a_note_leads_to_its_turn(app, sessions):
         await is_there(pilot, 40)
 
 
+async def test_why_of_a_turn_leads_to_it_in_this_very_session(app, sessions):
+    sessions.close_session(OLD)
+    async with app(OpenRequest(OLD)).run_test(size=(100, 30)) as pilot:
+        await ordered(pilot, "/memory why 12")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        await pilot.press("down", "enter")
+        await is_there(pilot, 12)
+
+
 async def test_the_browser_jumps_to_the_turn_that_taught(app, sessions):
     learned("facts.md", "- One.\n", 30, 59)
     sessions.close_session(OLD)
