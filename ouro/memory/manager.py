@@ -26,12 +26,11 @@ from ouro.memory.saver import Saver
 from ouro.memory.sessions.find import find_session
 from ouro.memory.sessions.whole_session import WholeSession, read_whole
 from ouro.memory.short_term import sendable
+from ouro.memory.titles import title_of
 from ouro.memory.tokens import TokenCount
 from ouro.memory.transcript import Entry, Told, Transcript
 from ouro.messages import Message, Usage
-from ouro.utils.terminal_text import clean
 
-_TITLE_WIDTH = 60
 _ID_LENGTH = 36
 
 
@@ -184,6 +183,10 @@ class MemoryManager:
         await self.read_all()
         return await self._rest.show_more(self.transcript, count)
 
+    def shows_from(self, number: int) -> bool:
+        """Whether the screen may let go of what stands before that message: memory has too."""
+        return self._rest.shows_from(number)
+
     def let_go(self) -> None:
         """Forget the messages that are not sent any more: they are on disk, and read again when someone wants them."""
         if not self._rest.is_being_read:
@@ -219,7 +222,8 @@ class MemoryManager:
         await self._saver.save()
         if isinstance(change, CompactionRecord) and change.summary:
             self.let_go()
-        if isinstance(change, RewindRecord) and not (is_known and self._has_all_of_the_line()):
+        has_all = not self._rest.is_gapped and self.transcript.is_complete
+        if isinstance(change, RewindRecord) and not (is_known and has_all):
             self._rest.read_what_is_sent(self._fold_again)
             await self.read_all()
 
@@ -312,9 +316,6 @@ class MemoryManager:
         self.transcript.title = self.transcript.title or info.title
         self.transcript.model = self.transcript.model or info.model
 
-    def _has_all_of_the_line(self) -> bool:
-        return not self._rest.is_gapped and self.transcript.is_complete
-
     def _fold_again(self, loaded: LoadedSession) -> None:
         """More of the session was read; what was noted meanwhile comes behind it."""
         known = self.transcript
@@ -327,15 +328,6 @@ class MemoryManager:
         if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = known.usage
             self.transcript.title, self.transcript.model = known.title, known.model
-
-
-def title_of(text: str) -> str:
-    """The first words of a text, on one line."""
-    words = " ".join(clean(text).split())
-    if len(words) <= _TITLE_WIDTH:
-        return words
-    cut = words[:_TITLE_WIDTH]
-    return (cut.rpartition(" ")[0] or cut).rstrip(",;:") + "…"
 
 
 def _find(store: MemoryStore, query: str, project: str, said: Callable[[str], Iterable[str]]) -> SessionInfo:

@@ -53,7 +53,7 @@ class Rest:
         return self._hidden(transcript.told()) > 0 or self.has_earlier(transcript)
 
     def shown(self, transcript: Transcript) -> tuple[Told, ...]:
-        """The line from the first message on that was there for the screen to show."""
+        """The line from the first message on that was there for the screen to show; the screen is made of it anew."""
         self._shown_place = None
         told = transcript.told()
         shown = told[self._hidden(told) :]
@@ -103,6 +103,13 @@ class Rest:
                 return
         transcript.let_go(first)
         self._place = place
+
+    def shows_from(self, number: int) -> bool:
+        """Where the screen shows more than is loaded: it shows what begins with that message, which is, and no more."""
+        if self._shown_place is None:
+            return False
+        self._shown_place, self._shown_from = None, number
+        return True
 
     def shows(self, transcript: Transcript) -> None:
         """What is loaded now is what the screen shows; what is loaded later is not, until someone scrolls to it."""

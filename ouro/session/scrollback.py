@@ -56,6 +56,15 @@ class Scrollback:
         """
         return list(replay(await self._memory.show_more(count), self._title))
 
+    def last_said(self, count: int) -> list[tuple[int, str]]:
+        """The numbers and words of the person's last messages, as far as memory holds them."""
+        entries = [each for each in self._memory.transcript.entries if _is_prompt(each)]
+        return [(each.number, each.message.text) for each in entries[-count:]]
+
+    def begin_at(self, number: int) -> bool:
+        """Whether the screen may let go of what it shows before that message: memory has, and `more` reads it again."""
+        return self._memory.shows_from(number)
+
     async def reach(self, number: int) -> Reached:
         """Show the conversation from message `number` on, or from further back.
 

@@ -10,7 +10,8 @@ from ouro.errors import UsageError
 from ouro.events import Titled
 from ouro.llm.ask import ask
 from ouro.memory.backend import CostRecord
-from ouro.memory.manager import MemoryManager, title_of
+from ouro.memory.manager import MemoryManager
+from ouro.memory.titles import title_of
 from ouro.messages import Message, system, user
 from ouro.session.background import Background
 

@@ -12,9 +12,9 @@ from msgspec.structs import asdict
 
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, SummaryRecord
-from ouro.memory.manager import title_of
 from ouro.memory.sessions.shelf import SessionShelf, shelf_on
 from ouro.memory.sessions.whole_session import read_whole
+from ouro.memory.titles import title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
 from ouro.subcommands import session_import, session_trash

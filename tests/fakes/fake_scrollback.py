@@ -19,6 +19,10 @@ class FakeScrollback:
     async def more(self, _count: int = 100) -> list[Event]:
         return list(self.pages.pop(0))
 
+    def last_said(self, _count: int) -> list[tuple[int, str]]:
+        """Memory holds all that is shown."""
+        return []
+
     async def reach(self, _number: int) -> Reached:
         """It is the last message of the person."""
         return Reached(1)

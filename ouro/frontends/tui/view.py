@@ -20,12 +20,19 @@ from ouro.events import (
 )
 from ouro.frontends.resume_lines import card_line
 from ouro.frontends.session_lines import now
+from ouro.frontends.tui.blocks.lines import tidy
+from ouro.frontends.tui.blocks.messages import UserMessage
 from ouro.frontends.tui.notices import TerminalNotices
 from ouro.frontends.tui.parts import Parts
 from ouro.frontends.tui.transcript_writer import blocks_of
 
 if TYPE_CHECKING:
     from ouro.session import ResumeCard, Session
+
+MOST_BLOCKS = 1_000
+"""From so many on the screen lets go of what stands far above."""
+KEPT_PROMPTS = 3
+"""Messages of the person that stay, with all that came of them."""
 
 
 class ScreenView:
@@ -136,6 +143,24 @@ class ScreenView:
         """The agent is at work: how to go on is decided."""
         self._parts.resume.close()
         self._parts.box.work_begins()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Forget what stands far above and has left memory too: it is read again when someone scrolls there.
+
+        Cut before a message of the person, and only where the screen and memory agree on the last ones.
+        """
+        transcript = self._parts.transcript
+        if self.session is None or not transcript.following or len(transcript.blocks) < MOST_BLOCKS:
+            return
+        places = [place for place, each in enumerate(transcript.blocks) if isinstance(each, UserMessage)][
+            -KEPT_PROMPTS:
+        ]
+        shown = [block.text for place in places if isinstance(block := transcript.blocks[place], UserMessage)]
+        said = self.session.scrollback.last_said(KEPT_PROMPTS)
+        agrees = said and [tidy(text) for _, text in said] == shown
+        if agrees and self.session.scrollback.begin_at(said[0][0]):
+            transcript.discard(*transcript.blocks[: places[0]])
 
     def turn_ended(self, seconds: float) -> None:
         """The agent is at rest."""

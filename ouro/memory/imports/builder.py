@@ -15,7 +15,7 @@ from ouro.memory.backend import (
     RewindRecord,
     TitleRecord,
 )
-from ouro.memory.manager import title_of
+from ouro.memory.titles import title_of
 from ouro.messages import Message, Part
 
 

@@ -64,6 +64,11 @@ class Transcript(LineScroll):
         self._blocks.prepend(blocks)
         self._return_to(place)
 
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """All of them, from the top."""
+        return self._blocks.blocks
+
     def update(self, block: Block) -> None:
         """Show what changed in a block, with the next frame."""
         self._frames.add(block)

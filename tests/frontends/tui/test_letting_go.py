@@ -1,0 +1,62 @@
+"""A long session on the screen: what stands far above, and has left memory, leaves the screen too and comes back."""
+
+import pytest
+from fakes.screens import opened, screen_of, until
+
+from ouro.assemble import Options, open_session
+from ouro.frontends.tui import view
+from ouro.frontends.tui.blocks.messages import UserMessage
+from ouro.llm.scripted_model import ScriptedModel
+from ouro.memory.backend import CompactionRecord
+from ouro.session import OpenRequest
+
+TURNS = 40
+
+
+@pytest.fixture
+async def session(repository, monkeypatch):
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+    monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
+    model = ScriptedModel(f"Answer {number}." for number in range(200))
+    session = await open_session(Options(repository, ready_model=model), OpenRequest(trust="yes"))
+    for number in range(TURNS):
+        assert [event async for event in session.send(f"question {number}")]
+    yield session
+    await session.close()
+
+
+async def compact(session):
+    memory = session._memory
+    sent = memory.transcript.sent_entries()
+    await memory.record(CompactionRecord(memory.next_number, memory.now(), (1, sent[-10].number), (1,), "Said."))
+
+
+def said(app):
+    return [block.text for block in app.parts.transcript.blocks if isinstance(block, UserMessage)]
+
+
+async def ask(pilot, text):
+    await pilot.press(*text, "enter")
+    await until(pilot, lambda: text in said(pilot.app) and not pilot.app.turns.running)
+
+
+async def test_the_screen_keeps_the_last_messages_and_shows_each_of_the_others_once_who_scrolls(session, monkeypatch):
+    monkeypatch.setattr(view, "MOST_BLOCKS", 30)
+    everything = [f"question {number}" for number in range(TURNS)]
+
+    async def open_it(_request):
+        return session
+
+    async with screen_of(open_session=open_it).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        assert said(pilot.app) == everything
+        await ask(pilot, "one")
+        assert said(pilot.app) == [*everything, "one"], "memory holds it all"
+
+        await compact(session)
+        await ask(pilot, "two")
+        assert said(pilot.app) == [*everything[-2:], "one", "two"]
+
+        while session.scrollback.has_more:
+            await pilot.app._view.show_earlier()
+        assert said(pilot.app) == [*everything, "one", "two"]
