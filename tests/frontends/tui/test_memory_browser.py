@@ -7,6 +7,7 @@ from fakes.fake_session import FakeSession, opener
 from fakes.knowledge import Conversation
 from fakes.screens import opened, screen_of, screen_text, until
 
+from ouro.events import NotesRecalled, Remembered
 from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
 from ouro.memory.long_term.note import Edge, Note, note_text
 from ouro.memory.search.lookup import Lookup
@@ -26,7 +27,15 @@ def note(number, text, **other):
 
 NOTES = [
     note(1, "Run the tests with tox.", category="project-conventions"),
-    note(2, "Run the tests with pytest -q.", supersedes="mem_00000001", version=2, session_id="s-old", turn=1),
+    note(
+        2,
+        "Run the tests with pytest -q.",
+        supersedes="mem_00000001",
+        version=2,
+        session_id="s-old",
+        turn=1,
+        category="project-conventions",
+    ),
     note(3, "Answer in German.", entities=("tool:ruff",), related=(Edge("mem_00000002", "relates-to"),)),
     note(4, "The release is on Fridays.", branch="feature"),
     note(5, "Releases are on Mondays.", related=(Edge("mem_00000004", "contradicts"),)),
@@ -61,7 +70,7 @@ def app(home, memory):
     session.shelf = SessionShelf(store, "/project")
     open_session = opener(session, later)
     app = screen_of(open_session=open_session)
-    app.requests = open_session.requests
+    app.requests, app.session = open_session.requests, session
     return app
 
 
@@ -252,3 +261,48 @@ async def test_where_memory_is_off_the_key_says_so():
         await opened(pilot)
         await pilot.press("f4")
         await shows(pilot, "Memory is off here")
+
+
+async def test_categories_one_after_the_other_and_all_of_them_in_the_next_tab(app):
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press("tab", "t")
+        assert "all · patterns · 3 of 4" in screen_text(pilot.app)
+        await pilot.press("right", "right", "t")
+        assert texts(browser) == ["Add: five notes"]
+        assert "all · capture · 1 of 3" in screen_text(pilot.app)
+        await pilot.press("t", "t", "t")
+        assert len(texts(browser)) == 3
+
+
+async def test_the_receipt_of_the_last_message_is_among_it_and_leads_to_its_notes(app):
+    item = Remembered("mem_00000003", "Answer in German.", "loaded", "names ruff", "user", 2.5, 9)
+    app.session.recalled = NotesRecalled((item,), "local")
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press("ctrl+y")
+        assert texts(browser)[0] == "✓ Answer in German."
+        await shows(pilot, "✓ loaded with the last message: names ruff")
+        await shows(pilot, "relates-to: Run the tests with pytest -q.")
+        await pilot.press("f4")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, MemoryBrowser))
+
+
+async def test_a_note_that_was_put_away_is_told_once_and_comes_back_whole(app, memory):
+    async with app.run_test(size=(100, 30)) as pilot:
+        await browsing(pilot)
+        await pilot.press(*"german", "tab", "a")
+        await until(pilot, lambda: (memory.folder / "archive" / "mem_00000003.md").exists())
+        await pilot.press("right", "right")
+        await shows(pilot, "1 · archive/mem_00000003 · moved")
+        assert "2 · " not in screen_text(pilot.app)
+        await pilot.press("enter", "u")
+        await until(pilot, lambda: (memory.folder / "mem_00000003.md").exists())
+        assert not (memory.folder / "archive" / "mem_00000003.md").exists()
+
+
+async def test_nothing_that_fits_is_said_where_the_rows_would_be(app):
+    async with app.run_test(size=(40, 10)) as pilot:
+        await browsing(pilot)
+        await pilot.press(*"zzz")
+        assert "Nothing fits." in screen_text(pilot.app)

@@ -12,8 +12,6 @@ from textual.widgets import Static
 
 from ouro.frontends.tui.screens.sheet import Sheet
 
-_COMMANDS = "Commands · /help memory tells more of one, with an example"
-
 
 class HelpSheet(Sheet[None]):
     """Keys at the top, commands below; any key that is no scrolling key closes it."""
