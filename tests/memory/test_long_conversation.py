@@ -44,7 +44,7 @@ def answer(request):
     tokens = Tokens(input=int(len(request.raw) / 3.5), output=150)
     if asks_for_summary(request):
         return Reply("## Goal\nTo look around.\n## Next\nThe next question.", tokens=tokens)
-    return Reply("Das habe ich gesehen. " * 25, tokens=tokens)
+    return Reply(["Das habe ich gesehen. " * 25], tokens=tokens)  # in one piece: this is not about streaming
 
 
 def plain(messages):
