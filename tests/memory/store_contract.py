@@ -304,6 +304,21 @@ class StoreContract:
         assert pages == [50, 50, count + 1 - FEWEST_SHOWN - 100]
         assert (transcript.entries, transcript.sent()) == (whole.entries, whole.sent())
 
+    def test_the_place_of_a_message_is_where_the_page_before_it_ends(self, store, again):
+        store.create_session(HEADER)
+        for number in range(1, 8):
+            store.save_message(HEADER.id, message_record(number, user(str(number))))
+        page = store.load_before(HEADER.id, store.place_of(HEADER.id, 5), 3)
+        assert [each.message.text for each in page.records] == ["2", "3", "4"]
+        assert store.place_of(HEADER.id, 2) == page.place
+        assert store.place_of(HEADER.id, 99) is None
+        store.close_session(HEADER.id)
+
+        second = again()
+        second.load_session(HEADER.id)
+        assert second.place_of(HEADER.id, 2) == page.place
+        second.close_session(HEADER.id)
+
     def test_what_was_rewound_is_passed_over_on_the_way_back(self, store, again):
         records: list[Record] = [message_record(1, user(str(number))) for number in range(1, 301)]
         records = [replace(each, number=number) for number, each in enumerate(records, 1)]
