@@ -54,10 +54,14 @@ def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
     first.terminal.end()
     assert git(folder, "log", "--format=%s") == "Prefer German\n"
 
-    # the second one knows it
-    second = Person(ouro)
-    assert "| - Answer in German." in system_of(second.ask("Guten Tag"))
-    second.leave()
+    # the second one, at the plain prompt, knows it
+    second = ouro.start("--plain")
+    second.until_shows("›")
+    second.send(f"say: Guten Tag{SAID}\r")
+    second.until(lambda: second.text().count(SAID) >= 2)
+    assert "| - Answer in German." in system_of(ouro.server.requests[3].raw)
+    second.send("\x04")
+    assert second.end() == 0
 
     # the third: edited by hand, told to the model as a change; undone, told again; the prefix stays
     third = Person(ouro)
