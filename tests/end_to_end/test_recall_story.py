@@ -1,8 +1,6 @@
 """Notes come back when they matter, whoever wrote them: capture, an editor, git, another session."""
 
 import json
-import shutil
-import subprocess
 
 import pytest
 from fakes.talk import Talk
@@ -66,44 +64,6 @@ def test_the_cached_prefix_stays_byte_for_byte(ouro, own):
     first, second, third = (json.dumps(each.messages)[:-1] for each in ouro.server.requests)
     assert second.startswith(first)
     assert third.startswith(second)
-
-
-def test_the_cache_may_be_deleted_at_any_time(ouro, own):
-    talk = Talk(ouro)
-    talk.say("say: hello there")
-    put(own, BREAD)
-    assert talk.say("say: how long do sourdough loaves rise?") == {BREAD.id: "loaded"}
-    shutil.rmtree(ouro.home / "cache")
-    put(own, LOCKS)
-    assert talk.say("say: optimistic locking for user updates?") == {LOCKS.id: "loaded"}
-    talk.end()
-
-
-def test_sessions_at_once_see_what_each_other_learned(ouro, own):
-    talks = [Talk(ouro) for _ in range(3)]
-    assert [talk.say("say: optimistic locking for user updates?") for talk in talks] == [{}, {}, {}]
-    put(own, LOCKS)
-    found = [talk.say("say: optimistic locking for user updates?") for talk in talks]
-    assert found == [{LOCKS.id: "loaded"}] * 3
-    for talk in talks:
-        talk.end()
-
-
-def test_notes_that_git_pulls_are_told_at_the_next_turn(ouro, own, tmp_path):
-    other = tmp_path / "elsewhere"
-    talk = Talk(ouro)
-    talk.say("say: hello there")
-    put(own, BREAD)
-    talk.say("say: hello again")  # committed: there is a history to pull into
-    subprocess.run(["git", "clone", "-q", own, other], check=True)
-    put(other, LOCKS)
-    subprocess.run(["git", "-C", other, "add", "-A"], check=True)
-    subprocess.run(["git", "-C", other, "commit", "-q", "-m", "learned elsewhere"], check=True)
-
-    subprocess.run(["git", "-C", own, "pull", "-q", str(other), "HEAD"], check=True)
-
-    assert talk.say("say: optimistic locking for user updates?") == {LOCKS.id: "loaded"}
-    talk.end()
 
 
 def test_a_session_keeps_what_was_recalled_and_shows_it_again(ouro, own):
