@@ -5,11 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ouro.errors import ConfigError
+
 
 def get_home() -> Path:
-    """`~/.ouro`, or what OURO_HOME names. Nothing is created."""
+    """`~/.ouro`, or what OURO_HOME names. Nothing is created.
+
+    Raises:
+        ConfigError: the home folder of that user, or of this one, is not known.
+    """
     named = os.environ.get("OURO_HOME")
-    return Path(named).expanduser().absolute() if named else Path.home() / ".ouro"
+    try:
+        return Path(named).expanduser().absolute() if named else Path.home() / ".ouro"
+    except RuntimeError as error:
+        raise ConfigError(f"There is no home folder for {named or '~/.ouro'}.", "Set OURO_HOME to a folder.") from error
 
 
 def get_sessions_dir() -> Path:

@@ -2,9 +2,11 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
+from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
 from ouro.memory.sessions import session_index, session_survey
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -152,3 +154,15 @@ def test_s12_what_is_new_in_a_long_session_is_all_that_is_read(root, monkeypatch
     assert (found.messages, found.cost, found.title) == (2, 0.25, "title 1")
     assert len(seen) == 1
     assert seen[0] < 130
+
+
+@pytest.mark.parametrize(
+    "make", [Path.touch, os.mkfifo, lambda path: path.symlink_to(path)], ids=["file", "FIFO", "loop"]
+)
+def test_s11_what_is_no_folder_in_the_place_of_all_sessions_is_said(tmp_path, make):
+    make(tmp_path / "sessions")
+
+    with pytest.raises(SessionError, match=r"The sessions in .*/sessions cannot be read: "):
+        YamlFileMemoryStore(tmp_path / "sessions").list_sessions()
+    with pytest.raises(SessionError, match=r"The sessions in .*/sessions cannot be read: "):
+        session_index.entry_of(tmp_path / "sessions", "2026-11-21_0d9f3c52")

@@ -6,13 +6,14 @@ import stat
 import msgspec
 import pytest
 
-from ouro.errors import SaveFailed, SessionError, SessionNotFound
+from ouro.errors import ConfigError, SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.find import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, ToolReply, tool, user
+from ouro.utils.runtime import get_home
 
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
 
@@ -175,6 +176,13 @@ async def test_s14_an_ephemeral_session_leaves_nothing(home):
     await memory.close()
 
     assert list(home.glob(".ouro*")) == []
+
+
+def test_s14_a_home_of_nobody_is_said(monkeypatch):
+    monkeypatch.setenv("OURO_HOME", "~nobody-of-that-name/.ouro")
+
+    with pytest.raises(ConfigError, match="no home folder for ~nobody-of-that-name"):
+        get_home()
 
 
 def test_s15_times_never_run_backwards_within_a_session(monkeypatch):

@@ -89,6 +89,14 @@ def _folders(root: Path) -> list[str]:
             )
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise _not_readable(root, error) from error
+
+
+def _not_readable(root: Path, error: OSError) -> SessionError:
+    return SessionError(
+        f"The sessions in {root} cannot be read: {error.strerror}.", "Put a folder of yours there, or set OURO_HOME."
+    )
 
 
 def _read(root: Path) -> dict[str, Survey]:
@@ -133,6 +141,8 @@ def _place_of(root: Path) -> Iterator[int | None]:
     except FileNotFoundError:
         yield None
         return
+    except OSError as error:
+        raise _not_readable(root, error) from error
     try:
         yield descriptor
     finally:
