@@ -5,22 +5,6 @@ import signal
 import time
 
 import pytest
-from fakes.screen_terminal import ScreenTerminal
-
-
-@pytest.fixture
-def start(tmp_path):
-    started = []
-
-    def start(scenario, **options):
-        started.append(ScreenTerminal(scenario, tmp_path, **options))
-        terminal = started[-1]
-        terminal.until(lambda: terminal.told("opened") and terminal.shows("1% of 128k"))
-        return terminal
-
-    yield start
-    for terminal in started:
-        terminal.close()
 
 
 def is_alive(pid):

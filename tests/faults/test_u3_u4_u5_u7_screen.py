@@ -8,22 +8,7 @@ import termios
 from pathlib import Path
 
 import pytest
-from fakes.screen_terminal import TESTS, ScreenTerminal
-
-
-@pytest.fixture
-def start(tmp_path):
-    started = []
-
-    def start(scenario, **options):
-        started.append(ScreenTerminal(scenario, tmp_path, **options))
-        terminal = started[-1]
-        terminal.until(lambda: terminal.told("opened") and terminal.shows("1% of 128k"))
-        return terminal
-
-    yield start
-    for terminal in started:
-        terminal.close()
+from fakes.screen_terminal import TESTS
 
 
 def resize(terminal, rows, columns):
