@@ -5,8 +5,8 @@ The same words each time: titles and talk of a project, a few turns each, over t
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +24,15 @@ _THINGS = (
 ).split()
 _PLACES = "api.py the-tests docs cli the-worker the-store config the-front-end CI setup.py the-benchmarks".split()
 _WORDS = [*_VERBS, *_THINGS, *_PLACES, *"the a it and then because which never when where still only again".split()]
+
+
+def main() -> None:
+    """Fill a folder, as sessions of the folder one stands in."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("count", type=int, nargs="?", default=10_000)
+    args = parser.parse_args()
+    generate(args.folder, args.count, project=str(Path.cwd()))
 
 
 def generate(root: Path, count: int, *, project: str = "", seed: int = 1) -> None:
@@ -81,4 +90,4 @@ def _write(root: Path, records: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    generate(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 10_000, project=str(Path.cwd()))
+    main()
