@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from difflib import SequenceMatcher
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.authorship import authors
 from ouro.memory.long_term.history import History
+from ouro.memory.long_term.line_changes import line_changes
 from ouro.memory.long_term.values import ORIGIN, BlamedLine, Commit, Hunk
 from ouro.utils.terminal_text import clean
 
@@ -135,7 +135,7 @@ def hunks_between(history: History, before: str, after: str) -> Iterator[Hunk]:
     number = 0
     for name in names:
         lines, later = texts.get(old.get(name, ""), []), texts.get(new.get(name, ""), [])
-        for start, end, new_start, new_end in _differences(lines, later):
+        for start, end, new_start, new_end in line_changes(lines, later):
             number += 1
             yield Hunk(number, name, new_start, tuple(lines[start:end]), tuple(later[new_start:new_end]))
 
@@ -167,12 +167,6 @@ def _nearest(lines: Sequence[str], hunk: Hunk) -> int | None:
 
 def _places(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
     return [at for at in range(len(lines) - len(block) + 1) if tuple(lines[at : at + len(block)]) == block]
-
-
-def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
-    for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag != "equal":
-            yield start, end, new_start, new_end
 
 
 def _log(history: History, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:

@@ -16,7 +16,7 @@ import msgspec
 
 from ouro.memory.long_term.line_changes import line_changes
 from ouro.memory.long_term.memory_files import MemoryFiles, is_memory_name
-from ouro.messages import PIPED, Message, Text, ToolCall, ToolReply
+from ouro.messages import PIPED, Image, Message, Text, ToolCall, ToolReply
 
 OWN_LINE = "I ran this in a shell:"
 """Begins the message that carries what a shell line of the person printed: its words are a program's."""
@@ -128,6 +128,8 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
     for message in messages:
         if message.role == "user" and message.parts_of(Text) and message.text and not _is_said(message):
             yield _named_message(message.text)
+        if message.role == "user" and message.parts_of(Image):
+            yield "a picture"
         for reply in message.parts_of(ToolReply):
             call = calls.pop(reply.call_id, None)  # ids may come again
             if call is None or not trusts(call):
