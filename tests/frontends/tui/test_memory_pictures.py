@@ -84,6 +84,7 @@ def picture(snap_compare, app):
             await pilot.press(*keys[1:])
             await until(pilot, lambda: shows in screen_text(pilot.app))
             await pilot.pause()
+            await pilot.wait_for_animation()
 
         return snap_compare(app(**options), terminal_size=size, run_before=before)
 

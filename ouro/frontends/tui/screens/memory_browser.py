@@ -58,6 +58,7 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._is_told = False
         self._look_timer: Timer | None = None
         self._search = Input(placeholder="type to search", compact=True, id="sessions-search")
+        self._search.cursor_blink = False
         self._count = Static("reading …", id="sessions-count", markup=False)
         self._tabs = Static(id="memory-tabs", markup=False)
         self._list = MemoryList()
