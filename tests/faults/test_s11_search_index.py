@@ -4,14 +4,16 @@ import os
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from fakes.told_sessions import NOTE, Conversation, session_id
 
 from ouro.errors import SearchUnavailable
+from ouro.memory.search import index as index_module
 from ouro.memory.search import index_schema
 from ouro.memory.search.index import Index, Sources
-from ouro.memory.search.index_notes import MemoryFolder
+from ouro.memory.search.index_notes import MemoryFolder, feed_file
 from ouro.memory.search.search import Search
 from ouro.memory.search.session_search import search_sessions
 from ouro.messages import user
@@ -247,3 +249,28 @@ def test_m10_a_note_with_a_number_that_no_index_holds_hides_no_other(memory, num
     (memory / "mem_3f6c1e00.md").write_text(f"---\nturn: {number}\nversion: {number}\n---\nUse the heron.\n")
     (memory / "mem_3f6c1e01.md").write_text(NOTE.format(id="3f6c1e01", text="Use the crane."))
     assert notes_of(memory) == [("mem_3f6c1e00", "Use the heron."), ("mem_3f6c1e01", "Use the crane.")]
+
+
+def test_m10_a_project_whose_name_is_no_text_hides_no_other(memory, home):
+    (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Use the heron."))
+    odd = Path(os.fsdecode(bytes(home) + b"/caf\xe9"))
+    odd.mkdir()
+    (odd / "facts.md").write_text("- It is there.\n")
+    index = Index(memory.parent / "cache" / "index.db")
+    index.follow(Sources(None, (MemoryFolder("repo", str(odd), odd), MemoryFolder("user", "", memory))))
+    with index.reading() as database:
+        assert database.execute("SELECT text FROM notes").fetchall() == [("Use the heron.",)]
+    index.close()
+
+
+def test_m10_a_file_that_no_index_holds_hides_no_other(memory, monkeypatch):
+    for number in range(2):
+        (memory / f"mem_3f6c1e0{number}.md").write_text(NOTE.format(id=f"3f6c1e0{number}", text=f"Note {number}."))
+
+    def feed(database, folder, path):
+        if path.endswith("00.md"):
+            raise OverflowError
+        feed_file(database, folder, path)
+
+    monkeypatch.setattr(index_module, "feed_file", feed)
+    assert notes_of(memory) == [("mem_3f6c1e01", "Note 1.")]

@@ -162,8 +162,11 @@ class Index:
         steps = [*self._session_steps(sources.sessions), *self._memory_steps(sources.memories)]
         for done, step in enumerate(steps):
             progress(done, len(steps))
-            with self.writing() as database:
-                step(database)
+            try:
+                with self.writing() as database:
+                    step(database)
+            except (ValueError, OverflowError) as error:  # what one file holds does not keep the others out
+                log.warning("not searched: %s: %s", step, error)
         progress(len(steps), len(steps))
         return len(steps)
 
@@ -180,8 +183,12 @@ class Index:
 
     def _memory_steps(self, memories: Sequence[MemoryFolder]) -> Iterator[_Step]:
         for memory in memories:
-            with self.reading() as database:
-                changed, gone = changed_files(database, memory)
+            try:
+                with self.reading() as database:
+                    changed, gone = changed_files(database, memory)
+            except UnicodeEncodeError:  # a folder whose name is no text
+                log.warning("not searched: %r", str(memory.path))
+                continue
             for path in gone:
                 yield partial(remove_file, path=path)
             for path in changed:

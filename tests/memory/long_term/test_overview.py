@@ -55,7 +55,7 @@ def test_a_list_tells_what_changed_how_often_and_what_took_its_place(overview):
 
 def test_notes_that_supersede_each_other_end_the_count(overview):
     found = overview(note(1, supersedes="mem_00000002"), note(2, supersedes="mem_00000001"))
-    assert badges(found) == {number: ("replaced", "changed 1 time") for number in (1, 2)}
+    assert badges(found) == dict.fromkeys((1, 2), ("replaced", "changed 1 time"))
 
 
 def test_both_sides_of_a_contradiction_are_marked(overview):
