@@ -11,10 +11,10 @@ from pathlib import Path
 
 from fakes import recall_cases, recall_cases_elsewhere
 
-from ouro.memory.long_term.note import Note, note_text
-from ouro.memory.long_term.notebook import Notebook
-from ouro.memory.long_term.recall import Recall, Situation
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.notes.note import Note, note_text
+from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.recall.recall import Recall, Situation
+from ouro.memory.long_term.store.store import GitMemoryStore
 from ouro.memory.search.embeddings import local_embedder, vectors_for
 from ouro.memory.search.index import Index, Sources
 from ouro.memory.search.index_notes import MemoryFolder

@@ -26,8 +26,8 @@ from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral import DictMemoryStore
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.stores import repo_store, user_store
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.stores import repo_store, user_store
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.shelf import SessionShelf, shelf_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore

@@ -197,7 +197,7 @@ def _run_headless(args: argparse.Namespace) -> int:
     import asyncio
 
     from ouro.errors import UsageError
-    from ouro.frontends.headless import HeadlessOptions, run_headless
+    from ouro.frontends.headless.headless import HeadlessOptions, run_headless
 
     if args.resume == PICK and not args.latest:
         raise UsageError("Nobody is there to pick a session.", "Name one: an id, words of its title, or `latest`.")
@@ -209,7 +209,7 @@ def _run_headless(args: argparse.Namespace) -> int:
 def _run_plain(args: argparse.Namespace) -> int:
     import asyncio
 
-    from ouro.frontends.repl import run_repl
+    from ouro.frontends.repl.repl import run_repl
 
     return asyncio.run(run_repl(_opener(args, titles=True), _request(args), str(args.message), _shelf_opener(args)))
 

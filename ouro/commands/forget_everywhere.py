@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ouro.commands.command import Choice, FrontEnd
 from ouro.commands.markdown import code, escape
-from ouro.memory.long_term.forgetting import MANY, PROVIDERS, Findings, Forgetting, Home, back_up
+from ouro.memory.long_term.forgetting.forgetting import MANY, PROVIDERS, Findings, Forgetting, Home, back_up
 from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
 
 EVERYWHERE = "--everywhere"

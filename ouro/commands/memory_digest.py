@@ -5,7 +5,7 @@ from __future__ import annotations
 from ouro.commands.command import Choice, FrontEnd
 from ouro.commands.memory_entries import entries_markdown
 from ouro.errors import UsageError
-from ouro.memory.long_term.lessons import lessons as find_lessons
+from ouro.memory.long_term.by_hand.lessons import lessons as find_lessons
 from ouro.session import Digest, LongTermMemoryManager
 from ouro.session.by_hand import at_desk
 from ouro.session.digest import DAYS

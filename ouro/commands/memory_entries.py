@@ -13,13 +13,13 @@ from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block, code, escape
 from ouro.commands.remember import describe
 from ouro.errors import UsageError
-from ouro.memory.long_term.desk import Desk
-from ouro.memory.long_term.editing import open_file, save
-from ouro.memory.long_term.entries import Entry, find_entry, whence
-from ouro.memory.long_term.narrowing import Told, counts, listed, told
-from ouro.memory.long_term.remember import confirm, put_away, short
-from ouro.memory.long_term.stats import MemoryStats, stats
-from ouro.memory.long_term.values import CORE
+from ouro.memory.long_term.by_hand.desk import Desk
+from ouro.memory.long_term.by_hand.editing import open_file, save
+from ouro.memory.long_term.by_hand.entries import Entry, find_entry, whence
+from ouro.memory.long_term.by_hand.narrowing import Told, counts, listed, told
+from ouro.memory.long_term.by_hand.remember import confirm, put_away, short
+from ouro.memory.long_term.by_hand.stats import MemoryStats, stats
+from ouro.memory.long_term.store.values import CORE
 from ouro.safety.trust import find_root
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk
@@ -66,7 +66,7 @@ async def edit(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) ->
 
 async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
     """Notes, core lines and what was said: `optimistic locking since:2026-01-01 scope:repo category:patterns`."""
-    from ouro.memory.long_term.badges import Badges
+    from ouro.memory.long_term.notes.badges import Badges
     from ouro.memory.search.search import Filter
 
     given = dict(_FILTER.findall(rest))

@@ -11,10 +11,10 @@ from pathlib import Path
 from ouro.commands.command import Choice, FrontEnd
 from ouro.commands.markdown import code, escape
 from ouro.errors import UsageError
-from ouro.memory.long_term.desk import Desk
-from ouro.memory.long_term.export import as_json, as_markdown
-from ouro.memory.long_term.import_sources import read_sources
-from ouro.memory.long_term.importing import Import, carry_out, plan_import
+from ouro.memory.long_term.by_hand.desk import Desk
+from ouro.memory.long_term.by_hand.export import as_json, as_markdown
+from ouro.memory.long_term.by_hand.import_sources import read_sources
+from ouro.memory.long_term.by_hand.importing import Import, carry_out, plan_import
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk, is_trusted_text
 from ouro.utils.private_files import write_private

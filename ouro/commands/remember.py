@@ -9,11 +9,11 @@ from ouro.commands.command import Choice, FrontEnd
 from ouro.commands.forget_everywhere import EVERYWHERE, forget_everywhere
 from ouro.commands.markdown import code, escape
 from ouro.errors import UsageError
-from ouro.memory.long_term import forget as forgetting
-from ouro.memory.long_term import remember as remembering
-from ouro.memory.long_term.desk import Desk
-from ouro.memory.long_term.entries import Entry, whence
-from ouro.memory.long_term.remember import Remembering, short
+from ouro.memory.long_term.by_hand import forget as forgetting
+from ouro.memory.long_term.by_hand import remember as remembering
+from ouro.memory.long_term.by_hand.desk import Desk
+from ouro.memory.long_term.by_hand.entries import Entry, whence
+from ouro.memory.long_term.by_hand.remember import Remembering, short
 from ouro.session.by_hand import at_desk
 
 _WIDTH = 100

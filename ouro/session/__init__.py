@@ -6,10 +6,10 @@ from ouro.agent.model_source import ModelChoice
 from ouro.memory.backend import RewindScope, SessionInfo
 from ouro.memory.long_term.chronicle import Blame, Chronicle, Difference, Entry, OldFile
 from ouro.memory.long_term.manager import CORE_FILES, LongTermMemoryManager
-from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
-from ouro.memory.long_term.taking_back import PlannedUndo, named
-from ouro.memory.long_term.values import BlamedLine, Commit, FileEdit, Hunk, Scope
+from ouro.memory.long_term.store.taking_back import PlannedUndo, named
+from ouro.memory.long_term.store.values import BlamedLine, Commit, FileEdit, Hunk, Scope
+from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.memory.said_turn import SaidTurn
 from ouro.memory.sessions.session_words import Hit
 from ouro.memory.sessions.shelf import Preview, SessionShelf
@@ -24,8 +24,8 @@ from ouro.session.window import ContextWindow, Outlook, Pinnable, WindowReport
 from ouro.tools.shell_jobs import JobInfo
 
 if TYPE_CHECKING:  # they come with SQLite
-    from ouro.memory.long_term.overview import Listed as Listed
-    from ouro.memory.long_term.overview import NoteDetails as NoteDetails
+    from ouro.memory.long_term.by_hand.overview import Listed as Listed
+    from ouro.memory.long_term.by_hand.overview import NoteDetails as NoteDetails
 
 __all__ = [
     "CORE_FILES",

@@ -7,20 +7,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import UsageError
+from ouro.memory.long_term.by_hand.desk import Desk
+from ouro.memory.long_term.by_hand.editing import Opened, Saved, open_file, save
+from ouro.memory.long_term.by_hand.entries import find_entry
+from ouro.memory.long_term.by_hand.remember import confirm, put_away
 from ouro.memory.long_term.chronicle import Chronicle
-from ouro.memory.long_term.desk import Desk
-from ouro.memory.long_term.editing import Opened, Saved, open_file, save
-from ouro.memory.long_term.entries import find_entry
-from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt
-from ouro.memory.long_term.remember import confirm, put_away
+from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.memory.said_turn import SaidTurn
 from ouro.safety.trust import find_root
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled
-    from ouro.memory.long_term.overview import Listed, NoteDetails, Overview
-    from ouro.memory.long_term.values import Undone
+    from ouro.memory.long_term.by_hand.overview import Listed, NoteDetails, Overview
+    from ouro.memory.long_term.store.values import Undone
     from ouro.session.session import Session
 
 _Told = TypeVar("_Told")
@@ -147,7 +147,7 @@ class Browsing:
         return await at_desk(self._session, act)
 
     def _list(self) -> Overview:
-        from ouro.memory.long_term.overview import Overview  # SQLite, for who looks
+        from ouro.memory.long_term.by_hand.overview import Overview  # SQLite, for who looks
 
         if self._listing is None:
             lookup = self._session.lookup

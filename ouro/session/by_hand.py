@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ouro.errors import UsageError
 from ouro.events import CoreChanged
-from ouro.memory.long_term.desk import Desk
+from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.safety.trust import TrustStore, acting_files, find_root
 from ouro.session.session import Session

@@ -12,7 +12,7 @@ import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, NoteKept, Said, TurnFinished
-from ouro.memory.long_term.teller import Wires
+from ouro.memory.long_term.trust.teller import Wires
 from ouro.messages import Usage
 from ouro.session.digest_lines import merge_line, merges_line, step_line, steps_line
 from ouro.session.note_events import kept, proposed
@@ -21,10 +21,10 @@ from ouro.utils.log import log
 from ouro.utils.one_process import only_one
 
 if TYPE_CHECKING:  # made when they are first needed
-    from ouro.memory.long_term.capture import Captured
-    from ouro.memory.long_term.crystallizer import Crystallizer, OldSession, Step
-    from ouro.memory.long_term.near_duplicates import Clusters
-    from ouro.memory.long_term.note_consolidator import Merge, NoteConsolidator
+    from ouro.memory.long_term.capture.capture import Captured
+    from ouro.memory.long_term.digest.crystallizer import Crystallizer, OldSession, Step
+    from ouro.memory.long_term.digest.near_duplicates import Clusters
+    from ouro.memory.long_term.digest.note_consolidator import Merge, NoteConsolidator
 
 DAYS = 7
 """A session is old after so long."""
@@ -206,7 +206,7 @@ class Digest:
                 self._tell_merge(each)
 
     async def _read_what_is_old(self) -> None:
-        from ouro.memory.long_term.crystallizer import for_one_time
+        from ouro.memory.long_term.digest.crystallizer import for_one_time
 
         crystallizer = self._work.crystallizer
         if not await asyncio.to_thread(crystallizer.is_due):

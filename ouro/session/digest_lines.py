@@ -9,10 +9,10 @@ from ouro.messages import Usage
 from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.capture import Captured
-    from ouro.memory.long_term.crystallizer import OldSession, Step
-    from ouro.memory.long_term.near_duplicates import Clusters
-    from ouro.memory.long_term.note_consolidator import Merge
+    from ouro.memory.long_term.capture.capture import Captured
+    from ouro.memory.long_term.digest.crystallizer import OldSession, Step
+    from ouro.memory.long_term.digest.near_duplicates import Clusters
+    from ouro.memory.long_term.digest.note_consolidator import Merge
 
 _WIDTH = 80
 

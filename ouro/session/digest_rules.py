@@ -28,7 +28,7 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_history_dir
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.note import Note
+    from ouro.memory.long_term.notes.note import Note
 
 _LIKE = 0.85
 """From this cosine on two notes mean about the same."""
@@ -95,9 +95,9 @@ def _long_work(
     asks: Callable[[str, str], Ask],
     mark: str,
 ) -> LongWork:
-    from ouro.memory.long_term.crystallizer import ORDER, Crystallizer, CrystallizerParts
-    from ouro.memory.long_term.learner import Learner, LearnerParts
-    from ouro.memory.long_term.note_consolidator import MergeParts, NoteConsolidator
+    from ouro.memory.long_term.capture.learner import Learner, LearnerParts
+    from ouro.memory.long_term.digest.crystallizer import ORDER, Crystallizer, CrystallizerParts
+    from ouro.memory.long_term.digest.note_consolidator import MergeParts, NoteConsolidator
     from ouro.memory.sessions.whole_session import read_whole
 
     knowledge, lookup = parts.knowledge, parts.lookup

@@ -23,7 +23,7 @@ def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None]) -> L
     """What searches the user's sessions and memory, and the memory of the repository at `root`; opens nothing yet."""
 
     def sources() -> Sources:
-        from ouro.memory.long_term.folders import repo_folder
+        from ouro.memory.long_term.store.folders import repo_folder
         from ouro.memory.search.index import Sources
         from ouro.memory.search.index_notes import MemoryFolder, project_of
 
@@ -61,7 +61,7 @@ def doubted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
 
 
 def _with_badges(lookup: Lookup, root: Path | None, hits: Sequence[Hit]) -> Sequence[Found]:
-    from ouro.memory.long_term.badges import Badges
+    from ouro.memory.long_term.notes.badges import Badges
 
     badges = Badges(lookup.search().index, root or Path("/"))
     return [Found(clean(hit.text), source_of(hit, badges.of(hit))) for hit in hits]

@@ -19,9 +19,9 @@ from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.knowledge_parts import KnowledgeParts
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.teller import Wires
-from ouro.memory.long_term.turn_marks import TurnMarks
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.trust.teller import Wires
+from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import is_turn
 from ouro.messages import Usage
@@ -35,7 +35,7 @@ from ouro.session.recalling import Recalling, RecallParts, Retrieval
 from ouro.utils.runtime import get_history_dir
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.recall import Tuning
+    from ouro.memory.long_term.recall.recall import Tuning
 
 _WRITING = {"write", "edit", "apply_patch", "shell"}
 
@@ -209,7 +209,7 @@ def _recalling(parts: SessionParts, scopes: tuple[ScopeMemory, ...], rules: Reca
     mark = mark_of(memory.began_with.get(MARK) or memory.session_id)
 
     def tuning() -> Tuning:
-        from ouro.memory.long_term.recall import Tuning
+        from ouro.memory.long_term.recall.recall import Tuning
 
         return Tuning(rules.top_k, rules.hops, rules.budget, rules.half_life_days)
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 from ouro.errors import OuroError
 from ouro.memory.line import Entry
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import MESSAGE, SESSION, TURN, UNDOES, Commit, Undone
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import MESSAGE, SESSION, TURN, UNDOES, Commit, Undone
 from ouro.memory.manager import MemoryManager
 from ouro.session.past import Undoable
 

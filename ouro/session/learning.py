@@ -14,18 +14,18 @@ from ouro.errors import OuroError
 from ouro.events import NoteKept, QuestionAsked, QuestionClosed, Reply
 from ouro.memory.backend import CapturedRecord, RecalledRecord
 from ouro.memory.line import Entry
+from ouro.memory.long_term.capture.uncaptured import Piece, turns_since, uncaptured
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.teller import Wires
-from ouro.memory.long_term.uncaptured import Piece, turns_since, uncaptured
+from ouro.memory.long_term.trust.teller import Wires
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import Transcript
 from ouro.session.missed import Missed, MissedSession
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.capture import Captured
-    from ouro.memory.long_term.learner import Learner
-    from ouro.memory.long_term.note import Note, Trigger
+    from ouro.memory.long_term.capture.capture import Captured
+    from ouro.memory.long_term.capture.learner import Learner
+    from ouro.memory.long_term.notes.note import Note, Trigger
 
 IDLE_SECONDS = 20.0
 """So long after the start, or after the first turn, what was missed is caught up with."""
@@ -146,7 +146,7 @@ class Learning:
             await memory.earlier(_PAGE)
 
     async def _capture_piece(self, piece: Piece, said: _Said, session_id: str, trigger: Trigger) -> None:
-        from ouro.memory.long_term.capture import Moment  # what reads answers of models, for who has some
+        from ouro.memory.long_term.capture.capture import Moment  # what reads answers of models, for who has some
 
         messages = [each.message for each in (*said.kept, *said.entries[: piece.place])]
         moment = Moment(session_id, piece.turn, trigger, _recalled(said.recalled, piece))
@@ -199,7 +199,7 @@ class Learning:
 
     async def _ask(self, new: Note, wires: Wires) -> None:
         """Which of two notes holds; where nobody answers, both stay."""
-        from ouro.memory.long_term.contradiction import contradicted, question_about, resolve
+        from ouro.memory.long_term.capture.contradiction import contradicted, question_about, resolve
         from ouro.session.note_events import kept
 
         notebook, number = self._learner.notebook, f"note:{new.id}"

@@ -20,8 +20,8 @@ from ouro.session.parts import SessionParts
 from ouro.utils.runtime import get_history_dir
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.learner import Learner
-    from ouro.memory.long_term.values import Scope
+    from ouro.memory.long_term.capture.learner import Learner
+    from ouro.memory.long_term.store.values import Scope
 
 _CADENCE = range(1, 11)
 
@@ -47,7 +47,7 @@ def with_learning(
         return parts
 
     def learner() -> Learner:
-        from ouro.memory.long_term.learner import Learner, LearnerParts
+        from ouro.memory.long_term.capture.learner import Learner, LearnerParts
 
         return Learner(
             LearnerParts(
@@ -80,7 +80,7 @@ def with_learning(
 
 def categories_of(own: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
     """All categories of notes, each with the scope that it usually lives in."""
-    from ouro.memory.long_term.note import CATEGORIES
+    from ouro.memory.long_term.notes.note import CATEGORIES
 
     named = {" ".join(name.split()).casefold().replace(" ", "-").replace("_", "-"): each for name, each in own.items()}
     added: dict[str, Scope] = {name: "user" if "user" in scopes[:1] else "repo" for name, scopes in named.items()}

@@ -12,7 +12,7 @@ import msgspec
 from ouro.agent.project import told_branch
 from ouro.errors import SaveFailed, SessionError, SessionInUse
 from ouro.memory.backend import CapturedRecord, MemoryStore, SessionInfo
-from ouro.memory.long_term.uncaptured import Piece, turns_since, uncaptured
+from ouro.memory.long_term.capture.uncaptured import Piece, turns_since, uncaptured
 from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.transcript import Transcript
 from ouro.utils.log import log

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ouro.events import NoteKept
-from ouro.memory.long_term.note import Note
-from ouro.memory.long_term.notebook import Written
+from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.notes.notebook import Written
 from ouro.utils.terminal_text import clean
 
 

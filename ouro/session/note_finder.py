@@ -14,12 +14,12 @@ from ouro.agent.project import git_branch
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.long_term.chronicle import Chronicle
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.values import Loaded
+from ouro.memory.long_term.store.values import Loaded
 from ouro.memory.search.lookup import Lookup
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.recall import Recall, Recalled, Situation, Tuning
+    from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation, Tuning
     from ouro.memory.search.index import Sources
     from ouro.memory.search.search import Search
 
@@ -119,7 +119,7 @@ class NoteFinder:
         return Chronicle([scope.store for scope in self._parts.scopes]).texts_of(tuple(note_ids))
 
     def _spoken(self, text: str) -> str:
-        from ouro.memory.long_term.bearing import gist
+        from ouro.memory.long_term.recall.bearing import gist
         from ouro.memory.search.question import question_of
 
         return question_of(gist(text)).spoken
@@ -133,9 +133,9 @@ class NoteFinder:
         return found
 
     def _made(self) -> tuple[Recall, Recall]:
-        from ouro.memory.long_term.anchors import Anchors
-        from ouro.memory.long_term.notebook import Notebook
-        from ouro.memory.long_term.recall import Recall
+        from ouro.memory.long_term.notes.anchors import Anchors
+        from ouro.memory.long_term.notes.notebook import Notebook
+        from ouro.memory.long_term.recall.recall import Recall
         from ouro.memory.search.search import Search
 
         parts = self._parts
@@ -148,7 +148,7 @@ class NoteFinder:
         return over(search), over(Search(search.index))
 
     def _situation(self, sent: frozenset[str]) -> Situation:
-        from ouro.memory.long_term.recall import Situation
+        from ouro.memory.long_term.recall.recall import Situation
         from ouro.memory.search.index_notes import project_of
 
         scopes = self._parts.scopes
@@ -157,7 +157,7 @@ class NoteFinder:
         return Situation(here, git_branch(self._parts.root), self._merged, sent, doubted)
 
     def _merged(self, branches: frozenset[str]) -> frozenset[str]:
-        from ouro.memory.long_term.branches import default_branch, merged_branches
+        from ouro.memory.long_term.notes.branches import default_branch, merged_branches
 
         root = self._parts.root
         return merged_branches(root, branches, default_branch(root))

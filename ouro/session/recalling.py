@@ -18,7 +18,7 @@ from ouro.session.note_finder import NoteFinder
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.recall import Recalled
+    from ouro.memory.long_term.recall.recall import Recalled
 
 _T = TypeVar("_T")
 HYDE_SECONDS = 2.0
@@ -148,8 +148,8 @@ class Recalling:
         return await asyncio.to_thread(finder.local, text, self._sent(), by_words=not has_vector)
 
     async def _hyde(self, text: str) -> Recalled:
-        from ouro.memory.long_term.capture_request import words_of
-        from ouro.memory.long_term.hypotheses import hypotheses_request, read_hypotheses
+        from ouro.memory.long_term.capture.capture_request import words_of
+        from ouro.memory.long_term.recall.hypotheses import hypotheses_request, read_hypotheses
 
         parts = self._parts
         assert parts.ask is not None

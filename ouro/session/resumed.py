@@ -21,7 +21,7 @@ from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
 from ouro.memory.line import Entry
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.values import SESSION
+from ouro.memory.long_term.store.values import SESSION
 from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages

@@ -21,7 +21,7 @@ from ouro.display import Todo
 from ouro.errors import SaveFailed, UsageError
 from ouro.events import Answer, Event, NotesRecalled, Said, TodosChanged, TurnFinished
 from ouro.llm.model import Effort, Warmable
-from ouro.memory.long_term.teller import Wires
+from ouro.memory.long_term.trust.teller import Wires
 from ouro.memory.sessions.shelf import SessionShelf
 from ouro.messages import Image, user
 from ouro.safety.permissions import Mode

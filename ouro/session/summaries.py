@@ -11,7 +11,7 @@ import msgspec
 from ouro.errors import SaveFailed, SessionError, SessionInUse
 from ouro.memory.backend import MemoryStore, SessionInfo, SummaryRecord
 from ouro.memory.long_term.block import quoted
-from ouro.memory.long_term.capture_request import Spoken, words_of
+from ouro.memory.long_term.capture.capture_request import Spoken, words_of
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.shelf import SessionShelf
 from ouro.memory.transcript import Transcript

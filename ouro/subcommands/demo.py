@@ -80,7 +80,7 @@ def _opener(project: Path, *, watched: bool = True) -> Opener:
 
 
 def _headless(project: Path, *, as_json: bool) -> int:
-    from ouro.frontends.headless import HeadlessOptions, Streams, run_headless
+    from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
     from ouro.session import OpenRequest
     from ouro.subcommands.demo_story import TASK
 
@@ -98,7 +98,7 @@ def _yes(asked: PermissionAsked) -> Permit:
 
 
 def _plain(project: Path) -> int:
-    from ouro.frontends.repl import run_repl
+    from ouro.frontends.repl.repl import run_repl
     from ouro.session import OpenRequest
     from ouro.subcommands.demo_story import TASK
 

@@ -25,7 +25,7 @@ from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.output import show, show_json
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.crystallizer import OldSession, Step
+    from ouro.memory.long_term.digest.crystallizer import OldSession, Step
     from ouro.session import Digest, Session
 _DAYS = 7
 
@@ -47,7 +47,7 @@ def add_arguments(actions: Any) -> None:
 
 
 def _lessons(args: argparse.Namespace) -> int:
-    from ouro.memory.long_term.lessons import lessons
+    from ouro.memory.long_term.by_hand.lessons import lessons
     from ouro.subcommands.memory_entries import show_entries
     from ouro.subcommands.opened_memory import opened_memory
 

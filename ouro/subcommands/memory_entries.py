@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.long_term.checkup import checkup, named
-from ouro.memory.long_term.editing import open_file
-from ouro.memory.long_term.entries import Entry, whence
-from ouro.memory.long_term.narrowing import listed, told
-from ouro.memory.long_term.remember import short
-from ouro.memory.long_term.stats import stats
-from ouro.memory.long_term.values import CORE
+from ouro.memory.long_term.by_hand.checkup import checkup, named
+from ouro.memory.long_term.by_hand.editing import open_file
+from ouro.memory.long_term.by_hand.entries import Entry, whence
+from ouro.memory.long_term.by_hand.narrowing import listed, told
+from ouro.memory.long_term.by_hand.remember import short
+from ouro.memory.long_term.by_hand.stats import stats
+from ouro.memory.long_term.store.values import CORE
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json, show_table

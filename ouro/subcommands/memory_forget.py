@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.forgetting import MANY, PROVIDERS, Findings, Forgetting, Home, back_up
+from ouro.memory.long_term.forgetting.forgetting import MANY, PROVIDERS, Findings, Forgetting, Home, back_up
 from ouro.subcommands.output import show, show_json
 from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
 from ouro.utils.terminal_text import clean

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ouro.config import load_settings
 from ouro.llm.catalog import Catalog
-from ouro.memory.long_term.folders import repo_folder
+from ouro.memory.long_term.store.folders import repo_folder
 from ouro.memory.search.embeddings import Embedder, vectors_for
 from ouro.memory.search.index import Index, Sources
 from ouro.memory.search.index_notes import MemoryFolder, project_of

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.badges import Badges
+from ouro.memory.long_term.notes.badges import Badges
 from ouro.memory.search.search import Filter, Hit
 from ouro.memory.sessions.find import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore

@@ -11,11 +11,11 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.notebook import Notebook
-from ouro.memory.long_term.recall import Recall, Tuning
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.stores import repo_store, user_store
-from ouro.memory.long_term.values import Scope
+from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.recall.recall import Recall, Tuning
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.stores import repo_store, user_store
+from ouro.memory.long_term.store.values import Scope
 from ouro.memory.search.embeddings import local_embedder
 from ouro.memory.search.own_notes_test import MOST_HITS, ask_own_notes
 from ouro.memory.search.retrieval_test import Document, Measured, Query, answer_line, answers, measure, read_lines

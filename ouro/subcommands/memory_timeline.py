@@ -13,8 +13,8 @@ from msgspec import to_builtins
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.chronicle import Chronicle
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.taking_back import PlannedUndo, named
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.taking_back import PlannedUndo, named
 from ouro.memory.said_turn import SaidTurn, said_turn
 from ouro.memory.sessions.find import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -25,7 +25,7 @@ from ouro.utils.private_files import write_private
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.picture import Picture
+    from ouro.memory.long_term.by_hand.picture import Picture
 
 
 def add_arguments(actions: Any) -> None:
@@ -172,7 +172,7 @@ def _why(args: argparse.Namespace) -> int:
 
 def _core(stores: tuple[GitMemoryStore, ...], began_with: Mapping[str, str]) -> dict[str, int]:
     """Files of the core as a session began with them, with their tokens; what no commit tells is left out."""
-    from ouro.memory.long_term.values import CORE
+    from ouro.memory.long_term.store.values import CORE
     from ouro.memory.tokens import estimate
 
     found: dict[str, int] = {}
@@ -249,8 +249,8 @@ def _graph(args: argparse.Namespace) -> int:
 
 
 def _picture() -> tuple[Picture, str]:
-    from ouro.memory.long_term.overview import Overview
-    from ouro.memory.long_term.picture import html_page, picture_of
+    from ouro.memory.long_term.by_hand.overview import Overview
+    from ouro.memory.long_term.by_hand.picture import html_page, picture_of
     from ouro.memory.search.index import Index
 
     index = Index(get_index_path())

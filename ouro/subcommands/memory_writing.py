@@ -16,14 +16,14 @@ from typing import Any
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.long_term import forget as forgetting
-from ouro.memory.long_term.desk import Desk
-from ouro.memory.long_term.editing import open_file, save
-from ouro.memory.long_term.entries import Entry, find_entry
+from ouro.memory.long_term.by_hand import forget as forgetting
+from ouro.memory.long_term.by_hand.desk import Desk
+from ouro.memory.long_term.by_hand.editing import open_file, save
+from ouro.memory.long_term.by_hand.entries import Entry, find_entry
+from ouro.memory.long_term.by_hand.remember import confirm, put_away, remember
 from ouro.memory.long_term.opening import switch
-from ouro.memory.long_term.proposals import Proposal
-from ouro.memory.long_term.remember import confirm, put_away, remember
 from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.subcommands import memory_forget
 from ouro.subcommands.memory_action import Do, add_action
 from ouro.subcommands.memory_entries import show_entries

@@ -37,7 +37,7 @@ def test_start_loads_nothing_heavy(statement):
 
 
 def test_assembling_a_session_loads_no_screen_and_no_litellm():
-    modules = loaded_by("import ouro.assemble, ouro.frontends.headless")
+    modules = loaded_by("import ouro.assemble, ouro.frontends.headless.headless")
     assert modules.isdisjoint({"litellm", "textual", "prompt_toolkit", "rich", "sqlite3", "numpy"})
 
 

@@ -8,7 +8,7 @@ from fakes.model_server import Call
 from fakes.talk import Talk
 from fakes.two_voices import TwoVoices, content, place
 
-from ouro.memory.long_term.note import parse_note
+from ouro.memory.long_term.notes.note import parse_note
 
 SUMMARY = "## Decisions\nHow user updates lock was decided, and why it changed."
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from fakes.talk import Talk
 
-from ouro.memory.long_term.note import Note, note_text
+from ouro.memory.long_term.notes.note import Note, note_text
 
 NOW = "2026-11-01T10:00:00Z"
 BREAD = Note(id="mem_00000001", created_at=NOW, scope="user", text="Sourdough loaves rise for fourteen hours.")

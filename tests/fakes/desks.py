@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ouro.memory.long_term.desk import NOWHERE, Desk
+from ouro.memory.long_term.by_hand.desk import NOWHERE, Desk
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import Moment
-from ouro.memory.long_term.stores import repo_store, user_store
+from ouro.memory.long_term.store.stores import repo_store, user_store
 from ouro.memory.search.index import Index
 
 

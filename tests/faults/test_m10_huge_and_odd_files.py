@@ -6,12 +6,12 @@ import re
 import pytest
 from fakes.knowledge import Conversation
 
-from ouro.memory.long_term.asking import question_about
-from ouro.memory.long_term.line_changes import line_changes
-from ouro.memory.long_term.memory_files import MOST_BYTES, FileRefused
-from ouro.memory.long_term.proposals import carried_over
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import Skipped
+from ouro.memory.long_term.store.line_changes import line_changes
+from ouro.memory.long_term.store.memory_files import MOST_BYTES, FileRefused
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import Skipped
+from ouro.memory.long_term.trust.asking import question_about
+from ouro.memory.long_term.trust.proposals import carried_over
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.stores import repo_store
-from ouro.memory.long_term.values import FileEdit
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.stores import repo_store
+from ouro.memory.long_term.store.values import FileEdit
 
 
 @pytest.fixture

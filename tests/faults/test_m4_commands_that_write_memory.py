@@ -8,8 +8,8 @@ from fakes.classifier import Two, say
 from fakes.knowledge import Conversation
 
 from ouro.llm.scripted_model import call
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.stores import repo_store, user_store
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.stores import repo_store, user_store
 from ouro.safety.access import Effect
 from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.permissions import Permissions

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.store.store import GitMemoryStore
 
 PROCESSES, EACH = 4, 25
 WRITER = """
 import sys
 from pathlib import Path
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.store.store import GitMemoryStore
 who, count, way, folder, git_dir = sys.argv[1:]
 store = GitMemoryStore(Path(folder), "repo", Path(git_dir))
 for number in range(int(count)):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ouro.memory.long_term import history
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.store import history
+from ouro.memory.long_term.store.store import GitMemoryStore
 
 LOCKS = ("HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "index.lock")
 

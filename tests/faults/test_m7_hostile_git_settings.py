@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term import timeline
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.store import timeline
+from ouro.memory.long_term.store.store import GitMemoryStore
 
 MINIMAL = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n[user]\n\tname = T\n\temail = t@example.invalid\n"
 HOOKS = (
@@ -247,7 +247,7 @@ def test_m7_a_git_that_was_planted_in_the_folder_is_never_obeyed(ground, tmp_pat
 
 def test_m7_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_path):
     """A project that was sent with `.ouro/memory/.git` in it says that the user's history is its own."""
-    from ouro.memory.long_term.stores import repo_store
+    from ouro.memory.long_term.store.stores import repo_store
 
     folder = tmp_path / "sent" / ".ouro" / "memory"
     folder.mkdir(parents=True)
@@ -263,7 +263,7 @@ def test_m7_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_
 
 @pytest.mark.parametrize("how", ["worktree", "submodule"])
 def test_m7_a_folder_does_not_become_a_worktree_of_another_repository_by_saying_so(home, tmp_path, how):
-    from ouro.memory.long_term.folders import repo_folder
+    from ouro.memory.long_term.store.folders import repo_folder
 
     trusted, sent = tmp_path / "trusted", tmp_path / "sent"
     subprocess.run(["git", "init", "-q", trusted], check=True)

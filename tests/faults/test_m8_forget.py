@@ -14,12 +14,12 @@ import pytest
 from fakes.told_sessions import Conversation
 
 from ouro.memory.backend import CompactionRecord, SummaryRecord, TitleRecord
-from ouro.memory.long_term.forgetting import Forgetting, Home
-from ouro.memory.long_term.history import History
-from ouro.memory.long_term.note import Note, note_text, parse_note
-from ouro.memory.long_term.proposals import Proposal, Proposals
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import FileEdit
+from ouro.memory.long_term.forgetting.forgetting import Forgetting, Home
+from ouro.memory.long_term.notes.note import Note, note_text, parse_note
+from ouro.memory.long_term.store.history import History
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import FileEdit
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, user
 
@@ -214,7 +214,8 @@ def test_m8_a_session_that_is_open_is_named_and_left(told):
 def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
     drawn = random.Random(5)
     code = (
-        "import sys; from pathlib import Path; from ouro.memory.long_term.forgetting import Forgetting, Home;"
+        "import sys; from pathlib import Path;"
+        "from ouro.memory.long_term.forgetting.forgetting import Forgetting, Home;"
         f"h = Path({str(told.path)!r}); print(1, flush=True);"
         f"Forgetting({SECRET!r}, Home(h, h/'history.git', h/'sessions', h/'cache'/'index.db')).forget()"
     )

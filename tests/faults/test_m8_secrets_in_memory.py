@@ -7,8 +7,8 @@ import pytest
 from fakes.tool_context import call
 
 from ouro.errors import SecretInMemory, ToolError
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import Skipped
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import Skipped
 from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.secrets import SecretMask
 from ouro.safety.workspace import Workspace

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.memory_files import FileRefused, MemoryFiles
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import Skipped
+from ouro.memory.long_term.store.memory_files import FileRefused, MemoryFiles
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import Skipped
 
 SECRET = "root:x:0:0"
 

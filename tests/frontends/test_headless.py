@@ -24,7 +24,7 @@ from ouro.events import (
     ToolStarted,
     TurnFinished,
 )
-from ouro.frontends.headless import HeadlessOptions, Streams, run_headless
+from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.messages import ToolCall, Usage
 from ouro.session import OpenRequest
 
@@ -118,7 +118,7 @@ async def test_a_file_as_stdin_is_read(tmp_path):
 
 
 async def test_a_pipe_that_stays_silent_does_not_stop_a_prompt(monkeypatch):
-    monkeypatch.setattr("ouro.frontends.headless_input.PATIENCE", 0.01)
+    monkeypatch.setattr("ouro.frontends.headless.input.PATIENCE", 0.01)
     read, write = os.pipe()
     session = FakeSession([says("ok")])
     run = await headless(session, "do it", read)
@@ -416,7 +416,7 @@ async def test_characters_that_the_output_cannot_hold_are_written_out():
 
 
 def test_headless_loads_no_screen_library():
-    code = "import ouro.frontends.headless, sys; print(*sys.modules)"
+    code = "import ouro.frontends.headless.headless, sys; print(*sys.modules)"
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )

@@ -9,12 +9,12 @@ from fakes.screens import asked, opened, screen_of, shown, until
 
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import CoreChanged, QuestionAsked, Reply, Titled
-from ouro.frontends.headless import HeadlessOptions, Streams, run_headless
+from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.news import NewsReader
-from ouro.frontends.repl_paper import Paper
-from ouro.frontends.repl_printer import Printer
-from ouro.frontends.repl_questions import Questions
-from ouro.frontends.repl_turns import Turns
+from ouro.frontends.repl.paper import Paper
+from ouro.frontends.repl.printer import Printer
+from ouro.frontends.repl.questions import Questions
+from ouro.frontends.repl.turns import Turns
 from ouro.open_request import OpenRequest
 
 DIFF = Diff((FileChange("preferences.md", "", "- Answer in German\n"),))

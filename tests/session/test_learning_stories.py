@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from fakes.classifier import Two, add, quiet, say
 
-from ouro.memory.long_term.note import parse_note
+from ouro.memory.long_term.notes.note import parse_note
 from ouro.utils.runtime import get_memory_dir
 
 

@@ -6,7 +6,7 @@ import pytest
 from fakes.told_sessions import NOTE, Conversation
 
 from ouro.cli import main
-from ouro.memory.long_term.note import Anchor, Edge, Note, note_text
+from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.search.embeddings import local_embedder
 from ouro.messages import assistant, user
 

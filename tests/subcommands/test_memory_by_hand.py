@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from ouro.cli import main
-from ouro.memory.long_term.note import Note, note_text
+from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.safety.trust import TrustStore
 from ouro.utils.runtime import get_trust_path
 

@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 import msgspec
 
 from ouro.errors import MemoryUnusable, NoteError, UsageError
-from ouro.memory.long_term import timeline
-from ouro.memory.long_term.memory_files import ARCHIVE
-from ouro.memory.long_term.note import is_note_name
-from ouro.memory.long_term.notebook import Notebook
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.taking_back import PlannedUndo, plan_undo
-from ouro.memory.long_term.values import CORE, BlamedLine, Commit, Hunk, Scope
+from ouro.memory.long_term.notes.note import is_note_name
+from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.store import timeline
+from ouro.memory.long_term.store.memory_files import ARCHIVE
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.taking_back import PlannedUndo, plan_undo
+from ouro.memory.long_term.store.values import CORE, BlamedLine, Commit, Hunk, Scope
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
 _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}

@@ -10,8 +10,8 @@ import msgspec
 
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.turn_marks import TurnMarks
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.trust.turn_marks import TurnMarks
 
 
 class KnowledgeParts(msgspec.Struct, frozen=True):

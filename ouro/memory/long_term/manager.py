@@ -11,19 +11,18 @@ from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged
-from ouro.memory.long_term.asking import remark
 from ouro.memory.long_term.briefing import Briefing
 from ouro.memory.long_term.chronicle import Chronicle
-from ouro.memory.long_term.edits import subject_of
 from ouro.memory.long_term.knowledge_parts import KnowledgeParts
 from ouro.memory.long_term.opening import reason_of, switch
-from ouro.memory.long_term.proposals import Proposal
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
-from ouro.memory.long_term.taking_back import undo_in
-from ouro.memory.long_term.teller import Teller, Wires
-from ouro.memory.long_term.values import CORE, Scope, Undone
-from ouro.memory.long_term.vouching import Vouching, below
+from ouro.memory.long_term.store.values import CORE, Scope, Undone
+from ouro.memory.long_term.trust.asking import remark
+from ouro.memory.long_term.trust.edits import subject_of
+from ouro.memory.long_term.trust.proposals import Proposal
+from ouro.memory.long_term.trust.teller import Teller, Wires
+from ouro.memory.long_term.trust.vouching import Vouching, below
 from ouro.memory.tokens import estimate
 from ouro.messages import Message
 from ouro.utils.log import log
@@ -178,7 +177,7 @@ class LongTermMemoryManager:
         Raises:
             UsageError: no such commit or hunk, or nothing of it is left.
         """
-        return await self.by_hand(lambda scopes, moment: undo_in(scopes, commit, moment, hunk))
+        return await self.by_hand(lambda scopes, moment: _undo(scopes, commit, moment, hunk))
 
     async def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
@@ -334,3 +333,11 @@ class LongTermMemoryManager:
     async def _consolidate_all(self, scopes: Sequence[ScopeMemory]) -> None:
         for scope in scopes:
             log.info("memory: consolidated %s: %s", scope.scope, await self.consolidate(scope.scope))
+
+
+def _undo(scopes: Sequence[ScopeMemory], commit: str, at: Moment, hunk: int) -> tuple[Undone, list[CoreChanged]]:
+    found = next((scope for scope in scopes if scope.holds(commit)), None)
+    if found is None:
+        raise UsageError(f"No commit of memory is called {commit or 'so'}.")
+    done, event = found.undo(commit, at, hunk)
+    return done, [event]

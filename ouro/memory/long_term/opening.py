@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ouro.errors import OuroError
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.store.store import GitMemoryStore
 
 _OFF = "off"
 """Under this name it is kept beside a history that its memory is switched off."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from ouro.memory.long_term.values import CORE, Loaded, Scope
+from ouro.memory.long_term.store.values import CORE, Loaded, Scope
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 
 _BEGINS = re.compile(r"(?:[-*+]|\d+[.)])\s|#")

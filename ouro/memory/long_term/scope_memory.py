@@ -9,12 +9,10 @@ import msgspec
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
-from ouro.memory.long_term import timeline
-from ouro.memory.long_term.authorship import end_turn, note_turn, open_turn
-from ouro.memory.long_term.edits import change_of, digest, edit_of, subject_of
-from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over, proposal_id
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import (
+from ouro.memory.long_term.store import timeline
+from ouro.memory.long_term.store.authorship import end_turn, note_turn, open_turn
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import (
     CORE,
     MESSAGE,
     ORIGIN,
@@ -27,7 +25,9 @@ from ouro.memory.long_term.values import (
     Skipped,
     Undone,
 )
-from ouro.memory.long_term.vouching import Vouching
+from ouro.memory.long_term.trust.edits import change_of, digest, edit_of, subject_of
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals, carried_over, proposal_id
+from ouro.memory.long_term.trust.vouching import Vouching
 from ouro.memory.tokens import estimate
 
 UNKNOWN = "it was written outside of ouro, and nobody has vouched for it"

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SessionError
-from ouro.memory.long_term.entities import entities_in, normalized, normalized_all
-from ouro.memory.long_term.note import Note, is_note_name, parse_note
+from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
+from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.memory.search.passages import content_hash
 from ouro.memory.sessions.session_file import opened, read_range
 from ouro.utils.log import log

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ouro.memory.long_term.recall import Recall, Situation
+from ouro.memory.long_term.recall.recall import Recall, Situation
 from ouro.memory.search.index_schema import SHIFT
 from ouro.memory.search.retrieval_test import Answer
 from ouro.memory.search.search import Search

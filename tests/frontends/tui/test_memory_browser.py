@@ -9,7 +9,7 @@ from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.events import NotesRecalled, Remembered
 from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
-from ouro.memory.long_term.note import Edge, Note, note_text
+from ouro.memory.long_term.notes.note import Edge, Note, note_text
 from ouro.memory.search.lookup import Lookup
 from ouro.memory.sessions.records import MessageRecord, SessionHeader
 from ouro.memory.sessions.shelf import SessionShelf

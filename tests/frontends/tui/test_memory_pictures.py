@@ -9,8 +9,8 @@ from fakes.knowledge import Conversation
 from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.events import NotesRecalled, Remembered
-from ouro.memory.long_term.memory_files import blob_id
-from ouro.memory.long_term.note import Anchor, Edge, Note, Relation, note_text
+from ouro.memory.long_term.notes.note import Anchor, Edge, Note, Relation, note_text
+from ouro.memory.long_term.store.memory_files import blob_id
 from ouro.memory.search.lookup import Lookup
 
 AT = "2026-11-{:02}T10:00:00Z"
@@ -49,7 +49,7 @@ RECALLED = NotesRecalled(
 @pytest.fixture
 def app(home, tmp_path, monkeypatch):
     clock = SimpleNamespace(time=itertools.count(1_795_255_200, 3_600).__next__)
-    monkeypatch.setattr("ouro.memory.long_term.history.time", clock)
+    monkeypatch.setattr("ouro.memory.long_term.store.history.time", clock)
     (tmp_path / "api.py").write_text("changed since\n")
 
     def app(notes=NOTES, size=(80, 24), theme="dark"):

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from ouro.memory.long_term.anchors import Anchors
-from ouro.memory.long_term.note import Anchor
+from ouro.memory.long_term.notes.anchors import Anchors
+from ouro.memory.long_term.notes.note import Anchor
 
 HELLO = "ce013625030ba8dba906f756967f9e9ca394464a"  # as `git hash-object` says of "hello\n"
 

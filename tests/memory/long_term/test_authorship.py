@@ -3,9 +3,9 @@
 import pytest
 from fakes.knowledge import Conversation, plain_git
 
-from ouro.memory.long_term.forgetting import Forgetting, Home
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import synchronise
+from ouro.memory.long_term.forgetting.forgetting import Forgetting, Home
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.sync.sync import synchronise
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from ouro.memory.long_term.branches import default_branch, is_visible, merged_branches
-from ouro.memory.long_term.note import Note
+from ouro.memory.long_term.notes.branches import default_branch, is_visible, merged_branches
+from ouro.memory.long_term.notes.note import Note
 
 
 def git(folder: Path, *arguments: str) -> None:

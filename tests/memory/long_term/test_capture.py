@@ -4,13 +4,19 @@ import pytest
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, TransientModelError
-from ouro.memory.long_term.anchors import Anchors
-from ouro.memory.long_term.capture import Capture, Captured, CaptureParts, Moment
-from ouro.memory.long_term.capture_request import LONGEST_PART, MOST_CHARACTERS, Spoken, capture_request, words_of
-from ouro.memory.long_term.note import CATEGORIES, Edge, Note
-from ouro.memory.long_term.notebook import Notebook
-from ouro.memory.long_term.said_before import SaidBefore
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureParts, Moment
+from ouro.memory.long_term.capture.capture_request import (
+    LONGEST_PART,
+    MOST_CHARACTERS,
+    Spoken,
+    capture_request,
+    words_of,
+)
+from ouro.memory.long_term.capture.said_before import SaidBefore
+from ouro.memory.long_term.notes.anchors import Anchors
+from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
+from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.store.store import GitMemoryStore
 from ouro.messages import ToolCall, assistant, user
 
 MOMENT = Moment("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7, "cadence")

@@ -3,9 +3,9 @@
 import pytest
 from fakes.desks import desk_of
 
-from ouro.memory.long_term.checkup import checkup
-from ouro.memory.long_term.note import Edge, Note, note_text
-from ouro.memory.long_term.remember import remember
+from ouro.memory.long_term.by_hand.checkup import checkup
+from ouro.memory.long_term.by_hand.remember import remember
+from ouro.memory.long_term.notes.note import Edge, Note, note_text
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.chronicle import Chronicle, moment_of
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.store.store import GitMemoryStore
 
 
 @pytest.fixture

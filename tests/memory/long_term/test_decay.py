@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ouro.memory.long_term.decay import confidence_now, has_faded
-from ouro.memory.long_term.note import Note
+from ouro.memory.long_term.notes.decay import confidence_now, has_faded
+from ouro.memory.long_term.notes.note import Note
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

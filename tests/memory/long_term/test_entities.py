@@ -1,6 +1,6 @@
 import pytest
 
-from ouro.memory.long_term.entities import entities_in, normalized, normalized_all
+from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 from fakes.told_sessions import Conversation
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.forgetting import Forgetting, Home, back_up
-from ouro.memory.long_term.forgotten_text import Needle
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.stores import repo_store
-from ouro.memory.long_term.sync import synchronise
-from ouro.memory.long_term.sync_merge import SyncFailed
+from ouro.memory.long_term.forgetting.forgetting import Forgetting, Home, back_up
+from ouro.memory.long_term.forgetting.forgotten_text import Needle
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.stores import repo_store
+from ouro.memory.long_term.sync.sync import synchronise
+from ouro.memory.long_term.sync.sync_merge import SyncFailed
 from ouro.memory.sessions.yaml_text import dump
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, assistant, user

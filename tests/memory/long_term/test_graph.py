@@ -1,7 +1,7 @@
 import pytest
 
-from ouro.memory.long_term.graph import Graph, Neighbour
-from ouro.memory.long_term.note import Edge, Note, Relation, note_text
+from ouro.memory.long_term.notes.graph import Graph, Neighbour
+from ouro.memory.long_term.notes.note import Edge, Note, Relation, note_text
 from ouro.memory.search.index import Index, Sources
 from ouro.memory.search.index_notes import MemoryFolder
 

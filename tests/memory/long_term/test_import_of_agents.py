@@ -8,9 +8,9 @@ import pytest
 from fakes.desks import desk_of
 from fakes.synced_homes import in_this_process
 
-from ouro.memory.long_term.entries import all_entries
-from ouro.memory.long_term.import_sources import read_sources
-from ouro.memory.long_term.importing import carry_out, plan_import
+from ouro.memory.long_term.by_hand.entries import all_entries
+from ouro.memory.long_term.by_hand.import_sources import read_sources
+from ouro.memory.long_term.by_hand.importing import carry_out, plan_import
 
 CLAUDE_CODE = {
     "MEMORY.md": """\

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ouro.memory.long_term.merging import Merged, merge, united
-from ouro.memory.long_term.note import Edge, Note, note_text, parse_note
+from ouro.memory.long_term.notes.note import Edge, Note, note_text, parse_note
+from ouro.memory.long_term.sync.merging import Merged, merge, united
 
 BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
 

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ouro.memory.long_term.memory_files import readable
-from ouro.memory.long_term.note import (
+from ouro.memory.long_term.notes.note import (
     Anchor,
     Edge,
     Note,
@@ -14,6 +13,7 @@ from ouro.memory.long_term.note import (
     note_text,
     parse_note,
 )
+from ouro.memory.long_term.store.memory_files import readable
 from ouro.memory.sessions.yaml_text import cleaned
 
 WHOLE = Note(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ouro.memory.long_term.note import CATEGORIES, Note, Relation
-from ouro.memory.long_term.operations import MOST_OPERATIONS, Ground, Operation, read_operations
+from ouro.memory.long_term.capture.operations import MOST_OPERATIONS, Ground, Operation, read_operations
+from ouro.memory.long_term.notes.note import CATEGORIES, Note, Relation
 
 SHOWN = [
     Note(id="mem_00000001", text="Tests run with pytest -q.", category="project-conventions"),

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ouro.memory.long_term.memory_files import blob_id
-from ouro.memory.long_term.note import Anchor, Edge, Note, note_text
-from ouro.memory.long_term.overview import Overview
-from ouro.memory.long_term.stores import repo_store
+from ouro.memory.long_term.by_hand.overview import Overview
+from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
+from ouro.memory.long_term.store.memory_files import blob_id
+from ouro.memory.long_term.store.stores import repo_store
 from ouro.memory.search.index import Index
 
 BEFORE = blob_id(b"before\n")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.memory.long_term.placing import place
+from ouro.memory.long_term.by_hand.placing import place
 
 BOTH = ("user", "repo")
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ouro.memory.long_term.asking import question_about
-from ouro.memory.long_term.history import History
-from ouro.memory.long_term.proposals import Proposal, Proposals, carried_over
-from ouro.memory.long_term.values import FileEdit
+from ouro.memory.long_term.store.history import History
+from ouro.memory.long_term.store.values import FileEdit
+from ouro.memory.long_term.trust.asking import question_about
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals, carried_over
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fakes.word_embedder import WordEmbedder
 
-from ouro.memory.long_term.anchors import Anchors
 from ouro.memory.long_term.block import recalled_marks
-from ouro.memory.long_term.note import Anchor, Edge, Note, note_text
-from ouro.memory.long_term.notebook import Notebook
-from ouro.memory.long_term.recall import Recall, Situation, Tuning
-from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.notes.anchors import Anchors
+from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
+from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.recall.recall import Recall, Situation, Tuning
+from ouro.memory.long_term.store.store import GitMemoryStore
 from ouro.memory.search.embeddings import vectors_for
 from ouro.memory.search.index import Index, Sources
 from ouro.memory.search.index_notes import MemoryFolder

@@ -4,10 +4,10 @@ import pytest
 from fakes.desks import desk_of
 
 from ouro.errors import SecretInMemory, UsageError
-from ouro.memory.long_term.anchors import Anchors
-from ouro.memory.long_term.entries import all_entries, find_entry, whence
-from ouro.memory.long_term.note import parse_note
-from ouro.memory.long_term.remember import put_away, remember
+from ouro.memory.long_term.by_hand.entries import all_entries, find_entry, whence
+from ouro.memory.long_term.by_hand.remember import put_away, remember
+from ouro.memory.long_term.notes.anchors import Anchors
+from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.scope_memory import Moment
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ouro.memory.long_term import git_process, history
-from ouro.memory.long_term.folders import find_git_dir, repo_folder
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.stores import repo_store, user_store
-from ouro.memory.long_term.values import FileEdit, Loaded, Skipped
+from ouro.memory.long_term.store import git_process, history
+from ouro.memory.long_term.store.folders import find_git_dir, repo_folder
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.stores import repo_store, user_store
+from ouro.memory.long_term.store.values import FileEdit, Loaded, Skipped
 
 
 @pytest.fixture
@@ -394,7 +394,7 @@ def test_a_shared_memory_is_an_ordinary_folder_of_the_host_repository(tmp_path, 
 def test_the_lock_of_a_process_that_died_holds_nobody_up(store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     code = (
-        "import sys, os; from pathlib import Path; from ouro.memory.long_term.history import History\n"
+        "import sys, os; from pathlib import Path; from ouro.memory.long_term.store.history import History\n"
         "with History(Path(sys.argv[1])).alone(): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, store.history.git_dir], check=False)

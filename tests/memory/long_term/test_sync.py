@@ -10,9 +10,9 @@ from fakes.synced_homes import SyncedHomes, in_this_process
 from msgspec.structs import replace
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.note import Note, note_text
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import SyncFailed, synchronise
+from ouro.memory.long_term.notes.note import Note, note_text
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.sync.sync import SyncFailed, synchronise
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -327,8 +327,8 @@ def test_killed_at_any_moment_a_sync_goes_on_the_next_time(machines, remote):
         )
         synchronise(one, remote)
         code = (
-            "import sys; from pathlib import Path; from ouro.memory.long_term.store import GitMemoryStore;"
-            "from ouro.memory.long_term.sync import synchronise;"
+            "import sys; from pathlib import Path; from ouro.memory.long_term.store.store import GitMemoryStore;"
+            "from ouro.memory.long_term.sync.sync import synchronise;"
             f"print(1, flush=True); synchronise(GitMemoryStore(Path({str(two.folder)!r}), 'user',"
             f" Path({str(two.history.git_dir)!r})), {remote!r})"
         )

@@ -11,9 +11,9 @@ import pytest
 from fakes.synced_homes import in_this_process
 
 from ouro.errors import OuroError
-from ouro.memory.long_term import sync
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.sync import SyncFailed, synchronise
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.sync import sync
+from ouro.memory.long_term.sync.sync import SyncFailed, synchronise
 
 
 def git(folder, *arguments):

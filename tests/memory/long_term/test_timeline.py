@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term import timeline
-from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.values import FileEdit, Hunk
+from ouro.memory.long_term.store import timeline
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import FileEdit, Hunk
 
 
 @pytest.fixture

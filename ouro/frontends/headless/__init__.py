@@ -1,0 +1,1 @@
+"""Without anybody at the keys: text, JSON and streamed JSON."""

@@ -1,0 +1,1 @@
+"""The plain prompt, in the terminal's own scrollback."""

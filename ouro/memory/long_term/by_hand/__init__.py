@@ -1,0 +1,1 @@
+"""What a person does with memory by hand, and what they are shown of it."""

@@ -1,0 +1,104 @@
+"""Where something that a person wants remembered belongs: by rules that need no model.
+
+In this order, and the first that fits decides:
+1. `user …` or `repo …` in front says the scope.
+2. What is longer than a line of the core, or has several lines, becomes a note; so does what names a file, a command,
+   a package, a symbol or a tool, but for what says `I` or `my`: that is about the person.
+3. All else becomes a line of the core: of decisions.md where it says that something was decided, of preferences.md
+   where it says how something is to be done, of facts.md otherwise.
+The scope, where it was not said: `user` where it says `I` or `my`; `repo` where it names something of the code, says
+`we` or `this project`, is a decision or a fact; `user` for preferences. Without a repository, always `user`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import msgspec
+
+from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.store.values import Scope
+
+LONGEST_LINE = 200
+"""Characters of a core line."""
+_NAMED = re.compile(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
+_PERSON = re.compile(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b")
+_HERE = re.compile(
+    r"\b(?:we|our|ours|us|team|here|(?:this|the) (?:project|repo|repository|codebase|code base|service|app))\b",
+    re.IGNORECASE,
+)
+_DECIDED = re.compile(
+    r"\b(?:decided|decision|decide|chose|chosen|settled on|agreed (?:on|to)|going with|go with|went with|because"
+    r"|switched (?:to|from)|moved (?:to|from)|ruled out)\b",
+    re.IGNORECASE,
+)
+_WANTED = re.compile(
+    r"\b(?:prefer|prefers|preferred|like|likes|dislike|hate|want|wants|love|always|never|please|don't|don’t|do not"
+    r"|avoid|should|must|only|instead|rather|favou?r|stop|style)\b",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(
+    r"\s*(?:use|answer|write|keep|put|run|call|name|ask|make|add|give|show|speak|reply|explain|format|indent|sort|test"
+    r"|commit|push|start|end|be|tell|check|leave|no|not)\b",
+    re.IGNORECASE,
+)
+_CORRECTED = re.compile(r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a text goes."""
+
+    text: str
+    scope: Scope
+    category: str
+    """Of the core, or of a note."""
+    is_note: bool
+    why: str
+    """The rule that decided, in a few words."""
+
+
+def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Place:
+    """Where `text` belongs.
+
+    Args:
+        scopes: those in use.
+        scope: said already; it counts more than what stands in the text.
+    """
+    if scope is None and (named := _NAMED.match(text)):
+        scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
+    text = text.strip()
+    is_own = bool(_PERSON.search(text))
+    entities = entities_in(text)
+    is_long = len(text) > LONGEST_LINE or "\n" in text
+    is_note = is_long or bool(entities and not is_own)
+    category = _category(text)
+    chosen = scope or _scope(text, category, is_own=is_own, names=bool(entities))
+    if chosen not in scopes and scope is None:
+        chosen = "user"
+    if not is_note:
+        return Place(text, chosen, category, False, f"it reads as one of the {category}")
+    why = "it is longer than a line" if is_long else f"it names {entities[0].partition(':')[2]}"
+    return Place(text, chosen, _note_category(text, category, chosen), True, why)
+
+
+def _scope(text: str, category: str, *, is_own: bool, names: bool) -> Scope:
+    if is_own:
+        return "user"
+    if names or _HERE.search(text):
+        return "repo"
+    return "user" if category == "preferences" else "repo"
+
+
+def _category(text: str) -> str:
+    if _DECIDED.search(text):
+        return "decisions"
+    return "preferences" if _WANTED.search(text) or _ORDER.match(text) else "facts"
+
+
+def _note_category(text: str, category: str, scope: Scope) -> str:
+    if scope == "user":
+        return "user-facts" if category == "facts" else "coding-preferences"
+    if category == "decisions":
+        return "architectural-decisions"
+    return "corrections" if _CORRECTED.search(text) else "project-conventions"

@@ -1,0 +1,89 @@
+"""How much is remembered, of what sort and age, and what it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+
+from ouro.memory.long_term.by_hand.desk import Desk
+from ouro.memory.long_term.by_hand.entries import Entry, all_entries
+from ouro.memory.tokens import estimate
+
+_AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"))
+
+
+class MemoryStats(msgspec.Struct, frozen=True):
+    """Counts of what is remembered."""
+
+    core: Mapping[str, int]
+    """Lines, by `scope/category`."""
+    notes: Mapping[str, int]
+    """By `scope/category`; without the archive and what was replaced."""
+    archived: int
+    replaced: int
+    contradicted: int
+    sources: Mapping[str, int]
+    """Notes by who said it; core lines by who committed them."""
+    triggers: Mapping[str, int]
+    """Notes by what made ouro write them."""
+    ages: Mapping[str, int]
+    """By when they were last changed."""
+    prompt_tokens: Mapping[str, int]
+    """Of the core, by scope: in each request."""
+    sizes: Mapping[str, int]
+    """Bytes of the files, by scope."""
+    recalled: Mapping[str, int]
+    """How often notes were recalled in the sessions that are kept, the most often first."""
+
+
+def stats(desk: Desk, recalled: Mapping[str, int] | None = None, now: datetime | None = None) -> MemoryStats:
+    """Count. Reads each note: some seconds with ten thousand of them.
+
+    Args:
+        recalled: how often each note was recalled, by its id.
+    """
+    entries = all_entries(desk, archived=True)
+    core = [each for each in entries if each.kind == "core"]
+    notes = [each for each in entries if each.kind == "note"]
+    used = [each for each in notes if not each.archived and "replaced" not in each.badges]
+    known = {each.id for each in notes}
+    return MemoryStats(
+        core=_counted(f"{each.scope}/{each.category}" for each in core),
+        notes=_counted(f"{each.scope}/{each.category}" for each in used),
+        archived=sum(each.archived for each in notes),
+        replaced=sum("replaced" in each.badges for each in notes),
+        contradicted=sum("contradicted" in each.badges for each in notes),
+        sources=_counted(each.source or "unknown" for each in [*core, *used]),
+        triggers=_counted(kept.note.trigger for kept in desk.notebook.all()),
+        ages=_ages([*core, *used], now or datetime.now(UTC)),
+        prompt_tokens={each.scope: sum(map(estimate, each.texts.values())) for each in desk.scopes},
+        sizes={scope.scope: _size(scope.loaded.files.values()) for scope in desk.scopes},
+        recalled=dict(Counter({key: n for key, n in (recalled or {}).items() if key in known}).most_common(10)),
+    )
+
+
+def _counted(words: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(words).items()))
+
+
+def _size(fingerprints: Iterable[str]) -> int:
+    """A fingerprint holds the size: `inode:size:…`."""
+    return sum(int(each.split(":")[1]) for each in fingerprints)
+
+
+def _ages(entries: Iterable[Entry], now: datetime) -> dict[str, int]:
+    names = [name for _, name in _AGES] + ["older", "unknown"]
+    counts = Counter(_age(each.at, now) for each in entries)
+    return {name: counts[name] for name in names if counts[name]}
+
+
+def _age(at: str, now: datetime) -> str:
+    try:
+        found = datetime.fromisoformat(at)
+    except ValueError:
+        return "unknown"
+    days = (now - (found if found.tzinfo else found.replace(tzinfo=UTC))).total_seconds() / 86_400
+    return next((name for most, name in _AGES if days < most), "older")

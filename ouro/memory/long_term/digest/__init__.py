@@ -1,0 +1,1 @@
+"""Growing old well: notes that say the same made one, and what lasts drawn out of old sessions."""

@@ -1,0 +1,1 @@
+"""True forget: out of everything that ouro keeps."""

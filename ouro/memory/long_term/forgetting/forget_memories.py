@@ -1,0 +1,197 @@
+"""True forget in one memory: its files, what waits for the person, and the whole history."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import LongTermMemoryError
+from ouro.memory.long_term.forgetting.forget_files import Tally, forget_in_file, regular_files
+from ouro.memory.long_term.forgetting.forgotten_text import Needle
+from ouro.memory.long_term.notes.note import is_note_name, note_text, parse_note
+from ouro.memory.long_term.store import history_rewriting
+from ouro.memory.long_term.store.history import History
+from ouro.memory.long_term.store.ledger import Ledger
+from ouro.memory.long_term.store.memory_files import FileRefused, MemoryFiles, blob_id, decoded, is_memory_name
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import ORIGIN, Scope
+
+_MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
+_OF_COMMITS = {"accepted", "tip", "forgotten", "core", "vouched", "folder", "lock", "sync", "index-behind", "turns"}
+_OF_THE_USER = "user.git"
+
+
+def memory_folder(git_dir: Path) -> Path:
+    """The folder whose history this is; one that is not there where nothing was ever written into a project's."""
+    recorded = History(git_dir).own("folder").rpartition("\n")[0]
+    if recorded:
+        return Path(recorded)
+    return (git_dir.parent.parent if git_dir.name == _OF_THE_USER else git_dir) / "memory"
+
+
+def forget_in_memory(git_dir: Path, needle: Needle, tally: Tally, *, changes: bool) -> None:
+    """Look through a memory and its history; where `changes`, write both anew without it.
+
+    Raises:
+        MemoryUnusable: git is not there, or the history cannot be read; what was not reached is as it was.
+        OSError: something could not be written; likewise.
+    """
+    memory = _Memory(git_dir, needle, tally)
+    if memory.look() and changes:
+        memory.forget()
+
+
+class _Memory:
+    def __init__(self, git_dir: Path, needle: Needle, tally: Tally) -> None:
+        self._needle, self._tally = needle, tally
+        self._history = History(git_dir)
+        self._folder = memory_folder(git_dir)
+        scope: Scope = "user" if git_dir.name == _OF_THE_USER else "repo"
+        self._store = GitMemoryStore(self._folder, scope, git_dir, is_shared=not (self._folder / ".git").exists())
+        self._name = "your memory" if scope == "user" else f"the memory of {self._folder.parent.parent}"
+        if self._folder.parent == git_dir:
+            self._name = f"history.git/{git_dir.name}"
+        self._is_in_history = False
+
+    def look(self) -> bool:
+        """Count; gives whether it stands anywhere."""
+        tally, needle = self._tally, self._needle
+        files = sum(needle.count(each.name) + needle.count_bytes(each.read_bytes()) for each in self._files())
+        tally.add(f"{self._name}: core, notes, archive", files)
+        own = sum(needle.count_bytes(each.read_bytes()) for each in self._own_files())
+        tally.add(f"{self._name}: what waits for your answer", own)
+        if not (self._history.git_dir / "objects").is_dir():
+            return bool(files or own)
+        held = sum(1 for each in history_rewriting.objects(self._history) if needle.count_bytes(each))
+        tally.add(f"{self._name}: git history (objects that can be read)", held)
+        self._is_in_history = held > 0
+        root = self._folder.parent.parent
+        if self._store.is_shared and self._store.scope == "repo" and (root / ".git").exists():
+            tally.unsearched.append(
+                f"{root}: its own git history, which this memory is shared in. "
+                f"`git -C {root} filter-repo --invert-paths --path .ouro/memory` takes that folder out of all its "
+                "commits: then commit it anew, and tell whoever has a copy."
+            )
+        if held and (
+            self._history.own("remote") or self._history.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
+        ):
+            tally.left.append(
+                f"{self._name}: it was sent to {self._history.own('remote') or 'a remote'}, which has it still. Delete "
+                "the branch there, or the repository, and forget it on your other machines; hosts may keep deleted "
+                "commits for a while."
+            )
+        return bool(files or own or held)
+
+    def forget(self) -> None:
+        """Write all of it anew."""
+        with self._history.alone():
+            doubted = {each.name for each in self._store.outside_edits()}
+            if self._is_in_history:
+                ledger = Ledger(self._history.git_dir / "ouro")
+                history_rewriting.rewrite(self._history, self._in_file, self._in_words, self._in_name, ledger.accept)
+            if self._folder.is_dir():
+                self._write_files(doubted)
+            for each in self._own_files():
+                if self._needle.count_bytes(each.read_bytes()):
+                    forget_in_file(each, self._needle, self._tally)
+        if self._folder.is_dir():
+            self._tidy(doubted)
+        for each in (self._history.git_dir / name for name in ("config", "packed-refs", "HEAD")):
+            if each.is_file() and self._needle.count_bytes(each.read_bytes()):
+                self._tally.left.append(f"{each}: it stands in the name of a branch or the address of a remote.")
+
+    def _files(self) -> list[Path]:
+        if not self._folder.is_dir() or self._folder.is_symlink():
+            return []
+        return [each for each in regular_files(self._folder) if ".git" not in each.relative_to(self._folder).parts]
+
+    def _own_files(self) -> list[Path]:
+        """What ouro keeps beside the history, without those that consist of the names of commits."""
+        return [each for each in regular_files(self._history.git_dir / "ouro") if each.name not in _OF_COMMITS]
+
+    def _in_file(self, data: bytes) -> bytes:
+        """The content of a file; a note keeps front matter that can be read."""
+        if not self._needle.count_bytes(data):
+            return data
+        if data.startswith(b"---\nid: mem_"):
+            name = data[8 : data.index(b"\n", 8)].decode(errors="replace").strip() + ".md"
+            if is_note_name(name):
+                return self._in_note(name, data)
+        return self._needle.bytes_without(data)
+
+    def _in_note(self, name: str, data: bytes) -> bytes:
+        try:
+            parsed = parse_note(name, decoded(data))
+        except FileRefused:
+            return self._needle.bytes_without(data)
+        if parsed.complaints:
+            return self._needle.bytes_without(data)
+        note = self._needle.in_data(msgspec.to_builtins(parsed.note))
+        fields = {each: value for each, value in note.items() if each not in ("text", "extra")}
+        made = msgspec.structs.replace(parsed.note, text=note["text"], extra=note["extra"])
+        kept = msgspec.convert({**fields, "text": "", "extra": {}}, type(parsed.note))
+        made = msgspec.structs.replace(
+            made, entities=kept.entities, relations=kept.relations, anchors=kept.anchors, branch=kept.branch
+        )
+        text = note_text(made).encode()
+        return text if not self._needle.count_bytes(text) else self._needle.bytes_without(text)
+
+    def _in_words(self, data: bytes) -> bytes:
+        return self._needle.bytes_without(data)
+
+    def _in_name(self, data: bytes) -> bytes:
+        if not self._needle.count_bytes(data):
+            return data
+        return self._needle.bytes_without(data).replace(self._needle.placeholder.encode(), b"forgotten")
+
+    def _write_files(self, doubted: set[str]) -> None:
+        files, ledger = MemoryFiles(self._folder), Ledger(self._history.git_dir / "ouro")
+        for path in self._files():
+            name, data = str(path.relative_to(self._folder)), path.read_bytes()
+            new, new_name = self._in_file(data), self._in_name(name.encode()).decode()
+            if (new, new_name) == (data, name):
+                continue
+            if not is_memory_name(name):
+                forget_in_file(path, self._needle, self._tally)
+                continue
+            if name not in doubted:
+                ledger.vouch({new_name: blob_id(new)})
+            try:
+                files.write(new_name, new)
+                if new_name != name:
+                    files.write(name, None)
+            except (FileRefused, OSError) as error:
+                self._tally.left.append(f"{path}: it could not be written ({error}).")
+
+    def _tidy(self, doubted: set[str]) -> None:
+        """Lines that hold nothing else any more go, and so do files."""
+        changes = {name: text for name, text in self._tidied() if name not in doubted}
+        if changes:
+            try:
+                self._store.save_and_commit(changes, "Forget", {ORIGIN: "person"})
+            except (LongTermMemoryError, FileRefused, OSError) as error:
+                self._tally.left.append(f"{self._name}: empty lines are left ({error}).")
+
+    def _tidied(self) -> list[tuple[str, str | None]]:
+        found: list[tuple[str, str | None]] = []
+        for path in self._files():
+            name = str(path.relative_to(self._folder))
+            text = path.read_text(errors="replace")
+            if not is_memory_name(name) or self._needle.placeholder not in text:
+                continue
+            if is_note_name(path.name):
+                note = parse_note(path.name, text).note
+                if self._is_empty(note.text):
+                    found.append((name, None))
+            elif any(map(self._is_only_that, text.splitlines())):
+                lines = [line for line in text.splitlines() if not self._is_only_that(line)]
+                found.append((name, "\n".join(lines) + "\n" if any(line.strip() for line in lines) else None))
+        return found
+
+    def _is_only_that(self, line: str) -> bool:
+        return self._needle.placeholder in line and self._is_empty(line)
+
+    def _is_empty(self, text: str) -> bool:
+        return _MARKS.fullmatch(text.replace(self._needle.placeholder, "")) is not None

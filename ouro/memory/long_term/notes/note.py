@@ -1,0 +1,181 @@
+"""A note: Markdown with front matter, to value and back."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.memory.long_term.store.memory_files import readable
+from ouro.memory.long_term.store.values import Scope
+from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
+
+Relationship = Literal["refines", "contradicts", "relates-to"]
+Trigger = Literal["cadence", "compaction", "session-end", "user", "agent", "import", "consolidation", "crystallization"]
+Source = Literal["user", "assistant"]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+"""What every index and every sum can hold."""
+CATEGORIES: Mapping[str, Scope] = {
+    "coding-preferences": "user",
+    "project-conventions": "repo",
+    "architectural-decisions": "repo",
+    "user-facts": "user",
+    "corrections": "repo",
+    "patterns": "repo",
+}
+"""The built-in categories, and the scope that each usually lives in."""
+
+_FILE_NAME = re.compile(r"mem_[0-9a-f]{8,32}\.md")
+_FRONT = re.compile(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+class Edge(msgspec.Struct, frozen=True):
+    """From a note to another one."""
+
+    id: str
+    relationship: Relationship
+
+
+class Relation(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
+    """Between two entities: `file:api.py tested_by cmd:pytest`."""
+
+    source: str
+    rel: str
+    target: str
+
+
+class Anchor(msgspec.Struct, frozen=True):
+    """A file that the note speaks of, as it was: its path in the repository, and the git hash of its content."""
+
+    path: str
+    blob: str
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing learned. The fields, in this order, are its front matter; `text` is what stands below."""
+
+    id: str
+    created_at: str = ""
+    """UTC, as `2026-11-21T20:31:00Z`."""
+    updated_at: str = ""
+    version: Count = 1
+    """Length of the chain so far."""
+    scope: Scope = "repo"
+    category: str = "patterns"
+    supersedes: str | None = None
+    """The note that this one takes the place of: a linear chain; the old file stays."""
+    related: tuple[Edge, ...] = ()
+    session_id: str = ""
+    turn: Count = 0
+    trigger: Trigger = "user"
+    source: Source = "user"
+    """`user`: the person said it. `assistant`: it was concluded, and fades."""
+    confidence: float = 1.0
+    confirmed_at: str = ""
+    branch: str | None = None
+    """Known only on that branch, until it is merged."""
+    entities: tuple[str, ...] = ()
+    """`file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse`, `tool:ruff`."""
+    relations: tuple[Relation, ...] = ()
+    anchors: tuple[Anchor, ...] = ()
+    text: str = ""
+    extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """What else stands in the front matter: kept as it is."""
+
+    @property
+    def file_name(self) -> str:
+        """The file that holds it."""
+        return f"{self.id}.md"
+
+
+class ParsedNote(msgspec.Struct, frozen=True):
+    """A note as it was found, and what could not be understood of it."""
+
+    note: Note
+    complaints: tuple[str, ...] = ()
+
+
+def new_id() -> str:
+    """An id that no other note has."""
+    return f"mem_{uuid.uuid4().hex}"
+
+
+def is_note_name(name: str) -> bool:
+    """Whether a file of that name holds a note."""
+    return _FILE_NAME.fullmatch(name) is not None
+
+
+def parse_note(name: str, text: str) -> ParsedNote:
+    """The note in the file `name`.
+
+    Tolerant, for people edit these files: a field that cannot be read has its default, front matter that cannot be
+    read leaves the body alone, and each is told. The file's name says which note it is, whatever stands inside.
+    """
+    note_id = name.removesuffix(".md")
+    text = _plain(text)
+    front = _FRONT.match(text)
+    if front is None:
+        complaint = "its front matter has no end" if text.startswith("---") else "it has no front matter"
+        return ParsedNote(Note(id=note_id, text=text.strip("\n")), (complaint,))
+    body = text[front.end() :].strip("\n")
+    try:
+        data = load(front[1].encode("utf-8", "replace")) if front[1].strip() else {}
+    except BadYamlError as error:
+        return ParsedNote(Note(id=note_id, text=body), (f"its front matter cannot be read: {error}",))
+    if not isinstance(data, dict):
+        return ParsedNote(Note(id=note_id, text=body), ("its front matter holds no fields",))
+    note, complaints = _from_fields(data)
+    if note.id != note_id:
+        complaints.append(f"it calls itself {note.id[:60] or 'nothing'}: the file's name counts")
+    return ParsedNote(replace(note, id=note_id, text=body), tuple(complaints))
+
+
+def note_text(note: Note) -> str:
+    """The file's content; `parse_note` gives the same note back."""
+    data: dict[str, Any] = msgspec.to_builtins(note)
+    body, extra = data.pop("text"), data.pop("extra")
+    return f"---\n{dump({**data, **extra})}---\n{_plain(body).strip(chr(10))}\n"
+
+
+def _plain(text: str) -> str:
+    """With line ends of one kind."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
+    known = _known_fields()
+    values: dict[str, Any] = {}
+    complaints: list[str] = []
+    for name, value in data.items():
+        if name not in known:
+            continue
+        seen = _readable(value)
+        if seen != value:
+            complaints.append(f"`{name}` holds what no reader can see: left out")
+        try:
+            values[name] = msgspec.convert(seen, known[name], strict=False)
+        except (msgspec.ValidationError, OverflowError) as error:
+            complaints.append(f"`{name}` cannot be read: {error}")
+    extra = {name: value for name, value in data.items() if name not in known}
+    values["confidence"] = min(1.0, max(0.0, values.get("confidence", 1.0)))
+    return Note(**{"id": "", **values}, extra=extra), complaints
+
+
+def _readable(value: Any) -> Any:
+    """As the body is read: an escape sequence of YAML can write what its text must not hold (M12)."""
+    if isinstance(value, dict):
+        return {key: _readable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_readable(each) for each in value]
+    return " ".join(readable(value)[0].splitlines()) if isinstance(value, str) else value
+
+
+@cache
+def _known_fields() -> Mapping[str, Any]:
+    """The fields of the front matter and their types."""
+    return {each.name: each.type for each in msgspec.structs.fields(Note) if each.name not in ("text", "extra")}

@@ -1,0 +1,1 @@
+"""Recall: which notes bear on what was just said."""

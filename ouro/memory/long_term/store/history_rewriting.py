@@ -1,0 +1,239 @@
+"""The history of a memory written anew without something: afterwards no object of the old one can be read.
+
+At each moment the history is whole, the old one or the new one: the new commits are made beside the old ones, then the
+branches are moved, and only then is dropped what nothing leads to. Ended in between, it is done again from the start,
+and gives the same commits.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from ouro.errors import MemoryUnusable
+from ouro.memory.long_term.store.authorship import carry_over
+from ouro.memory.long_term.store.git_process import PACKS_ON_DISK, last_line, run_git
+from ouro.memory.long_term.store.history import History
+from ouro.memory.long_term.store.plain_index import PlainIndex
+from ouro.utils.private_files import write_private
+
+_WORK = "refs/ouro/rewriting"
+_KEPT = "refs/ouro/kept"
+"""What no branch led to any more, but could be found: it is kept, without what was forgotten."""
+_FORGOTTEN = "forgotten"
+_LEFT_BY_GIT = ("ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG")
+_AT_ONCE = 2_000
+_STALE = 3.0
+_ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
+Change = Callable[[bytes], bytes]
+
+
+def forgotten_commits(history: History) -> frozenset[str]:
+    """The commits that were taken out of this history, which no remote may bring back."""
+    return frozenset(history.own(_FORGOTTEN).split())
+
+
+def objects(history: History) -> Iterator[bytes]:
+    """Each object in the git directory, whether something leads to it or not: what a person has written in it.
+
+    Raises:
+        MemoryUnusable: git is not there, or an object cannot be read.
+    """
+    listed = history.git("cat-file", "--batch-check=%(objectname) %(objecttype)", "--batch-all-objects").decode()
+    ids = [line.split()[0] for line in listed.splitlines()]
+    for start in range(0, len(ids), _AT_ONCE):
+        yield from _contents(history, ids[start : start + _AT_ONCE])
+
+
+def _contents(history: History, ids: list[str]) -> Iterator[bytes]:
+    answer = history.git("cat-file", "--batch", given="".join(f"{each}\n" for each in ids).encode())
+    at = 0
+    for _ in ids:
+        end = answer.index(b"\n", at)
+        _, kind, size = answer[at:end].split()
+        yield _words(kind.decode(), answer[end + 1 : end + 1 + int(size)])
+        at = end + 2 + int(size)
+
+
+def _words(kind: str, content: bytes) -> bytes:
+    """Without the names of other objects, in which anything may stand by chance."""
+    if kind == "tree":
+        return b"\n".join(_ENTRY.findall(content))
+    return content if kind == "blob" else content.partition(b"\n\n")[2]
+
+
+def rewrite(history: History, in_file: Change, in_words: Change, in_name: Change, accept: Callable[[str], None]) -> int:
+    """Write the history anew; gives how many commits are others now. Call it while `alone`.
+
+    Args:
+        in_file: a content of a file without it.
+        in_words: what a commit says without it.
+        in_name: a file's name without it.
+        accept: told the commit that takes the place of the accepted one.
+
+    Raises:
+        MemoryUnusable: git is not there, or said no; the history is whole.
+        OSError: something could not be written; likewise.
+    """
+    _wait_for_locks(history)
+    for name in history.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
+        history.git("update-ref", "--no-deref", "-d", name)
+    refs = _refs(history)
+    accepted = history.own("accepted")
+    for number, commit in enumerate([*_loose_ends(history), *([accepted] if _is_there(history, accepted) else [])]):
+        refs.setdefault(f"{_KEPT}/{number}-{commit[:12]}", commit)
+    if not refs:
+        return 0
+    for name, commit in refs.items():
+        history.git("update-ref", "--no-deref", name, commit)
+    made = _import(history, _Stream(_export(history), in_file, in_words, in_name))
+    changed = {old: new for old, new in made.items() if old != new}
+    old = forgotten_commits(history) | changed.keys()
+    write_private(history.git_dir / "ouro" / _FORGOTTEN, "".join(f"{each}\n" for each in sorted(old)))
+    carry_over(history, changed)
+    if accepted in made:
+        accept(made[accepted])
+    _move(history, {name: made.get(commit, commit) for name, commit in refs.items()})
+    drop_unreachable(history)
+    return len(changed)
+
+
+def drop_unreachable(history: History) -> None:
+    """Remove what nothing leads to: reflogs first, then objects. Call it while `alone`.
+
+    Raises:
+        MemoryUnusable: git is not there, or said no.
+    """
+    shutil.rmtree(history.git_dir / "logs", ignore_errors=True)
+    for name in _LEFT_BY_GIT:
+        (history.git_dir / name).unlink(missing_ok=True)
+    for pattern in ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*", "objects/pack/*.keep"):
+        for each in history.git_dir.glob(pattern):
+            each.unlink(missing_ok=True)
+    (history.git_dir / "objects" / "info" / "commit-graph").unlink(missing_ok=True)
+    (history.git_dir / "index").unlink(missing_ok=True)  # git counts what is in it as being led to
+    history.git(*PACKS_ON_DISK, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
+    history.git("prune", "--expire=now")
+    if head := history.head().commit:
+        PlainIndex(history.git_dir).remake(head)
+
+
+def _refs(history: History) -> dict[str, str]:
+    """Each ref, and a HEAD that is on no branch, with its commit."""
+    lines = history.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)").decode().splitlines()
+    refs = {line.split()[0]: line.split()[-1] for line in lines}
+    head = history.head()
+    return refs if head.ref or not head.commit else {**refs, "HEAD": head.commit}
+
+
+def _loose_ends(history: History) -> list[str]:
+    """Commits that nothing leads to: what was taken back with plain git, and can be found by the reflog."""
+    done = run_git(history.git_dir, ("fsck", "--no-reflogs", "--dangling", "--no-progress"))
+    found = {line.split()[-1] for line in done.stdout.decode().splitlines() if line.startswith("dangling commit ")}
+    return sorted(found - forgotten_commits(history))  # those were on their way out when ouro was ended
+
+
+def _wait_for_locks(history: History) -> None:
+    """A living git holds a lock on a ref for milliseconds; what one left that was ended is nobody's."""
+    while locks := [*history.git_dir.glob("*.lock"), *(history.git_dir / "refs").rglob("*.lock")]:
+        for each in locks:
+            with suppress(OSError):
+                if time.time() - each.stat().st_mtime > _STALE:
+                    each.unlink()
+        time.sleep(0.05)
+
+
+def _is_there(history: History, commit: str) -> bool:
+    return bool(commit) and run_git(history.git_dir, ("cat-file", "-e", f"{commit}^{{commit}}")).returncode == 0
+
+
+def _export(history: History) -> bytes:
+    return history.git(
+        "fast-export", "--all", "--full-tree", "--show-original-ids", "--reencode=no", "--signed-tags=strip",
+        "--tag-of-filtered-object=drop", "--fake-missing-tagger",
+    )  # fmt: skip
+
+
+def _import(history: History, stream: _Stream) -> dict[str, str]:
+    """Old commit -> the one that takes its place."""
+    marks = history.git_dir / "ouro" / "rewriting.marks"
+    given = b"".join(stream.lines())
+    flags = ("fast-import", "--quiet", "--force", "--date-format=raw-permissive", f"--export-marks={marks}")
+    done = run_git(history.git_dir, (*PACKS_ON_DISK, *flags), given)
+    if done.returncode:
+        for report in history.git_dir.glob("fast_import_crash_*"):
+            report.unlink(missing_ok=True)  # it quotes what it was given
+        raise MemoryUnusable(f"The history in {history.git_dir} cannot be rewritten: {last_line(done.stderr)}")
+    try:
+        ids = dict(line.split() for line in marks.read_text().splitlines())
+    finally:
+        marks.unlink(missing_ok=True)
+    return {old: ids[mark] for mark, old in stream.commits.items() if mark in ids}
+
+
+def _move(history: History, refs: dict[str, str]) -> None:
+    lines = [f"update {name} {commit}\n" for name, commit in refs.items() if name != "HEAD"]
+    listed = history.git("for-each-ref", "--format=%(refname)", _WORK).decode().split()
+    lines += [f"delete {name}\n" for name in listed]
+    history.git("update-ref", "--no-deref", "--stdin", given="".join(lines).encode())
+    if "HEAD" in refs:
+        history.git("update-ref", "--no-deref", "HEAD", refs["HEAD"])
+    tip = history.head().commit
+    with suppress(OSError):
+        (history.git_dir / "ouro" / "tip").write_text(f"{tip}\n")
+
+
+class _Stream:
+    """What fast-export gave, changed on its way to fast-import."""
+
+    def __init__(self, data: bytes, in_file: Change, in_words: Change, in_name: Change) -> None:
+        self._data = data
+        self._at = 0
+        self._in_file, self._in_words, self._in_name = in_file, in_words, in_name
+        self.commits: dict[str, str] = {}
+        """Mark -> the commit as it was called."""
+
+    def lines(self) -> Iterator[bytes]:
+        """The stream, changed."""
+        within, mark = b"", ""
+        while self._at < len(self._data):
+            line = self._line()
+            word, _, rest = line.rstrip(b"\n").partition(b" ")
+            if word in (b"blob", b"commit", b"tag", b"reset"):
+                within = word
+            if word == b"commit" or word == b"reset":
+                line = b"%s %s/%s\n" % (word, _WORK.encode(), rest.replace(b"refs/", b"") or b"head")
+            elif word == b"mark":
+                mark = rest.decode()
+            elif word == b"original-oid":
+                if within == b"commit":
+                    self.commits[mark] = rest.decode()
+                continue
+            elif word == b"data":
+                yield from self._content(int(rest), self._in_file if within == b"blob" else self._in_words)
+                continue
+            elif within == b"commit" and word == b"M":
+                line = self._named(line)
+            yield line
+
+    def _line(self) -> bytes:
+        end = self._data.find(b"\n", self._at) + 1 or len(self._data)
+        line, self._at = self._data[self._at : end], end
+        return line
+
+    def _content(self, size: int, change: Change) -> Iterator[bytes]:
+        content = change(self._data[self._at : self._at + size])
+        self._at += size
+        yield b"data %d\n%s" % (len(content), content)
+
+    def _named(self, line: bytes) -> bytes:
+        mode, blob, name = line.rstrip(b"\n").split(b" ", 3)[1:]
+        if name.startswith(b'"'):
+            plain = name[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")
+            changed = self._in_name(plain)
+            quoted = b'"%s"' % changed.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+            return line if changed == plain else b"M %s %s %s\n" % (mode, blob, quoted)
+        return b"M %s %s %s\n" % (mode, blob, self._in_name(name))

@@ -1,0 +1,1 @@
+"""Memory on several machines."""

@@ -1,0 +1,248 @@
+"""Memory on several machines, over any git remote: fetch, merge entry by entry, push. Never a force, never a reset."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import MemoryUnusable, UsageError
+from ouro.memory.long_term.store.authorship import note_sync
+from ouro.memory.long_term.store.git_process import run_git_abroad
+from ouro.memory.long_term.store.history import BRANCH
+from ouro.memory.long_term.store.history_rewriting import drop_unreachable, forgotten_commits
+from ouro.memory.long_term.store.memory_files import FileRefused
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import ORIGIN
+from ouro.memory.long_term.sync.sync_merge import Merging, SyncFailed, merged
+from ouro.utils.log import log
+from ouro.utils.terminal_text import clean
+
+_KEPT = "remote"
+_TRIES = 5
+"""Machines that push at the same moment are merged with, one after the other."""
+_MOST_RECEIVED = 64 << 20
+"""Bytes of one sync: ten years of a hundred changes a day, as git packs them."""
+_UNFINISHED = "objects/pack/tmp_*"
+_REASONS = 2
+"""Lines of what git says: first comes what the server has to say, or what broke."""
+_SAYS_NOTHING = re.compile(
+    r"To |From |hint:|fatal: Could not read from remote|fatal: the remote end hung up|error: failed to push some refs|"
+    r"fatal: fetch-pack: invalid index-pack output|Please make sure you have the correct|and the repository exists"
+)
+"""What git says besides the reason."""
+_LABEL = re.compile(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
+
+Progress = Callable[[str], None]
+
+
+class SyncReport(msgspec.Struct, frozen=True):
+    """What a synchronisation did."""
+
+    received: tuple[str, ...] = ()
+    """Files that were changed here by what came."""
+    sent: int = 0
+    """Commits that the remote did not have."""
+    conflicts: tuple[str, ...] = ()
+    """What the person is to be told: both sides are kept."""
+    commit: str = ""
+    """The commit that took in what came: what undo takes back; empty where nothing came."""
+
+
+def remote_of(store: GitMemoryStore, given: str = "") -> str:
+    """Where this memory is synchronised: what is given now, else by the settings, else as the last time.
+
+    Raises:
+        UsageError: nowhere yet.
+    """
+    if remote := given or store.remote or store.history.own(_KEPT):
+        return remote
+    setting = " or set `memory.remote` in the settings" if store.scope == "user" else ""
+    raise UsageError(
+        f"The {store.scope} memory has no remote yet.", f"Name a git repository that is yours{setting}: URL or folder."
+    )
+
+
+def summary(report: SyncReport) -> list[str]:
+    """What a synchronisation did, in lines: what came, what went, what the person has to know."""
+    files = f"{_counted(len(report.received), 'file')} changed here ({', '.join(report.received[:5])}"
+    more = f" and {len(report.received) - 5} more" if len(report.received) > 5 else ""
+    came = f"{files}{more})" if report.received else "nothing came"
+    parts = [came, f"{_counted(report.sent, 'commit')} sent" if report.sent else ""]
+    return [f"Memory is synchronised: {', '.join(filter(None, parts))}.", *report.conflicts]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+class _Busy(Exception):
+    """Somebody wrote here meanwhile."""
+
+
+def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda _what: None) -> SyncReport:
+    """Bring this memory and the one at `remote` to the same state. Blocks, for as long as the network takes.
+
+    It may be ended at any moment: what was taken in by then is written and known, and the next time goes on from it.
+
+    Raises:
+        UsageError: there is something that nobody has vouched for: it is not sent on.
+        SyncFailed: the remote could not be reached, holds what is not taken in, or refused what was sent.
+        LongTermMemoryError: the history here cannot be read or written.
+    """
+    if not remote or remote.startswith("-"):
+        raise UsageError(f"`{remote}` is no remote.", "Set `memory.remote` to the address of a git repository.")
+    store.ensure_repo()
+    with store.history.alone("sync"):
+        report = _synchronised(store, remote, progress)
+        if remote != store.history.own(_KEPT):
+            store.history.keep(_KEPT, remote)
+        return report
+
+
+def _synchronised(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
+    received: dict[str, None] = {}
+    conflicts: list[str] = []
+    commit = ""
+    for _ in range(_TRIES):
+        _commit_all(store)
+        progress("asking the remote")
+        theirs = _fetch(store, remote)
+        if theirs and not store.history.leads_to(theirs, store.history.head().commit):
+            progress("merging")
+            try:
+                taken = _join(store, theirs)
+            except _Busy:
+                continue
+            received |= dict.fromkeys(taken.changes)
+            conflicts += taken.conflicts
+            commit = store.history.head().commit if taken.changes else commit
+        ours = store.history.head().commit
+        if not ours or ours == theirs:
+            return SyncReport(tuple(received), 0, tuple(conflicts), commit)
+        progress("sending")
+        count = int(store.history.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
+        if _push(store, remote, ours):
+            return SyncReport(tuple(received), count, tuple(conflicts), commit)
+    raise SyncFailed(
+        "Others were writing all the while: what they sent is merged here, and nothing was sent.", "Try again."
+    )
+
+
+def _commit_all(store: GitMemoryStore) -> None:
+    if waiting := store.outside_edits():
+        names = ", ".join(each.name for each in waiting[:5])
+        raise UsageError(
+            f"{names} changed outside of ouro, and nobody has vouched for it: it is not sent on.",
+            "`/memory list` in a session shows what waits: accept it, or reject it.",
+        )
+    store.commit_changes("Keep what was written", {ORIGIN: "agent"})
+    if store.refused:
+        raise UsageError(f"{store.refused[0].name} {store.refused[0].reason}.", "Take it out, and try again.")
+
+
+def _fetch(store: GitMemoryStore, remote: str) -> str:
+    """The commit that the remote stands at, its history with it; empty where it has none yet."""
+    git_dir, branch = store.history.git_dir, f"refs/heads/{BRANCH}"
+    asked = run_git_abroad(git_dir, ["ls-remote", "--", remote, branch])
+    if asked.returncode:
+        raise _failed(remote, asked.stderr)
+    if not asked.stdout.strip():
+        return ""
+    forgotten = forgotten_commits(store.history)
+    if asked.stdout[:40].decode() in forgotten:
+        raise _holds_what_was_forgotten(remote)
+    theirs = asked.stdout.split()[0].decode()
+    _receive(git_dir, remote, branch)
+    store.history.git("cat-file", "-e", f"{theirs}^{{commit}}")
+    if forgotten and not forgotten.isdisjoint(store.history.git("rev-list", theirs).decode().split()):
+        with store.history.alone():
+            drop_unreachable(store.history)
+        raise _holds_what_was_forgotten(remote)
+    return theirs
+
+
+def _receive(git_dir: Path, remote: str, branch: str) -> None:
+    """Fetch; what was received in vain does not stay, or each try would take up more of a disk that is full."""
+    before = set(git_dir.glob(_UNFINISHED))
+    # No ref is written: one that was ended in between would leave it locked.
+    flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
+    command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch]
+    # A filter by size would make this a partial clone, and a plain bare repository serves none.
+    done = run_git_abroad(git_dir, command, _MOST_RECEIVED)
+    if not done.returncode:
+        return
+    for each in set(git_dir.glob(_UNFINISHED)) - before:
+        each.unlink(missing_ok=True)
+    if b"File too large" in done.stderr:
+        raise SyncFailed(
+            f"{_shown(remote)} holds over {_MOST_RECEIVED >> 20} MB that is not here: nothing is taken in.",
+            "A memory is text. Take the large file out of the history there, or give a new, empty repository.",
+        )
+    raise _failed(remote, done.stderr)
+
+
+def _holds_what_was_forgotten(remote: str) -> SyncFailed:
+    return SyncFailed(
+        f"{_shown(remote)} still holds what was forgotten here: nothing is taken in or sent.",
+        f"Forget it on the other machines too, delete the branch `{BRANCH}` at the remote (or give a new, empty one), "
+        "and synchronise again. Hosts of git may keep deleted commits for a while: ask yours.",
+    )
+
+
+def _join(store: GitMemoryStore, theirs: str) -> Merging:
+    """Take their history in; nobody else writes here meanwhile, from the reading of the files to the commit."""
+    taken: list[Merging] = []
+    ours = store.history.head().commit
+
+    def plan(ours: str) -> Mapping[str, str | None]:
+        taken.append(merged(store, ours, theirs))
+        return taken[0].changes
+
+    try:
+        made = store.join(theirs, plan, "Merge what came from another machine", {ORIGIN: "sync"})
+    except SyncFailed:
+        try:
+            with store.history.alone():
+                drop_unreachable(store.history)
+        except (MemoryUnusable, OSError) as error:  # why nothing is merged matters more; the next time drops it too
+            log.warning("memory: what came and is not merged cannot be dropped: %s", error)
+        raise
+    except (FileRefused, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SyncFailed(f"What came could not be written: {reason}.", "Mend that, and try again.") from error
+    if not made:
+        raise _Busy
+    note_sync(store.history, f"{ours}..{theirs}" if ours else theirs)
+    return taken[0]
+
+
+def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
+    """Send; False where the remote has moved on meanwhile."""
+    done = run_git_abroad(
+        store.history.git_dir, ["push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}"]
+    )
+    said = done.stderr.decode(errors="replace")
+    if done.returncode and ("fetch first" in said or "non-fast-forward" in said or "cannot lock ref" in said):
+        return False
+    if done.returncode:
+        raise _failed(remote, done.stderr)
+    return True
+
+
+def _failed(remote: str, said: bytes) -> SyncFailed:
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines()]
+    words = [_LABEL.sub("", line, count=1).rstrip(".") for line in lines if not _SAYS_NOTHING.match(line)]
+    told = "; ".join(list(dict.fromkeys(filter(None, words)))[:_REASONS]) or (lines[-1] if lines else "")
+    reason = _PASSWORD.sub("", clean(told))[:300]
+    return SyncFailed(
+        f"{_shown(remote)} cannot be synchronised with: {reason or 'git gave no reason'}.",
+        "What is here is kept. Try again when it can be reached.",
+    )
+
+
+def _shown(remote: str) -> str:
+    return _PASSWORD.sub("", clean(remote))

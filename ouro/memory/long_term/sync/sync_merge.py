@@ -1,0 +1,114 @@
+"""What another machine's memory changes here: two histories merged file by file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ouro.errors import LongTermMemoryError
+from ouro.memory.long_term.notes.note import is_note_name
+from ouro.memory.long_term.store.memory_files import ARCHIVE, MOST_BYTES, FileRefused, decoded
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.values import CORE
+from ouro.memory.long_term.sync.merging import merge
+
+_USUAL_BESIDE = {"LICENSE", "README", ".gitignore", ".gitattributes"}
+"""What hosts of git put into a new repository by themselves."""
+
+
+class SyncFailed(LongTermMemoryError):
+    """The remote could not be reached, or said no. Nothing here has changed, or what came is merged and kept."""
+
+
+class Merging(msgspec.Struct, frozen=True):
+    """How the files here have to change, and what the person is to be told."""
+
+    changes: Mapping[str, str | None]
+    conflicts: tuple[str, ...]
+
+
+def merged(store: GitMemoryStore, ours: str, theirs: str) -> Merging:
+    """How the files here have to change, entry by entry, so that they hold what both histories do.
+
+    Raises:
+        SyncFailed: the other side is no memory, or holds what is not taken in; nothing of it is, so nothing is lost.
+        MemoryUnusable: one of them cannot be read.
+    """
+    base = store.history.common(ours, theirs)
+    trees = [store.history.tree(each) for each in (base, ours, theirs)]
+    if not base:
+        _demand_memory(store, theirs)
+    names = {name for tree in trees for name in tree if len({each.get(name) for each in trees}) > 1}
+    names |= {twin for name in names if (twin := _twin(name)) and any(twin in tree for tree in trees)}
+    _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
+    blobs = store.history.blobs(sorted({tree[name] for tree in trees for name in names if name in tree}))
+    sides = [{name: _text(name, blobs[tree[name]]) for name in names if name in tree} for tree in trees]
+    _demand_no_secrets(store, {name: text for name, text in sides[2].items() if sides[1].get(name) != text})
+    made, conflicts = _made(sorted(names), *sides)
+    return Merging({name: text for name, text in made.items() if text != sides[1].get(name)}, tuple(conflicts))
+
+
+def _made(
+    names: list[str], base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]
+) -> tuple[dict[str, str | None], list[str]]:
+    """What each file is to hold."""
+    made: dict[str, str | None] = {}
+    conflicts: list[str] = []
+    for name in names:
+        each = merge(name, base.get(name), ours.get(name), theirs.get(name))
+        made[name] = each.text
+        if each.also_name:
+            made[each.also_name] = each.also
+        conflicts += [each.conflict] if each.conflict else []
+    for name in names:  # put away on one side and changed on the other: it stays in use, with what was changed
+        away = _twin(name)
+        if not name.startswith(f"{ARCHIVE}/") and away and made.get(name) is not None and made.get(away) is not None:
+            conflicts = [told for told in conflicts if not told.startswith(f"{name} ")]
+            each = merge(name, base.get(name) or base.get(away), made[name], made[away])
+            made |= {name: each.text, away: None} | ({each.also_name: each.also} if each.also_name else {})
+            conflicts.append(f"{name} was put away on one side and changed on the other: it stays in use")
+    return made, conflicts
+
+
+def _twin(name: str) -> str:
+    """Where a note is when it is put away, or was before; empty for what is no note."""
+    place, _, base = name.rpartition("/")
+    return (base if place else f"{ARCHIVE}/{name}") if is_note_name(base) else ""
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return decoded(data)
+    except FileRefused as error:
+        raise SyncFailed(f"{name} {error}: nothing is merged.", "Mend it on the machine it is from.") from error
+
+
+def _demand_memory(store: GitMemoryStore, theirs: str) -> None:
+    """A repository that is something else would be filled with memory, and its files taken for notes."""
+    listed = store.history.git("ls-tree", "-z", "--name-only", theirs).decode(errors="replace").split("\0")
+    names = [name for name in listed if name and name.removesuffix(".md") not in (*CORE, *_USUAL_BESIDE, ARCHIVE)]
+    if names and not any(name.removesuffix(".md") in CORE or is_note_name(name) for name in listed):
+        raise SyncFailed(
+            f"The remote is no memory: it holds {names[0][:60]!r}.", "Give ouro a repository of its own, an empty one."
+        )
+
+
+def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
+    """Before any of them is read."""
+    given = "".join(f"{each}\n" for each in blobs).encode()
+    for line in store.history.git("cat-file", "--batch-check", given=given).decode().splitlines() if blobs else ():
+        if (size := int(line.split()[-1])) > MOST_BYTES:
+            raise SyncFailed(
+                f"A file of the other machine has {size:,} bytes, and a memory file {MOST_BYTES:,} at most.",
+                "Nothing is merged. Take it out there, and try again.",
+            )
+
+
+def _demand_no_secrets(store: GitMemoryStore, texts: Mapping[str, str]) -> None:
+    for name, text in texts.items():
+        if kind := store.secret_in(f"{name}\n{text}"):
+            raise SyncFailed(
+                f"{name} of the other machine holds a secret ({kind}): nothing is merged.",
+                "Take it out there with `ouro memory forget --everywhere`, and synchronise again.",
+            )

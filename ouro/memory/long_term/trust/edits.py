@@ -1,0 +1,70 @@
+"""Edits of memory files in words, and what texts are called."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+from ouro.display import Diff, Display, FileChange
+from ouro.events import CoreChanged
+from ouro.memory.long_term.notes.note import is_note_name
+from ouro.memory.long_term.store.values import FileEdit, Scope
+from ouro.utils.terminal_text import escaped
+
+
+def subject_of(edits: Iterable[FileEdit]) -> str:
+    """What became of the files, in one line: `preferences.md: + Answer in German`."""
+    return "; ".join(map(_summary, edits))[:200] or "Nothing"
+
+
+def change_of(
+    scope: Scope, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = ""
+) -> CoreChanged:
+    """The edits as they are told, with what nobody could see written out; of a note, what it says."""
+    shown = tuple(
+        FileChange(name, before and escaped(before), after and escaped(after))
+        for name, before, after in map(_without_front_matter, edits)
+    )
+    display = Display(f"{scope}: {subject_of(edits)}", Diff(shown))
+    return CoreChanged(scope, origin, subject_of(edits), display, undo, proposal)  # type: ignore[arg-type]
+
+
+def digest(texts: Mapping[str, str]) -> str:
+    """What core texts without a commit are called."""
+    parts = [f"{name}\0{texts[name]}" for name in sorted(texts)]
+    return "~" + hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
+
+
+def _summary(edit: FileEdit) -> str:
+    old, new = _lines(edit.before), _lines(edit.after)
+    if is_note_name(edit.name.rpartition("/")[2]):
+        old, new = _said(old), _said(new)
+    before, after = set(old), set(new)
+    gone = [line.lstrip("-*# ").strip() for line in old if line not in after and line.strip()]
+    come = [line.lstrip("-*# ").strip() for line in new if line not in before and line.strip()]
+    words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
+    more = len(come) + (0 if come else len(gone)) - 1
+    return f"{edit.name}: {escaped(words[0])[:100]}{f' and {more} more' if more > 0 else ''}"
+
+
+def _without_front_matter(edit: FileEdit) -> tuple[str, str | None, str | None]:
+    """A note by its words, unless only its front matter has changed."""
+    if not is_note_name(edit.name.rpartition("/")[2]):
+        return edit.name, edit.before, edit.after
+    before, after = (None if text is None else "\n".join(_said(_lines(text))) for text in (edit.before, edit.after))
+    return (edit.name, edit.before, edit.after) if before == after else (edit.name, before, after)
+
+
+def _lines(text: str | None) -> list[str]:
+    return (text or "").splitlines()
+
+
+def _said(lines: list[str]) -> list[str]:
+    """What a note says, without its front matter."""
+    end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else -1
+    return lines[end + 1 :]
+
+
+def edit_of(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> FileEdit:
+    """What became of a category between two states of the core."""
+    return FileEdit(f"{name}.md", before.get(name), after.get(name))

@@ -1,0 +1,115 @@
+"""Proposals: changes of memory that wait for the person. Kept beside the history; they never expire by themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from ouro.memory.long_term.store.history import OWN, History
+from ouro.memory.long_term.store.line_changes import line_changes
+from ouro.memory.long_term.store.values import FileEdit, Scope
+from ouro.utils.log import log
+
+_NAME = "proposals"
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """A change that has not taken effect."""
+
+    id: str
+    scope: Scope
+    origin: Literal["agent", "outside"]
+    """`agent`: the model wrote it; it is out of the files. `outside`: it stands in the files, and is not believed."""
+    edits: tuple[FileEdit, ...]
+    reason: str
+    """Why it waits."""
+    sources: tuple[str, ...] = ()
+    """What had come into the conversation by then."""
+    session: str = ""
+    turn: int = 0
+    at: str = ""
+
+
+class Proposals:
+    """Those of one scope that are out of the files. Everything blocks: use from a thread."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def list(self) -> tuple[Proposal, ...]:
+        """All that wait, oldest first; what cannot be read is left out, and stays."""
+        return tuple(found for found in map(_read, self._kept()) if found)
+
+    def add(self, proposal: Proposal) -> None:
+        """Keep one more; on disk when this returns. What waits already is not kept twice."""
+        with self._history.alone():
+            self._write([*self._without(proposal.id), msgspec.Raw(msgspec.json.encode(proposal))])
+
+    def remove(self, proposal_id: str) -> None:
+        """It was answered."""
+        with self._history.alone():
+            self._write(self._without(proposal_id))
+
+    def _kept(self) -> Sequence[msgspec.Raw]:
+        """Each as it stands in the file; none where that is damaged as a whole."""
+        try:
+            return msgspec.json.decode(self._history.own(_NAME) or "[]", type=tuple[msgspec.Raw, ...])
+        except msgspec.DecodeError as error:
+            log.warning("memory: the proposals cannot be read: %s", error)
+            return ()
+
+    def _without(self, proposal_id: str) -> Sequence[msgspec.Raw]:
+        """All but that one. A damaged file is set aside: what waits in it is not written over."""
+        kept = self._kept()
+        if not kept and len(self._history.own(_NAME)) > len("[]"):
+            path = self._history.git_dir / OWN / _NAME
+            path.replace(path.with_name(f"{_NAME}-{secrets.token_hex(4)}.damaged"))
+        found = ((each, _read(each)) for each in kept)
+        return [each for each, proposal in found if proposal is None or proposal.id != proposal_id]
+
+    def _write(self, waiting: Sequence[msgspec.Raw]) -> None:
+        self._history.keep(_NAME, msgspec.json.encode(waiting).decode())
+
+
+def _read(raw: msgspec.Raw) -> Proposal | None:
+    """One that waits; None where it is damaged, or a newer ouro wrote it."""
+    try:
+        return msgspec.json.decode(raw, type=Proposal)
+    except msgspec.DecodeError as error:
+        log.warning("memory: a proposal cannot be read: %s", error)
+        return None
+
+
+def proposal_id(scope: Scope, edits: Sequence[FileEdit]) -> str:
+    """Short, and the same for the same change."""
+    parts = [scope, *(f"{each.name}\0{each.before}\0{each.after}" for each in edits)]
+    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:6]
+
+
+def carried_over(edit: FileEdit, current: str) -> str:
+    """`current` with the change of `edit` made to it too: where its lines are not found any more, what is new is put at
+    the end, and what should go stays. What is new and was written since by somebody else is not put there twice."""
+    before, after, now = (edit.before or "").splitlines(), (edit.after or "").splitlines(), current.splitlines()
+    place = _places(before, now)
+    known = {*place.values()}
+    since = {line for at, line in enumerate(now) if at not in known and line.strip()}
+    for a, b, c, d in reversed(list(line_changes(before, after))):
+        new = [line for line in after[c:d] if line not in since]
+        start = place.get(a - 1, -1) + 1 if a and a - 1 in place else place.get(a, len(now))
+        gone = b - a if all(place.get(line) == start + line - a for line in range(a, b)) else 0
+        now[start : start + gone] = new
+    return "\n".join(now) + ("\n" if now else "")
+
+
+def _places(before: Sequence[str], now: Sequence[str]) -> dict[int, int]:
+    """Where each line of `before` stands now."""
+    places: dict[int, int] = {}
+    at = at_now = 0
+    for a, b, c, d in [*line_changes(before, now), (len(before), len(before), len(now), len(now))]:
+        places |= zip(range(at, a), range(at_now, c), strict=True)
+        at, at_now = b, d
+    return places

@@ -1,0 +1,223 @@
+"""Vouching: whether what was written into memory is the person's, by construction and not by judgement (THREATS M1).
+
+The rule, as docs/memory.md tells it: while nothing from outside has come into the conversation, what the model writes
+is taken for what the two of them said. From then on (a tool's reply, a long paste, a summary), a line counts only where
+all its words are the person's own, from one message; anything else waits for the person.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ouro.memory.long_term.store.line_changes import line_changes
+from ouro.memory.long_term.store.memory_files import MemoryFiles, is_memory_name
+from ouro.messages import PIPED, Image, Message, Text, ToolCall, ToolReply
+
+OWN_LINE = "I ran this in a shell:"
+"""Begins the message that carries what a shell line of the person printed: its words are a program's."""
+LONGEST_SAYING = 1_000
+"""Characters of a message that is taken for the person's own words; what is longer holds pasted material."""
+_FILE_TOOLS = {"read", "write", "edit", "apply_patch"}
+_HARMLESS = {"todo", "ask_user"}
+_READING = {"read", "grep", "glob", "memory_search"}
+_ARGUMENT = r"""(?:"[^"$`\\]*"|'[^']*'|[^\s"'$`;&|<>()\\]+)"""
+_COMMIT = rf"git\s+-C\s+({_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_ARGUMENT})*"
+_COMMITS = re.compile(rf"\s*{_COMMIT}(?:\s*&&\s*{_COMMIT})*\s*")
+_PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+_WORD = re.compile(r"[^\W_]+")
+_NEGATIONS = {
+    "no",
+    "not",
+    "never",
+    "dont",
+    "without",
+    "kein",
+    "keine",
+    "nicht",
+    "nie",
+    "niemals",
+    "ne",
+    "pas",
+    "jamais",
+}
+_SMALL = {
+    "a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "could", "default", "do", "does", "for", "from",
+    "has", "have", "i", "in", "is", "it", "its", "like", "likes", "me", "my", "of", "on", "or", "our", "please",
+    "prefer", "prefers", "preference", "preferred", "project", "remember", "repo", "repository", "s", "should", "so",
+    "t", "that", "the", "their", "them", "then", "they", "this", "to", "us", "use", "user", "users", "uses", "using",
+    "want", "wants", "wanted", "was", "we", "were", "will", "with", "would", "you", "your", "always", "person",
+}  # fmt: skip
+"""Words that say nothing of their own, and those with which memory introduces what it says."""
+
+
+class _Saying(msgspec.Struct, frozen=True):
+    """One sentence of the person."""
+
+    words: frozenset[str]
+    is_negative: bool
+
+
+class Vouching:
+    """What one conversation vouches for, as far as it has come.
+
+    Args:
+        is_memory: whether a path that a tool was given is in a memory folder of which all is vouched for.
+        is_whole: the messages are all there are; what a summary tells of the others is not the person's words.
+    """
+
+    def __init__(self, messages: Sequence[Message], is_memory: Callable[[str], bool], *, is_whole: bool = True) -> None:
+        self._is_memory = is_memory
+        earlier = () if is_whole else ("what came earlier",)
+        self.sources = (*earlier, *_sources(messages, self._is_trusted))
+        """What came into the conversation from outside, the latest last, in the person's words."""
+        self._messages = [list(_sentences(each.text)) for each in messages if _is_said(each)]
+
+    def doubt(self, before: str, after: str) -> str:
+        """Why a change of a memory file needs the person's yes; empty where it is vouched for."""
+        if not self.sources:
+            return ""
+        for gone, new in _hunks(before, after):
+            if line := next((line for line in new if not self._is_said(line)), ""):
+                return f"`{line.strip()[:80]}` is not in the person's own words"
+            if line := next((line for line in gone if not self._may_go(line, new)), ""):
+                return f"the person did not ask to take out `{line.strip()[:80]}`"
+        return ""
+
+    def _is_said(self, line: str) -> bool:
+        words, negative = _content(line)
+        return not words or any(_covers(message, words, negative) for message in self._messages)
+
+    def _may_go(self, line: str, new: Sequence[str]) -> bool:
+        """A line gives way to one that speaks of the same, or to the person's word."""
+        words, _ = _content(line)
+        replaced = any(_shared(words, _content(each)[0]) for each in new)
+        return not words or replaced or any(_covers(message, words, None) for message in self._messages)
+
+    def _is_trusted(self, call: ToolCall) -> bool:
+        if call.name in _HARMLESS:
+            return True
+        if call.name in _FILE_TOOLS:
+            paths = _paths(call)
+            return bool(paths) and all(map(self._is_memory, paths))
+        line = call.arguments.get("command")
+        return call.name == "shell" and isinstance(line, str) and self._only_commits(line)
+
+    def _only_commits(self, line: str) -> bool:
+        folders = [found[1] for found in re.finditer(_COMMIT, line)]
+        return bool(_COMMITS.fullmatch(line)) and all(self._is_memory(folder.strip("\"'")) for folder in folders)
+
+
+def _paths(call: ToolCall) -> list[str]:
+    patch = call.arguments.get("input")
+    found = _PATCHED.findall(patch) if isinstance(patch, str) else [call.arguments.get("path")]
+    return [path.strip() for path in found if isinstance(path, str)]
+
+
+def _is_said(message: Message) -> bool:
+    text = message.text
+    return message.role == "user" and len(text) <= LONGEST_SAYING and not text.startswith((OWN_LINE, PIPED))
+
+
+def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
+    calls: dict[str, ToolCall] = {}
+    for message in messages:
+        if message.role == "user" and message.parts_of(Text) and message.text and not _is_said(message):
+            yield _named_message(message.text)
+        if message.role == "user" and message.parts_of(Image):
+            yield "a picture"
+        for reply in message.parts_of(ToolReply):
+            call = calls.pop(reply.call_id, None)  # ids may come again
+            if call is None or not trusts(call):
+                yield _named(call) if call is not None else reply.name
+        if not message.cut:
+            calls |= {call.id: call for call in message.tool_calls}
+    # What is not answered yet has told nothing so far, but it may have written.
+    yield from (_named(call) for call in calls.values() if call.name not in _READING and not trusts(call))
+
+
+def _named_message(text: str) -> str:
+    if text.startswith(PIPED):
+        return "standard input"
+    return "a shell line" if text.startswith(OWN_LINE) else "a long message"
+
+
+def _named(call: ToolCall) -> str:
+    about = next(
+        (str(call.arguments[key]) for key in ("path", "command", "pattern", "url") if key in call.arguments), ""
+    )
+    return f"{call.name} {' '.join(about.split())[:60]}".strip()
+
+
+def _hunks(before: str, after: str) -> Iterator[tuple[list[str], list[str]]]:
+    old, new = before.splitlines(), after.splitlines()
+    for a, b, c, d in line_changes(old, new):
+        yield old[a:b], new[c:d]
+
+
+def _sentences(text: str) -> Iterator[_Saying]:
+    for part in re.split(r"(?<=[.!?;])\s+|\n", text):
+        words, negative = _content(part)
+        if words:
+            yield _Saying(frozenset(words), negative)
+
+
+def _content(text: str) -> tuple[set[str], bool]:
+    """The words that carry a meaning, and whether one of them denies it; in scripts without blanks each sign is one."""
+    plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
+    found = {piece for word in _WORD.findall(plain) for piece in ([*word] if _has_no_blanks(word) else [word])}
+    return found - _SMALL - _NEGATIONS, bool(found & _NEGATIONS)
+
+
+def _has_no_blanks(word: str) -> bool:
+    return any("\u2e80" <= sign <= "\uffdc" or "\u0e00" <= sign <= "\u0eff" for sign in word)
+
+
+def _covers(message: Sequence[_Saying], words: set[str], negative: bool | None) -> bool:
+    """Whether all words are said in one message, and not turned into their opposite."""
+    about = [each for each in message if _shared(words, each.words)]
+    known = {word for each in about for word in each.words}
+    if not all(any(_same(word, each) for each in known) for word in words):
+        return False
+    return negative is None or negative == any(each.is_negative for each in about)
+
+
+def _shared(some: set[str] | frozenset[str], others: set[str] | frozenset[str]) -> bool:
+    return any(_same(word, other) for word in some for other in others)
+
+
+def _same(word: str, other: str) -> bool:
+    """One word, or two forms of it: `test`, `tests`, `testing`."""
+    if word == other:
+        return True
+    shorter, longer = sorted((word, other), key=len)
+    return len(shorter) >= 4 and len(longer) - len(shorter) <= 3 and longer.startswith(shorter)
+
+
+def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
+    """Tells whether a path, as a tool was given it, is one of the folders, or a file of memory there.
+
+    What else lies there is looked after by nobody: whoever put it there says it.
+    """
+    real = [folder.resolve() for folder in folders]
+
+    def is_below(text: str) -> bool:
+        try:
+            path = (cwd / Path(text).expanduser()).resolve()
+        except (ValueError, RuntimeError, OSError):  # no path at all: a NUL in it, `~nobody`, a ring of links
+            return False
+        return any(path == folder or _is_file_of(folder, path) for folder in real)
+
+    return is_below
+
+
+def _is_file_of(folder: Path, path: Path) -> bool:
+    """Whether it is a file that ouro reads as memory, or none yet."""
+    if not path.is_relative_to(folder):
+        return False
+    name = str(path.relative_to(folder))
+    return is_memory_name(name) and (not path.exists() or MemoryFiles(folder).find(name) is not None)
