@@ -50,6 +50,7 @@ RECALLED = NotesRecalled(
 def app(home, tmp_path, monkeypatch):
     clock = SimpleNamespace(time=itertools.count(1_795_255_200, 3_600).__next__)
     monkeypatch.setattr("ouro.memory.long_term.store.history.time", clock)
+    monkeypatch.setattr("ouro.memory.long_term.manager.estimate", lambda _block: 600)  # paths of any length are in it
     (tmp_path / "api.py").write_text("changed since\n")
 
     def app(notes=NOTES, size=(80, 24), theme="dark"):

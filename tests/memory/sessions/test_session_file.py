@@ -72,7 +72,7 @@ def test_backwards_the_same_records_are_found_as_forwards(path, data, windows):
         assert tail == last
         assert list(blocks_back(descriptor, 0, end)) == forwards[::-1]
         for block in forwards:
-            if block.is_whole and data[block.offset : block.offset + 3] == b"---":
+            if block.is_whole and data[block.offset : block.offset + 4] == b"---\n":
                 assert block_at(descriptor, block.offset) == block
     finally:
         session_file._FIRST_WINDOW, session_file._WINDOW = before
