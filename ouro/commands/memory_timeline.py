@@ -85,8 +85,8 @@ async def why(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> N
     loaded = [line for line in receipt.lines if line.state == "loaded"]
     parts = [
         f"**Turn {said.turn}**: {escape(_short(said.words[0][1]))}\n",
-        f"- at the start of the session: {len(loaded)} entries of the core, {receipt.tokens:,} tokens "
-        "(`/memory receipt` lists them)",
+        f"- at the start of the session: {len(loaded)} {'entry' if len(loaded) == 1 else 'entries'} "
+        f"of the core, {receipt.tokens:,} tokens (`/memory receipt` lists them)",
         *(f"- told with this message, as memory had changed: {code(line)}" for line in said.told if line[:1] in "+-"),
         *_recalled(said, texts),
     ]
