@@ -190,7 +190,7 @@ def main() -> None:
         print(f"filled in {time.perf_counter() - started:.0f} s")
     print(f"{args.passages:,} passages, {args.notes:,} notes, {index.state().size >> 20} MB")
     vectors = Vectors(index, RandomEmbedder())
-    vectors._choose_model()
+    vectors.choose_model()
     while vectors._fill("notes", 1_000) or (args.vectors and vectors._fill("messages", 2_000)):
         pass
     vectors.warm()
@@ -203,7 +203,7 @@ def main() -> None:
     if args.notes:
         index = Index(args.folder / f"notes-{args.notes}.db")
         vectors = Vectors(index, RandomEmbedder())
-        vectors._choose_model()
+        vectors.choose_model()
         whole_recall(args.folder, args.notes, index, vectors)
         index.close()
 

@@ -14,15 +14,19 @@ from ouro.memory.search.writing import findable
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
-VERSION = 4
+VERSION = 5
 """Of the tables; an index of another version is made again from the files."""
+_FIRST_WITH_MODELS = 5
 WAIT_SECONDS = 5.0
 SHIFT = 20
 """The id of a passage is its session's `seq`, then in this many bits its place: neighbours have neighbouring ids."""
 
 _WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
 _LASTING = (
-    "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER PRIMARY KEY, model TEXT NOT NULL, vector BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER NOT NULL, model INTEGER NOT NULL, vector BLOB NOT NULL,"
+    " PRIMARY KEY (model, hash)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL,"
+    " length INTEGER NOT NULL, used TEXT NOT NULL, UNIQUE (name, length))",
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 )
 _TABLES = (
@@ -70,7 +74,9 @@ _TABLES = (
 """`notes` holds notes and the lines of core files; `outputs` is apart, so that recall never reads what a tool said.
 `anchors` are the files that a note speaks of, with the git hash of what they held then.
 
-`stamp` rises as vectors come: those without one are still to be made, those above the last one seen are new.
+`stamp` rises as vectors come: those without one are still to be made, those above the last one seen are new. It speaks
+of the model that `facts` names; `vectors` has those of other `models`, too. A model that gives vectors of another
+length than before is another one; `used` is the day on which it was last worked with.
 """
 
 
@@ -91,7 +97,7 @@ _SCHEMA = (*_LASTING, *_TABLES, *(line for table in ("messages", "outputs", "not
 
 def make_tables(database: sqlite3.Connection) -> None:
     """Put empty tables in place of those that are there; vectors stay: they took long to compute."""
-    kept = {"vectors", "facts"}
+    kept = {"vectors", "models", "facts"}
     found = database.execute(
         "SELECT type, name FROM sqlite_schema WHERE sql LIKE 'CREATE %' AND name NOT LIKE 'sqlite_%'"
     )
@@ -167,13 +173,24 @@ def _made(path: Path) -> sqlite3.Connection:
 
 
 def _take_vectors_back(made: sqlite3.Connection, aside: Path) -> None:
-    """The vectors of the index that was set aside: they may have been paid for, and their table is the same always."""
+    """The vectors of the index that was set aside: they may have been paid for."""
     if not aside.is_file():
         return
     try:
         made.execute("ATTACH ? AS aside", (str(aside),))
+        (version,) = made.execute("PRAGMA aside.user_version").fetchone()
+        if version < _FIRST_WITH_MODELS:
+            made.execute(
+                "INSERT INTO main.models (name, length, used) SELECT DISTINCT model, length(vector) / 2, date('now')"
+                " FROM aside.vectors"
+            )
+            made.execute(
+                "INSERT INTO main.vectors SELECT hash, models.id, vector FROM aside.vectors AS old"
+                " JOIN main.models ON models.name = old.model AND models.length = length(old.vector) / 2"
+            )
+            return
+        made.execute("INSERT INTO main.models SELECT id, name, length, used FROM aside.models")
         made.execute("INSERT INTO main.vectors SELECT hash, model, vector FROM aside.vectors")
-        made.execute("INSERT INTO main.facts SELECT name, value FROM aside.facts WHERE name = 'model'")
     except sqlite3.Error as error:
         log.warning("the vectors in %s are made again: %s", aside, error)
     finally:

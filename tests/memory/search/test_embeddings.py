@@ -156,10 +156,11 @@ class Counting:
     def __init__(self, name: str = "letters") -> None:
         self.name = name
         self.asked: list[str] = []
+        self.letters = "abcdefghijklmnop"
 
     def embed(self, texts):
         self.asked += texts
-        counts = [[text.count(letter) + 0.01 for letter in "abcdefghijklmnop"] for text in texts]
+        counts = [[text.count(letter) + 0.01 for letter in self.letters] for text in texts]
         rows = np.array(counts, np.float32)
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -206,17 +207,68 @@ def test_a_text_is_embedded_once_also_when_its_session_is_read_again(told):
     assert nearest(index, embedder, "aab") == ["aaab"]
 
 
-def test_another_model_makes_all_vectors_anew(told):
+def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(told):
+    index, _ = told
+    one, other = Counting("one"), Counting("two")
+    for embedder in (one, other, one, other):
+        vectors = vectors_for(index, embedder)
+        while vectors.fill():
+            pass
+        assert vectors.missing() == 0
+        assert nearest(index, embedder, "aab") == ["aaab"]
+    for embedder in (one, other):
+        assert sorted(each for each in embedder.asked if each != "aab") == ["aaab", "ccd", "kkkl"]
+    assert nearest(index, one, "kl") == ["kkkl"]  # also before anything is filled
+
+
+def test_two_models_at_once_leave_each_other_alone(told):
+    index, _ = told
+    other = Counting("other")
+
+    class Interrupted(Counting):
+        def embed(self, texts):
+            vectors_for(index, other).fill(1)
+            return super().embed(texts)
+
+    again = Counting()
+    vectors_for(index, Interrupted()).fill()
+    for embedder in (other, again):
+        vectors = vectors_for(index, embedder)
+        while vectors.fill():
+            pass
+        assert vectors.missing() == 0
+    assert (sorted(other.asked), again.asked) == (["aaab", "ccd", "kkkl"], [])
+
+
+def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(told):
     index, _ = told
     vectors_for(index, Counting("one")).fill()
-    other = Counting("two")
-    vectors_for(index, other).fill()
-    assert sorted(other.asked) == ["aaab", "ccd", "kkkl"]
+    with index.writing() as database:
+        database.execute("UPDATE models SET used = '2026-01-01'")
+    vectors_for(index, Counting("two")).fill()
     with index.reading() as database:
-        assert database.execute("SELECT DISTINCT model FROM vectors").fetchall() == [("two",)]
+        assert database.execute("SELECT name FROM models").fetchall() == [("two",)]
+        assert database.execute("SELECT count(*) FROM vectors").fetchall() == [(3,)]
 
 
-def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told):
+def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
+    index, _ = told
+    embedder = Counting()
+    running = Search(index, vectors_for(index, embedder))
+    vectors_for(index, embedder).fill()
+    assert [hit.text for hit in running.find("aab", 1)] == ["aaab"]
+    embedder.letters = "lkdcba"
+    assert running.find("bba", 1) == []  # words alone decide, until there are new ones
+    for vectors in (vectors_for(index, embedder), running.vectors):
+        while vectors.fill():
+            pass
+        assert vectors.missing() == 0
+    assert [hit.text for hit in running.find("bba", 1)] == ["aaab"]
+    assert nearest(index, embedder, "kl") == ["kkkl"]
+
+
+@pytest.mark.parametrize("version", [4, 999])
+def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told, version):
     index, root = told
     embedder = Counting()
     vectors_for(index, embedder).fill()
@@ -224,11 +276,21 @@ def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told):
         database.execute("UPDATE facts SET value = 'old' WHERE name = 'made'")
     index.close()
     with closing(sqlite3.connect(root.parent / "cache" / "index.db")) as database:
-        database.execute("PRAGMA user_version = 1")
+        if version < 5:
+            database.execute(
+                "CREATE TABLE before (hash INTEGER PRIMARY KEY, model TEXT NOT NULL, vector BLOB NOT NULL)"
+            )
+            database.execute("INSERT INTO before SELECT hash, 'letters', vector FROM vectors")
+            database.execute("DROP TABLE vectors")
+            database.execute("DROP TABLE models")
+            database.execute("ALTER TABLE before RENAME TO vectors")
+        database.execute(f"PRAGMA user_version = {version}")
+        database.commit()
     index.follow(Sources(root))
     vectors = vectors_for(index, embedder)
-    assert (vectors.missing(), vectors.fill(), vectors.missing()) == (3, 3, 0)
-    assert len(embedder.asked) == 3
+    assert vectors.missing() == 3
+    vectors.fill()
+    assert (vectors.missing(), len(embedder.asked)) == (0, 3)
     assert nearest(index, embedder, "aab") == ["aaab"]
     assert index.made() != "old"
 
