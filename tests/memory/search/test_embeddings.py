@@ -218,6 +218,7 @@ def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(told):
         assert nearest(index, embedder, "aab") == ["aaab"]
     for embedder in (one, other):
         assert sorted(each for each in embedder.asked if each != "aab") == ["aaab", "ccd", "kkkl"]
+    vectors_for(index, Counting("three")).fill(1)
     assert nearest(index, one, "kl") == ["kkkl"]  # also before anything is filled
 
 
@@ -252,7 +253,7 @@ def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(told):
 
 
 def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
-    index, _ = told
+    index, root = told
     embedder = Counting()
     running = Search(index, vectors_for(index, embedder))
     vectors_for(index, embedder).fill()
