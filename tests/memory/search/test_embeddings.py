@@ -219,7 +219,7 @@ def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(told):
     for embedder in (one, other):
         assert sorted(each for each in embedder.asked if each != "aab") == ["aaab", "ccd", "kkkl"]
     vectors_for(index, Counting("three")).fill(1)
-    assert nearest(index, one, "kl") == ["kkkl"]  # also before anything is filled
+    assert nearest(index, one, "aab") == ["aaab"]  # also before anything is filled
 
 
 def test_two_models_at_once_leave_each_other_alone(told):
@@ -266,6 +266,13 @@ def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
         assert vectors.missing() == 0
     assert [hit.text for hit in running.find("bba", 1)] == ["aaab"]
     assert nearest(index, embedder, "kl") == ["kkkl"]
+    index.rebuild(Sources(root))
+    with index.writing() as database:
+        database.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM messages WHERE text = 'kkkl')")
+    embedder.letters = "klmabcd"  # another length while what is missing is made
+    while vectors_for(index, embedder).fill():
+        pass
+    assert embedder.asked[-1] == "kkkl"
 
 
 @pytest.mark.parametrize("version", [4, 999])
