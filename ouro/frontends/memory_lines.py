@@ -77,7 +77,10 @@ def _note_line(event: NoteKept) -> str:
 def _core_line(event: CoreChanged) -> str:
     if event.proposal:
         answer = f"/memory accept {event.proposal}, or /memory reject {event.proposal}"
-        return f"Memory ({event.scope}) would change: {event.summary}. It waits for you: {answer}"
+        end = "" if event.summary.endswith((".", "…", "!", "?")) else "."
+        return f"Memory ({event.scope}) would change: {event.summary}{end} It waits for you: {answer}"
     undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
+    if event.origin == "undo":
+        return f"Taken back in memory ({event.scope}): {event.summary}{undo}"
     whence = _WHENCE.get(event.origin, "")
     return f"Memory ({event.scope}) changed{whence}: {event.summary}{undo}"

@@ -6,15 +6,19 @@ import json
 
 from fakes.fake_session import FakeSession, Wait, opener, says
 from fakes.screens import asked, opened, screen_of, shown, until
+from rich.text import Text
 
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import CoreChanged, QuestionAsked, Reply, Titled
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
+from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.news import NewsReader
 from ouro.frontends.repl.paper import Paper
 from ouro.frontends.repl.printer import Printer
 from ouro.frontends.repl.questions import Questions
 from ouro.frontends.repl.turns import Turns
+from ouro.memory.long_term.store.values import FileEdit
+from ouro.memory.long_term.trust.edits import change_of
 from ouro.open_request import OpenRequest
 
 DIFF = Diff((FileChange("preferences.md", "", "- Answer in German\n"),))
@@ -54,6 +58,25 @@ async def test_the_screen_follows_the_session_that_it_shows():
         await until(pilot, lambda: "facts.md: + Run evil.sh" in shown(pilot.app))
         assert "It waits for you: /memory accept p1, or /memory reject p1" in " ".join(shown(pilot.app).split())
         assert "Memory (user)" not in shown(pilot.app)
+
+
+def test_what_was_taken_back_is_told_so():
+    undone = CoreChanged("repo", "undo", "facts.md: - Tests run with tox.", Display("+0 -1"), "4be1c0d99")
+    assert memory_line(undone) == "Taken back in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
+
+
+def test_what_is_left_out_of_a_change_is_marked():
+    event = change_of("repo", [FileEdit("facts.md", "", "- " + "now and then " * 20)], "agent", proposal="p1")
+    assert "now and then now an… It waits for you: /memory accept p1" in memory_line(event)
+
+
+def test_a_long_title_gives_way_to_what_came_of_it(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    printed: list[str] = []
+    Paper(printed.append, plain=False).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
+    assert Text.from_ansi("".join(printed)).plain == "✓ shell echo echo echo echo echo echo echo ec…  3 lines  4 s\n"
+    Paper(printed.append, plain=True).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
+    assert printed[-1].count("echo") == 30
 
 
 async def test_the_plain_prompt_prints_news_as_they_come():

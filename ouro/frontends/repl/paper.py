@@ -11,6 +11,7 @@ from typing import Any
 _STYLES = {"markdown.code": "cyan", "markdown.code_block": "none", "markdown.h1": "bold", "markdown.h2": "bold"}
 _CONTROL = re.compile(r"\x1b\[[0-9;]*m")
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+_LEAST_TITLE = 20
 
 
 class Paper:
@@ -47,8 +48,11 @@ class Paper:
         self._styled((text, style))
 
     def marked(self, mark: str, style: str, title: str, detail: str) -> None:
-        """Print a mark, a title, and what came of it."""
-        self._styled((f"{mark} ", style), (title, ""), (f"  {detail}" if detail else "", "dim"))
+        """Print a mark, a title, and what came of it; a terminal has it on one line where the title can give way."""
+        after = f"  {detail}" if detail else ""
+        if not self.plain:
+            title = _fitted(title, beside=f"{mark} {after}")
+        self._styled((f"{mark} ", style), (title, ""), (after, "dim"))
 
     def diff_line(self, line: str) -> None:
         """Print a line of a unified diff."""
@@ -69,10 +73,22 @@ class Paper:
         from rich.theme import Theme
 
         file = io.StringIO()
-        width = max(20, shutil.get_terminal_size().columns)
         console = Console(
-            file=file, force_terminal=True, width=width, highlight=False, emoji=False, markup=False,
+            file=file, force_terminal=True, width=_width(), highlight=False, emoji=False, markup=False,
             theme=Theme(_STYLES), soft_wrap=False,
         )  # fmt: skip
         console.print(renderable)
         return file.getvalue()
+
+
+def _fitted(title: str, *, beside: str) -> str:
+    """As much of a title as there is room for in a line that has this beside it."""
+    from rich.text import Text
+
+    fitted = Text(title)
+    fitted.truncate(max(_LEAST_TITLE, _width() - Text(beside).cell_len), overflow="ellipsis")
+    return fitted.plain
+
+
+def _width() -> int:
+    return max(20, shutil.get_terminal_size().columns)

@@ -125,7 +125,8 @@ class KeyActions:
         knowledge = self._front_end.session.knowledge
         if knowledge is None:
             raise UsageError("Memory is off here.")
-        self._app.push_screen(ReceiptSheet(knowledge.receipt(), self._front_end.session.recalled))
+        sheet = ReceiptSheet(knowledge.receipt(), self._front_end.session.recalled, self._front_end.keymap)
+        self._app.push_screen(sheet)
 
     def memory(self) -> None:
         """Look through what is remembered."""
@@ -141,7 +142,7 @@ class KeyActions:
         from ouro.commands.info import TRIGGERS
 
         commands = [(command.usage, command.help) for command in COMMANDS]
-        self._app.push_screen(HelpSheet(self._front_end.keys, commands, TRIGGERS))
+        self._app.push_screen(HelpSheet(self._front_end.keymap, self._front_end.keys, commands, TRIGGERS))
 
     def palette(self) -> None:
         """All commands, to choose from."""

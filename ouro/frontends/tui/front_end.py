@@ -49,7 +49,8 @@ class ScreenFrontEnd:
         self._parts = parts
         self._turns = turns
         self._view = view
-        self._keymap = keymap
+        self.keymap = keymap
+        """The keys, as the person has them."""
         self._keep_theme = keep_theme
         self.opening: Opening | None = None
 
@@ -65,7 +66,7 @@ class ScreenFrontEnd:
         """The keys that work here."""
         rows = []
         for action in ACTIONS:
-            keys = self._keymap.keys(action.name)
+            keys = self.keymap.keys(action.name)
             if action.place != "edit" and keys:
                 rows.append((", ".join(map(shown, keys)), action.help))
         return rows
@@ -116,7 +117,7 @@ class ScreenFrontEnd:
             RewindSheet,  # what it needs is heavier than the first picture may be
         )
 
-        return await self.result_of(RewindSheet(self.session.past, self._keymap))
+        return await self.result_of(RewindSheet(self.session.past, self.keymap))
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the conversation anew, with a draft in the prompt; one that was begun there is put aside."""
@@ -147,7 +148,7 @@ class ScreenFrontEnd:
         self, get_shelf: GetShelf, *, search: str = "", only: Collection[str] = (), esc: str = "closes"
     ) -> SessionPicker:
         """The sheet that picks a session."""
-        return SessionPicker(get_shelf, self._keymap, search=search, only=only, rename=self._rename, esc=esc)
+        return SessionPicker(get_shelf, self.keymap, search=search, only=only, rename=self._rename, esc=esc)
 
     def _rename(self, session_id: str, title: str) -> bool:
         """Name the session on the screen, where it is that one: no other writer can."""
@@ -182,7 +183,12 @@ class ScreenFrontEnd:
         from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely wanted
         from ouro.session import Browsing
 
-        request = await self.result_of(MemoryBrowser(Browsing(self.session), self._keymap))
+        browser = MemoryBrowser(Browsing(self.session), self.keymap)
+        self._view.browser = browser
+        try:
+            request = await self.result_of(browser)
+        finally:
+            self._view.browser = None
         if request is not None and request.resume == self.session.id:
             await self.go_to(request.message)
         elif request is not None:

@@ -57,7 +57,7 @@ def make_parts(
 ) -> Parts:
     """The widgets of a screen that looks so."""
     history = PromptHistory(get_history_path())
-    transcript = Transcript(id="transcript", outputs_key=keymap.shown("outputs"))
+    transcript = Transcript(id="transcript", outputs_key=keymap.shown("outputs"), receipt_key=keymap.shown("receipt"))
     transcript.can_focus = False
     completion = Completion(_commands, files)
     prompt = Prompt(keymap, history, completion, take_back)

@@ -54,6 +54,7 @@ class Blocks(Protocol):
     """Where blocks are put: the transcript, or what is to be put before it."""
 
     outputs_key: str
+    receipt_key: str
     clock: Callable[[], float]
 
     def add(self, block: Block) -> None:
@@ -74,6 +75,7 @@ class _Collected:
 
     def __init__(self, like: Blocks) -> None:
         self.outputs_key = like.outputs_key
+        self.receipt_key = like.receipt_key
         self.clock = like.clock
         self.blocks: list[Block] = []
 
@@ -148,7 +150,8 @@ class TranscriptWriter:
                 self._end_turn(event)
             case NotesRecalled():
                 if loaded(event):
-                    self._transcript.add(Notice(f"{memory_line(event)} · Ctrl+Y"))
+                    hint = f" · {key}" if (key := self._transcript.receipt_key) else ""
+                    self._transcript.add(Notice(f"{memory_line(event)}{hint}"))
             case NoteKept() | CoreChanged():
                 self._show_memory(event)
             case QuestionAsked() | TodosChanged() | UsageUpdated() | Titled():

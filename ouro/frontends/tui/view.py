@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ouro.errors import OuroError
 from ouro.events import (
+    CoreChanged,
     Event,
+    NoteKept,
     NotesRecalled,
     PermissionAsked,
     QuestionAsked,
@@ -18,6 +20,7 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
+from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.resume_lines import card_line
 from ouro.frontends.session_lines import now
 from ouro.frontends.tui.blocks.lines import tidy
@@ -27,6 +30,7 @@ from ouro.frontends.tui.parts import Parts
 from ouro.frontends.tui.transcript_writer import blocks_of
 
 if TYPE_CHECKING:
+    from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
     from ouro.session import ResumeCard, Session
 
 MOST_BLOCKS = 1_000
@@ -52,6 +56,8 @@ class ScreenView:
         self._waiting: Callable[[], tuple[str, ...]] = tuple
         self._is_looking_back = False
         self.session: Session | None = None
+        self.browser: MemoryBrowser | None = None
+        """Lies over the conversation."""
 
     def attach(self, session: Session, waiting: Callable[[], tuple[str, ...]]) -> None:
         """Show this session, from its beginning."""
@@ -109,7 +115,9 @@ class ScreenView:
     def show(self, event: Event) -> None:
         """Something happened in the session."""
         parts = self._parts
-        parts.writer.show(event)
+        parts.writer.show(self._as_line(event))
+        if self.browser is not None and isinstance(event, NotesRecalled | NoteKept | CoreChanged):
+            self.browser.memory_changed()
         match event:
             case PermissionAsked() | QuestionAsked():
                 parts.questions.ask(event)
@@ -123,6 +131,12 @@ class ScreenView:
                 self.refresh()
             case _:
                 pass
+
+    def _as_line(self, event: Event) -> Event:
+        """What the person did in the browser was seen there: the conversation has a line of it, without the change."""
+        if self.browser is not None and isinstance(event, CoreChanged) and event.origin in ("person", "undo"):
+            return Said(memory_line(event))
+        return event
 
     def tell_resumed(self, card: ResumeCard) -> None:
         """A session was taken up again: a panel where there is something to choose, else a line."""

@@ -11,9 +11,11 @@ from textual import events
 from ouro.display import CommandOutput, Diff, Display, FileChange, Question, Todo
 from ouro.errors import NoModelError, SessionNotFound, TrustNeeded
 from ouro.events import (
+    NotesRecalled,
     PermissionAsked,
     Permit,
     QuestionAsked,
+    Remembered,
     Reply,
     Said,
     TextDelta,
@@ -412,6 +414,20 @@ async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
         await pilot.press("a", "question_mark")
         assert pilot.app.parts.prompt.text == "a?"
+
+
+async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_person():
+    keys = {"page_down": "f9", "help": "f8", "receipt": "f7"}
+    async with screen_of(FakeSession(), keys={**keys, "select_all": []}).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("f8")
+        await until(pilot, lambda: "↑↓ PageUp F9 · Esc closes" in screen_text(pilot.app))
+        await pilot.press("f9")
+        await until(pilot, lambda: "sessions: rename" in screen_text(pilot.app))
+        await pilot.press("f8")
+        await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+        pilot.app.parts.writer.show(NotesRecalled((Remembered("mem_1", "", "loaded", "its words"),), "local"))
+        await until(pilot, lambda: "1 memory · F7" in shown(pilot.app))
 
 
 async def test_a_long_turn_rings_and_a_short_one_does_not():

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from fakes.fake_session import FakeSession, opener
 from fakes.knowledge import Conversation
-from fakes.screens import opened, screen_of, screen_text, until
+from fakes.screens import opened, screen_of, screen_text, shown, until
 
-from ouro.events import NotesRecalled, Remembered
+from ouro.display import Diff, Display, FileChange
+from ouro.events import CoreChanged, NotesRecalled, Remembered
 from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
 from ouro.memory.search.lookup import Lookup
@@ -158,6 +159,26 @@ async def test_archive_and_restore_and_undo_by_one_key(app, memory):
         await shows(pilot, "It is back.")
         await pilot.press("left", "left", "left", "c")
         await shows(pilot, "Confirmed: it still holds.")
+
+
+async def test_what_changes_while_it_is_open_is_shown_and_leaves_one_line_behind(app, memory):
+    diff = Diff((FileChange("preferences.md", "", "- Use tabs.\n"),))
+    learned = CoreChanged("user", "agent", "facts.md: + Four.", Display("+1", Diff((FileChange("f", "", "- Four."),))))
+    by_hand = CoreChanged("user", "person", "preferences.md: + Use tabs.", Display("+1 -0", diff))
+    async with app.run_test(size=(100, 30)) as pilot:
+        browser = await browsing(pilot)
+        await pilot.press("tab", "right", "end")
+        assert texts(browser) == ["1.", "Two.", "3."]
+        store = memory.scopes["user"].store
+        store.save_and_commit({"preferences.md": "- Use tabs.\n"}, "Edit", {"Ouro-Origin": "person"})
+        app.session.happens(by_hand)
+        app.session.happens(learned)
+        await until(pilot, lambda: "Use tabs." in texts(browser))
+        assert browser._list.marked.text == "3."
+        await pilot.press("escape")
+        await until(pilot, lambda: "- Four." in shown(app))
+        assert "Memory (user) changed: preferences.md: + Use tabs." in shown(app)
+        assert "- Use tabs." not in shown(app)
 
 
 async def test_a_note_is_edited_in_the_editor(app, memory, monkeypatch, tmp_path):

@@ -39,6 +39,13 @@ def finished(body=None, summary="ok", failed=False, seconds=2.0):
     return ToolFinished("c", "shell", Display(summary, body), failed, seconds)
 
 
+async def test_a_long_title_leaves_room_for_what_came_of_it():
+    app = TranscriptApp(ToolStarted(CALL, "shell " + "echo " * 60), finished(summary="3 lines, 0.0 s"))
+    async with app.run_test(size=(60, 20)):
+        head = "".join(segment.text for strip in app.screen._compositor.render_strips()[:1] for segment in strip)
+        assert "… · 3 lines, 0.0 s · 2.0s" in head
+
+
 async def test_a_prompt_with_a_picture():
     assert await lines_of(Prompted("look\n  here", (Image("image/png", b"", "a.png"), Image("image/png", b"")))) == [
         "❯ look",
@@ -172,7 +179,7 @@ async def test_a_compaction_is_a_card_that_unfolds_to_its_receipt():
     async with app.run_test(size=(80, 20)):
         assert app.lines() == ["  ⠋ compact the conversation", "    part 1 of 3", "    part 2 of 3"]
         app.show(Compacted(80_000, 9_000, 40, 3, 2, "## Goal\nMend\x1b[2J it.", used))
-        assert app.lines() == ["  ✓ compact the conversation · 80,000 → 9,000 tokens · 40 messages summed up, 3…"]
+        assert app.lines() == ["  ✓ compact the conversation · 80,000 → 9,000 tokens · 40 messages summed up, …"]
         app.transcript.toggle_outputs()
         assert app.lines()[1:] == [
             "    - 80,000 tokens before, 9,000 after: 89% less",

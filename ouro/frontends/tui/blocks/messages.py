@@ -163,7 +163,7 @@ class Thinking(Block):
         self.changed()
 
     def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
-        head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - 2)
+        head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - len(MARGIN) - 1)
         lines = [Line([Segment(MARGIN, palette.text), Segment(head, palette.muted)], gutter=len(MARGIN))]
         if self.is_open:
             bar = (MARGIN + "│ ", palette.muted)
@@ -213,7 +213,7 @@ def queued_lines(texts: Sequence[str], width: int, palette: Palette) -> list[Lin
     mark = f"{MARGIN}⋯ queued: "
     lines: list[Line] = [Line([])] if texts else []
     for text in texts:
-        words = crop(tidy(text), max(1, width - len(mark)))
+        words = crop(tidy(text), max(1, width - len(mark) - 1))
         lines.append(Line([Segment(mark, palette.warning), Segment(words, palette.muted)], gutter=len(mark)))
     return lines
 

@@ -97,7 +97,7 @@ class ToolCard(Block):
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, "")
         parts = [part for part in (summary, duration(passed) if passed >= 0.1 else "") if part]
-        room = max(8, width - len(MARGIN) - 2)
+        room = max(8, width - len(MARGIN) - 3)  # the last column is the scroll bar's
         after = "".join(f" · {part}" for part in parts)
         title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
         after = crop(after, max(0, room - cell_len(title)))

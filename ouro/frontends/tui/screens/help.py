@@ -6,25 +6,24 @@ from collections.abc import Sequence
 
 from rich.table import Table
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.screens.sheet import ReadSheet
 
 
-class HelpSheet(Sheet[None]):
-    """Keys at the top, commands below; any key that is no scrolling key closes it."""
-
-    BINDINGS = [Binding("q,question_mark,f1,enter", "close", show=False)]  # noqa: RUF012 (Textual's own form)
+class HelpSheet(ReadSheet):
+    """Keys at the top, commands below."""
 
     def __init__(
         self,
+        keymap: Keymap,
         keys: Sequence[tuple[str, str]],
         commands: Sequence[tuple[str, str]],
         triggers: Sequence[tuple[str, str]] = (),
     ) -> None:
-        super().__init__()
+        super().__init__(keymap, "help")
         self._keys = keys
         self._commands = commands
         self._triggers = triggers
@@ -41,11 +40,7 @@ class HelpSheet(Sheet[None]):
                 yield Static(_table(self._commands))
                 yield Static("At the start of a message", classes="sheet--title", markup=False)
                 yield Static(_table(self._triggers))
-            yield Static("↑↓ PageUp PageDown · Esc closes", classes="sheet--keys", markup=False)
-
-    def on_mount(self) -> None:
-        """Scroll with the keys at once."""
-        self.query_one(VerticalScroll).focus()
+            yield self.keys_line()
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> Table:

@@ -93,14 +93,26 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._tell_frame()
 
     async def _load(self) -> None:
+        await self._load_all()
+        self._mark_later()
+
+    async def _load_all(self) -> None:
         """Read everything anew, beside the loop."""
         try:
             await self._contents.load()
         except (OuroError, OSError) as error:
             self._tell(_told(error), "-failed")
-            return
-        self._show()
-        self._mark_later()
+        else:
+            self._show()
+
+    def memory_changed(self) -> None:
+        """Show it as it is now; who reads a page goes on reading it."""
+        self.run_worker(self._refresh, group="load", exclusive=True)
+
+    async def _refresh(self) -> None:
+        await self._load_all()
+        if not self._detail.has_focus:
+            await self._look()
 
     @on(Input.Changed, "#sessions-search")
     def _typed(self) -> None:

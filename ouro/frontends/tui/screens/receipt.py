@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
 from ouro.frontends.memory_receipt import recalled_rows, recalled_summary, rows, summary
-from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.screens.sheet import ReadSheet
 from ouro.utils.terminal_text import escaped
 
 if TYPE_CHECKING:
@@ -24,13 +24,11 @@ _ABOUT = 24
 """Columns at most for what became of an entry."""
 
 
-class ReceiptSheet(Sheet[None]):
+class ReceiptSheet(ReadSheet):
     """The notes that came with the last message, then the core as it was at start."""
 
-    BINDINGS = [Binding("q,enter,ctrl+y", "close", show=False)]  # noqa: RUF012 (Textual's own form)
-
-    def __init__(self, receipt: MemoryReceipt, recalled: NotesRecalled) -> None:
-        super().__init__()
+    def __init__(self, receipt: MemoryReceipt, recalled: NotesRecalled, keymap: Keymap) -> None:
+        super().__init__(keymap, "receipt")
         self._receipt = receipt
         self._recalled = recalled
 
@@ -44,11 +42,7 @@ class ReceiptSheet(Sheet[None]):
                 yield Static(f"Core · {summary(self._receipt)}", classes="sheet--title", markup=False)
                 found = list(rows(self._receipt))
                 yield Static(_table(found) if found else Text("Nothing is remembered yet."))
-            yield Static("↑↓ PageUp PageDown · Esc closes", classes="sheet--keys", markup=False)
-
-    def on_mount(self) -> None:
-        """Scroll with the keys at once."""
-        self.query_one(VerticalScroll).focus()
+            yield self.keys_line()
 
 
 def _table(found: Sequence[tuple[str, str, str]]) -> Table:

@@ -33,6 +33,7 @@ class Transcript(LineScroll):
         self,
         *,
         outputs_key: str = "Ctrl+O",
+        receipt_key: str = "Ctrl+Y",
         clock: Callable[[], float] = monotonic,
         id: str | None = None,  # noqa: A002
         classes: str | None = None,
@@ -40,6 +41,8 @@ class Transcript(LineScroll):
         super().__init__(id=id, classes=classes)
         self.outputs_key = outputs_key
         """The key that opens tool outputs, as blocks name it."""
+        self.receipt_key = receipt_key
+        """The key that tells what memory put into the prompt; empty: none does."""
         self.clock = clock
         self.following = True
         """At the end, and staying there."""

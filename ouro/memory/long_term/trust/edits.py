@@ -11,10 +11,13 @@ from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.store.values import FileEdit, Scope
 from ouro.utils.terminal_text import escaped
 
+_SUBJECT, _WORDS = 200, 100
+"""Characters of a whole summary, and of what it tells of one file."""
+
 
 def subject_of(edits: Iterable[FileEdit]) -> str:
     """What became of the files, in one line: `preferences.md: + Answer in German`."""
-    return "; ".join(map(_summary, edits))[:200] or "Nothing"
+    return _cut("; ".join(map(_summary, edits)), _SUBJECT) or "Nothing"
 
 
 def change_of(
@@ -44,7 +47,11 @@ def _summary(edit: FileEdit) -> str:
     come = [line.lstrip("-*# ").strip() for line in new if line not in before and line.strip()]
     words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
     more = len(come) + (0 if come else len(gone)) - 1
-    return f"{edit.name}: {escaped(words[0])[:100]}{f' and {more} more' if more > 0 else ''}"
+    return f"{edit.name}: {_cut(escaped(words[0]), _WORDS)}{f' and {more} more' if more > 0 else ''}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
 def _without_front_matter(edit: FileEdit) -> tuple[str, str | None, str | None]:
