@@ -17,7 +17,7 @@ from ouro.memory.long_term.by_hand.import_sources import read_sources
 from ouro.memory.long_term.by_hand.importing import Import, carry_out, plan_import
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk, is_trusted_text
-from ouro.utils.private_files import write_private
+from ouro.utils.documents import write_document
 from ouro.utils.runtime import tilde
 
 _FILE = "ouro-memory.md"
@@ -30,16 +30,11 @@ async def export(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) 
     force = "--force" in words
     named = [each for each in words if each != "--force"]
     path = front_end.session.cwd / Path(named[0] if named else _FILE).expanduser()
-    if path.exists() and not force:
-        raise UsageError(f"{tilde(path)} is there already.", "Take another name, or /memory export FILE --force.")
 
     def act(desk: Desk) -> int:
         is_json = path.suffix == ".json"
         text = json.dumps(as_json(desk), indent=2, ensure_ascii=False) + "\n" if is_json else as_markdown(desk)
-        try:
-            write_private(path, text)
-        except OSError as error:
-            raise UsageError(f"{tilde(path)} cannot be written: {error.strerror}.") from error
+        write_document(path, [text], force=force)
         return len(text.encode())
 
     size = await at_desk(front_end.session, act)

@@ -46,7 +46,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions of `ouro memory` and their flags."""
     parser.epilog = EXAMPLE
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
     memory_entries.add_arguments(actions)
     memory_writing.add_arguments(actions)
     memory_transfer.add_arguments(actions)

@@ -21,7 +21,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json
-from ouro.utils.private_files import write_private
+from ouro.utils.documents import write_document
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def add_arguments(actions: Any) -> None:
                         "graph --html -o memory.html")  # fmt: skip
     parser.add_argument("--html", action="store_true", help="a page (the default)")
     parser.add_argument("-o", "--output", default="memory.html", metavar="FILE", help="memory.html")
+    parser.add_argument("--force", action="store_true", help="go over a file that is there")
 
 
 @contextmanager
@@ -243,7 +244,7 @@ def _graph(args: argparse.Namespace) -> int:
     if args.json:
         show_json(to_builtins(picture))
         return 0
-    write_private(Path(args.output).resolve(), page)
+    write_document(Path(args.output).expanduser().absolute(), [page], force=args.force)
     show(f"{args.output}: {len(picture.nodes)} notes and names. Open it in a browser; nothing is fetched.")
     return 0
 

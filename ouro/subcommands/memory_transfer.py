@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from ouro.errors import UsageError
 from ouro.memory.long_term.by_hand.export import as_json, as_markdown
 from ouro.memory.long_term.by_hand.import_sources import read_sources
 from ouro.memory.long_term.by_hand.importing import Import, carry_out, plan_import
@@ -18,7 +17,7 @@ from ouro.session.by_hand import is_trusted_text
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json
-from ouro.utils.private_files import write_private
+from ouro.utils.documents import write_document
 
 _MOST_REFUSED = 10
 
@@ -40,8 +39,6 @@ def add_arguments(actions: Any) -> None:
 
 def _export(args: argparse.Namespace) -> int:
     path = Path(args.file).expanduser() if args.file else None
-    if path is not None and path.exists() and not args.force:
-        raise UsageError(f"{path} is there already.", "Take another name, or --force.")
     with opened_memory() as memory:
         is_json = args.json or (path is not None and path.suffix == ".json")
         data = json.dumps(as_json(memory.desk), indent=2, ensure_ascii=False) + "\n" if is_json else ""
@@ -49,10 +46,7 @@ def _export(args: argparse.Namespace) -> int:
     if path is None:
         sys.stdout.write(text)
         return 0
-    try:
-        write_private(path.absolute(), text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+    write_document(path.absolute(), [text], force=args.force)
     show(f"{path}: {len(text.encode()):,} bytes.")
     return 0
 

@@ -38,7 +38,7 @@ _SESSION_HELP = "an id, its start, `latest`, or words of its title or of what wa
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The actions of `ouro sessions` and their flags."""
     parser.epilog = EXAMPLE
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
     listed = _action(actions, "list", "the sessions of this folder, last used first", _list)
     listed.add_argument("--all", action="store_true", help="of every folder")
     listed.add_argument("words", nargs="*", metavar="WORD", help="of the title, or of what was said")
@@ -140,7 +140,8 @@ def _show(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
 
 
 def _export(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    from ouro.commands.transcripts.export import document, format_of, write_document
+    from ouro.commands.transcripts.export import document, format_of
+    from ouro.utils.documents import write_document
 
     info = _find(store, args.session)
     path = Path(args.output).expanduser() if args.output else None

@@ -108,8 +108,10 @@ async def test_export_and_import_with_a_look_first(told, repository, tmp_path):
     front_end.picks = ["yes"]
     await dispatch(front_end, f"/memory import {tmp_path / 'GEMINI.md'}")
     assert conversation.changed[-1].origin == "import"
+    repository.chmod(0o755)
     await dispatch(front_end, "/memory export all.md")
     assert "- Always be kind" in (repository / "all.md").read_text()
+    assert repository.stat().st_mode & 0o777 == 0o755
     await dispatch(front_end, "/memory export all.md")
     assert front_end.said[-1][0] == "error"
 

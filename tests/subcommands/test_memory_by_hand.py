@@ -146,8 +146,11 @@ def test_an_edit_that_cannot_be_kept_is_not_lost(ouro, inside, monkeypatch, tmp_
 
 def test_export_and_import(ouro, inside, tmp_path):
     ouro("remember", "Always answer in German")
-    target = tmp_path / "out.md"
+    target = tmp_path / "shared" / "out.md"
+    target.parent.mkdir()
+    target.parent.chmod(0o755)
     assert ouro("export", str(target))[0] == 0
+    assert target.parent.stat().st_mode & 0o777 == 0o755  # it may be the folder of a project
     assert "- Always answer in German" in target.read_text()
     assert ouro("export", str(target))[0] == 2
     notes = tmp_path / "GEMINI.md"

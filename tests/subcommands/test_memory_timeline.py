@@ -93,6 +93,23 @@ def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path)
     )
 
 
+def test_without_an_action_and_in_an_error_it_says_what_can_be_typed_in_a_shell(store):
+    assert "take back a commit" in ouro(code=2)
+    assert ouro("diff", "nothing", code=2).splitlines()[1] == "`ouro memory log` shows them."
+    assert "`ouro memory remember Run the tests" in ouro("remember", "", code=2)
+
+
+def test_the_graph_writes_over_no_file_and_leaves_its_folder_as_it_is(store, tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "memory.html").write_text("mine")
+    assert "memory.html is there already" in ouro("graph", code=2)
+    assert (tmp_path / "memory.html").read_text() == "mine"
+    ouro("graph", "--force")
+    assert "<script" in (tmp_path / "memory.html").read_text()
+    assert "cannot be written" in ouro("graph", "-o", "none/memory.html", code=2)
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
+
+
 def test_undo_takes_back_all_of_a_turn(store):
     marks = {"Ouro-Origin": "agent", "Ouro-Session": "s-old", "Ouro-Turn": "2", "Ouro-Message": "3"}
     store.save_and_commit({"preferences.md": "- Be short.\n"}, "One", marks)

@@ -9,13 +9,14 @@ from fakes.fake_session import FakeSession
 from fakes.whole_sessions import ID, PNG, everything
 
 from ouro.commands.dispatch import dispatch
-from ouro.commands.transcripts.export import document, write_document
+from ouro.commands.transcripts.export import document
 from ouro.errors import UsageError
 from ouro.memory.imports.own_json import read_own_json
 from ouro.memory.sessions.records import MessageRecord, SessionHeader
 from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool
+from ouro.utils.documents import write_document
 
 
 def test_json_holds_every_record_in_a_line_and_marks_what_was_taken_back():
