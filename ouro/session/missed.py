@@ -12,7 +12,7 @@ import msgspec
 from ouro.agent.project import told_branch
 from ouro.errors import SaveFailed, SessionError, SessionInUse
 from ouro.memory.backend import CapturedRecord, MemoryStore, SessionInfo
-from ouro.memory.long_term.capture.uncaptured import Piece, turns_since, uncaptured
+from ouro.memory.long_term.capture.uncaptured import Piece, is_known, turns_since, uncaptured
 from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.transcript import Transcript
 from ouro.utils.log import log
@@ -85,17 +85,19 @@ class Missed:
         return [each for each in found if is_ours(each.project)][:_MOST_LOOKED_AT]
 
     def _look(self, session_id: str) -> MissedSession | None:
-        """What was missed of a session; None where nothing was, where it is in use, or memory was off in it."""
+        """What was missed of a session; None where nothing was, where it is in use, or memory was off in all of it."""
         try:
             loaded = self._store.load_session(session_id, reach="context")
             self._store.close_session(session_id)
             transcript = Transcript.of(loaded)
-            if loaded.read_only or not loaded.header.memory or not turns_since(transcript.entries, transcript.captured):
+            if loaded.read_only or loaded.header.origin or not turns_since(transcript.entries, transcript.captured):
                 return None
             if not transcript.is_whole:
                 transcript = Transcript()
                 for record in read_whole(self._store, session_id).records():
                     transcript.take(record)
+            if not is_known(loaded.header, transcript):
+                return None
         except SessionInUse:
             return None
         except (SessionError, SaveFailed, OSError) as error:

@@ -227,6 +227,25 @@ async def test_a_session_without_memory_is_not_captured_later(repository):
     assert two.captures == []
 
 
+async def test_a_session_that_began_without_memory_and_went_on_with_it_is_captured_later_but_for_its_beginning(
+    repository,
+):
+    two = Two()
+    session = await two.open(repository, memory=False)
+    await say(session, "this is between the two of us")
+    await session.close()
+    session = await two.open(repository, session.id)
+    await say(session, "from here on it may be remembered")
+    await session.close()
+    later = await two.open(repository)
+    await say(later, "hello")
+    await quiet(later)
+    await later.close()
+
+    [asked] = two.captures
+    assert ["between" in asked, "from here on" in asked] == [False, True]
+
+
 async def test_only_what_is_said_without_memory_is_left_out_of_a_session(repository):
     two = Two()
     ways = [("this may be remembered", True), ("this is between the two of us", False), ("and this may be again", True)]

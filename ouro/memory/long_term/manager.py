@@ -251,7 +251,7 @@ class LongTermMemoryManager:
 
     def _vouching(self, messages: Sequence[Message], is_whole: bool) -> Vouching:
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
-        return Vouching(messages, below(clean, self._parts.cwd), is_whole=is_whole)
+        return Vouching(messages, below(clean, self._parts.cwd), is_whole=is_whole, cwd=self._parts.cwd)
 
     def _vouch(self, vouching: Vouching, moment: Moment) -> list[CoreChanged]:
         for scope in self._scopes:
@@ -273,7 +273,7 @@ class LongTermMemoryManager:
     def _settle(self, vouching: Vouching) -> list[CoreChanged]:
         asks = self._parts.write == "ask"
         told = [event for scope in self._scopes for event in scope.settle(vouching, self._moment, asks=asks)]
-        waiting = [event.summary for event in told if event.proposal]
+        waiting = [event.summary for event in told if event.proposal and event.origin == "agent"]
         refused = [each.name for scope in self._scopes for each in scope.refused]
         self._remarks += [remark(f"`{each}` waits for the person's yes. Do not write it again.") for each in waiting]
         self._remarks += [remark(f"{each} was put back as it was: it held a secret.") for each in refused]

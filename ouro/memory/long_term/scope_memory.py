@@ -26,7 +26,7 @@ from ouro.memory.long_term.store.values import (
     Undone,
 )
 from ouro.memory.long_term.trust.edits import change_of, digest, edit_of, subject_of
-from ouro.memory.long_term.trust.proposals import Proposal, Proposals, carried_over, proposal_id
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals, by_agent, carried_over, proposal_id
 from ouro.memory.long_term.trust.vouching import Vouching
 from ouro.memory.tokens import estimate
 
@@ -62,6 +62,8 @@ class ScopeMemory:
         self._standing: frozenset[tuple[str, str | None]] = frozenset()
         """What differed from the accepted commit when it was last read, as name and text."""
         self._accepted = ""
+        self._written: set[str] = set()
+        """Files that the turn has written, each as it was vouched for then."""
         self.refused: tuple[Skipped, ...] = ()
         """What the last turn wrote and was taken out again, because it holds a secret."""
         self.takes_back: dict[str, str] = {}
@@ -101,7 +103,8 @@ class ScopeMemory:
         self.loaded = self.store.load_all()
         if not self.loaded.files and not self.loaded.head:
             return
-        if self.store.accepted == self.loaded.head and self._is_known():
+        is_known = bool(self.loaded.head) and self.store.history.own("core") == _print_of(self.loaded)
+        if self.store.accepted == self.loaded.head and is_known:
             self.texts = self.loaded.core
             return
         self._read_anew()
@@ -137,11 +140,18 @@ class ScopeMemory:
             return
         mixed = {each.name for each in self._outside}
         for edit in self._new(self.store.outside_edits()):
-            if edit.name not in mixed and not vouching.doubt(edit.before or "", edit.after or ""):
+            if edit.name in mixed or not vouching.may_have_written(self.store.folder, edit.name):
+                continue
+            if not vouching.doubt(edit.before or "", edit.after or ""):
                 self.store.vouch(edit.name)
+                self._written.add(edit.name)
 
     def settle(self, vouching: Vouching, moment: Moment, *, asks: bool) -> list[CoreChanged]:
-        """The turn is over: commit what it has written; what nobody vouches for is taken out, and waits."""
+        """The turn is over: commit what it has written; what nobody vouches for is taken out, and waits.
+
+        What none of its calls can have written stays where it is, and waits: it may be in an editor of the person.
+        """
+        written, self._written = self._written, set()
         if not self.store.has_changed_since_load(self.loaded):
             return []
         self.store.ensure_repo()
@@ -151,18 +161,23 @@ class ScopeMemory:
         edits = [each for each in self._new(self.store.edits_since(base)) if each.name not in mixed]
         open_ = {each.name for each in self.store.outside_edits()}
         edits = [each for each in edits if each.name in open_ or not self.store.has_made(each)]
+        foreign = {name for name in open_ if self._is_foreign(name, vouching, written)}
+        edits = [each for each in edits if each.name not in foreign]
         edits = self._without_secrets(edits, moment)
-        doubts = {each.name: self._doubt(each, vouching, asks) for each in edits if asks or each.name in open_}
+        asked = ASKED if asks else ""
+        found = [each for each in edits if asks or each.name in open_]
+        doubts = {each.name: vouching.doubt(each.before or "", each.after or "") or asked for each in found}
         good = [each for each in edits if not doubts.get(each.name)]
         bad = [each for each in edits if doubts.get(each.name)]
         told = [self._set_aside(bad, doubts[bad[0].name], vouching, moment)] if bad else []
         self.store.vouch(*(each.name for each in good))
+        waiting = self._outside
         self._read_anew()
         self._accept_all()
         end_turn(self.store.history)
         if good:
             told.insert(0, self._told(good, "agent", base))
-        return told
+        return told + (self.unknown() if self._outside != waiting else [])
 
     def refresh(self, *, believes: bool) -> list[CoreChanged]:
         """Between turns: what an editor, another session or a pull has changed.
@@ -187,11 +202,8 @@ class ScopeMemory:
 
     def unknown(self) -> list[CoreChanged]:
         """What was found and is not believed, as it is shown to the person."""
-        return [
-            change_of(self.scope, each.edits, "outside", proposal=each.id)
-            for each in self.proposals()
-            if each.origin == "outside"
-        ]
+        found = (each for each in self.proposals() if each.origin == "outside")
+        return [change_of(self.scope, each.edits, "outside", proposal=each.id) for each in found]
 
     def accept(self, proposal: Proposal, moment: Moment) -> CoreChanged:
         """The person wants it so."""
@@ -272,6 +284,12 @@ class ScopeMemory:
         self._accept_all()
         return [self._told(edits, origin, base)] if edits else []
 
+    def _is_foreign(self, name: str, vouching: Vouching, written: set[str]) -> bool:
+        """Whether no call of the turn can have left a file as it is, though nobody has vouched for that."""
+        if name in written and vouching.knows_all_writing:  # it has changed since
+            return True
+        return not vouching.may_have_written(self.store.folder, name)
+
     def _new(self, edits: Iterable[FileEdit]) -> list[FileEdit]:
         return [each for each in edits if (each.name, each.after) not in self._standing]
 
@@ -286,20 +304,12 @@ class ScopeMemory:
             self.store.commit_changes(subject_of(kept), moment.trailers("agent"), [each.name for each in kept])
         return kept
 
-    def _doubt(self, edit: FileEdit, vouching: Vouching, asks: bool) -> str:
-        return vouching.doubt(edit.before or "", edit.after or "") or (ASKED if asks else "")
-
     def _set_aside(self, edits: Sequence[FileEdit], reason: str, vouching: Vouching, moment: Moment) -> CoreChanged:
-        number = proposal_id(self.scope, edits)
-        sources = tuple(dict.fromkeys(vouching.sources))[-5:]
-        self._proposals.add(
-            Proposal(
-                number, self.scope, "agent", tuple(edits), reason, sources, moment.session, moment.turn, timestamp()
-            )
-        )
+        found = by_agent(self.scope, edits, reason, vouching.sources, moment.session, moment.turn, timestamp())
+        self._proposals.add(found)
         back = {each.name: each.before for each in edits}
         self.store.save_and_commit(back, f"Wait for the person: {subject_of(edits)}", moment.trailers("undo"))
-        return change_of(self.scope, edits, "agent", proposal=number)
+        return change_of(self.scope, edits, "agent", proposal=found.id)
 
     def _read_anew(self) -> None:
         self.loaded = self.store.load_all()
@@ -316,9 +326,6 @@ class ScopeMemory:
             if self.store.accepted != self.loaded.head and not self.store.edits_since(self.loaded.head):
                 self.store.accept(self.loaded.head)
             self.store.history.keep("core", _print_of(self.loaded))
-
-    def _is_known(self) -> bool:
-        return bool(self.loaded.head) and self.store.history.own("core") == _print_of(self.loaded)
 
     def _carried(self, edit: FileEdit) -> tuple[str | None, str]:
         now = self._now(edit.name)

@@ -1,7 +1,6 @@
 import random
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -311,6 +310,27 @@ def test_what_is_written_here_between_the_fetch_and_the_merge_is_not_lost(machin
     assert set(files(two)["facts.md"].splitlines()) == {"- Tea.", "- Oslo.", "- Written meanwhile."}
 
 
+_MOMENTS = 45
+_KILLED = """
+import os, sys
+from pathlib import Path
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.sync.sync import synchronise
+folder, git_dir, remote, left = *sys.argv[1:4], int(sys.argv[4])
+
+def die(event, about):
+    global left
+    left -= event in ("subprocess.Popen", "os.rename") or (event == "open" and bool(about[2] & os.O_CREAT))
+    if left < 0 and event != "os.kill":
+        os.kill(os.getpid(), 9)
+
+store = GitMemoryStore(Path(folder), "user", Path(git_dir))
+sys.addaudithook(die)
+synchronise(store, remote)
+"""
+"""A sync that dies before its so manieth process, rename or new file."""
+
+
 def test_killed_at_any_moment_a_sync_goes_on_the_next_time(machines, remote):
     one, two = machines
     for number in range(6):
@@ -318,32 +338,24 @@ def test_killed_at_any_moment_a_sync_goes_on_the_next_time(machines, remote):
     synchronise(one, remote)
     synchronise(two, remote)
     wanted = set(files(two))
-    drawn = random.Random(3)
-    for number in range(12):
+    drawn, died = random.Random(3), []
+    for number in range(8):
         save(one, facts=f"{files(one).get('facts.md', '')}- one {number}\n")
         old = files(two).get("facts.md", "")
         save(
             two, facts=f"{old}- two {number}\n", mem_00000001=note_text(Note(id="mem_00000001", text=f"Two {number}."))
         )
         synchronise(one, remote)
-        code = (
-            "import sys; from pathlib import Path; from ouro.memory.long_term.store.store import GitMemoryStore;"
-            "from ouro.memory.long_term.sync.sync import synchronise;"
-            f"print(1, flush=True); synchronise(GitMemoryStore(Path({str(two.folder)!r}), 'user',"
-            f" Path({str(two.history.git_dir)!r})), {remote!r})"
-        )
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        process.stdout.readline()
-        time.sleep(drawn.random() * 0.25)
-        process.kill()
-        process.wait()
+        where = [str(two.folder), str(two.history.git_dir), remote, str(drawn.randrange(_MOMENTS))]
+        died.append(subprocess.run([sys.executable, "-c", _KILLED, *where], check=False).returncode)
         synchronise(two, remote)
         synchronise(one, remote)
 
+    assert died == [-9] * 8
     assert files(one) == files(two)
     assert wanted <= set(files(one))
     lines = set(files(one)["facts.md"].splitlines())
-    assert lines == {f"- one {each}" for each in range(12)} | {f"- two {each}" for each in range(12)}
+    assert lines == {f"- {who} {each}" for each in range(8) for who in ("one", "two")}
     # A commit that was made, and the branch not yet moved to it, may dangle: it was made once more.
     assert git(two.folder, "fsck", "--strict", "--no-dangling") == ""
 

@@ -23,7 +23,7 @@ from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.scope_memory import ASKED, ScopeMemory
 from ouro.memory.long_term.store.values import FileEdit, Scope
-from ouro.memory.long_term.trust.proposals import Proposal, Proposals, proposal_id
+from ouro.memory.long_term.trust.proposals import Proposals, by_agent
 from ouro.memory.long_term.trust.vouching import Vouching, below
 from ouro.memory.search.lookup import Lookup
 from ouro.messages import Message
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _ASKED_BY = 6
 """Of the messages, those by which the nearest notes are looked for."""
-_MOST_SOURCES = 5
 FROM_OUTSIDE = "was concluded after material from outside was read"
 _SHOWN = 200
 """Characters of a note, where it says why it waits."""
@@ -177,10 +176,8 @@ class Learner:
         edits = (FileEdit(note.file_name, None, text),)
         said = note.text if len(note.text) <= _SHOWN else f"{note.text[: _SHOWN - 1]}…"
         reason = f"“{said}” {FROM_OUTSIDE}" if sources else f"{ASKED}: “{said}”"
-        shown = tuple(dict.fromkeys(sources))[-_MOST_SOURCES:]
-        number = proposal_id(note.scope, edits)
         Proposals(store.history).add(
-            Proposal(number, note.scope, "agent", edits, reason, shown, moment.session_id, note.turn, note.created_at)
+            by_agent(note.scope, edits, reason, sources, moment.session_id, note.turn, note.created_at)
         )
 
     def _due(self) -> tuple[list[str], list[str]]:

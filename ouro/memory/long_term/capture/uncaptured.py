@@ -8,6 +8,8 @@ import msgspec
 
 from ouro.memory.line import Entry
 from ouro.memory.long_term.capture.capture_request import MOST_CHARACTERS, Spoken, words_of
+from ouro.memory.sessions.records import SessionHeader
+from ouro.memory.transcript import Transcript
 from ouro.messages import Context
 
 PIECE = MOST_CHARACTERS // 2
@@ -25,6 +27,14 @@ class Piece(msgspec.Struct, frozen=True):
     turn: int
     at: str
     """When the last message was said."""
+
+
+def is_known(header: SessionHeader, line: Transcript) -> bool:
+    """Whether a session tells which of its messages were said with memory on: it began so, or marks the others.
+
+    One without either is older than the marks, or a copy.
+    """
+    return bool(header.memory) or any(each.private for each in line.entries)
 
 
 def turns_since(entries: Sequence[Entry], captured: int) -> int:

@@ -17,7 +17,7 @@ from ouro.errors import ModelError, SessionError
 from ouro.memory.backend import SessionInfo
 from ouro.memory.long_term.capture.capture import Captured, Moment
 from ouro.memory.long_term.capture.slim import slim
-from ouro.memory.long_term.capture.uncaptured import Piece, uncaptured
+from ouro.memory.long_term.capture.uncaptured import Piece, is_known, uncaptured
 from ouro.memory.long_term.store.history import History
 from ouro.memory.sessions.whole_session import WholeSession
 from ouro.memory.tokens import estimate
@@ -186,15 +186,13 @@ class Crystallizer:
         """The line that goes on, its words without what tools said; None where it may not, or cannot, be read."""
         try:
             whole = self._parts.read(session_id)
-            if not whole.header.memory and not whole.header.origin:
-                return None
             line = Transcript()
             for record in whole.records():
                 line.take(slim(record))
         except (SessionError, OSError) as error:
             log.info("crystallization: session %s is left out: %s", session_id[:8], error)
             return None
-        return line
+        return line if whole.header.origin or is_known(whole.header, line) else None
 
     def _pieces(self, line: Transcript, gone: Gone) -> Iterator[Piece]:
         copied = line.fork.number if line.fork else 0

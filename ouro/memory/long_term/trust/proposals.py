@@ -15,6 +15,7 @@ from ouro.memory.long_term.store.values import FileEdit, Scope
 from ouro.utils.log import log
 
 _NAME = "proposals"
+_MOST_SOURCES = 5
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -82,6 +83,14 @@ def _read(raw: msgspec.Raw) -> Proposal | None:
     except msgspec.DecodeError as error:
         log.warning("memory: a proposal cannot be read: %s", error)
         return None
+
+
+def by_agent(
+    scope: Scope, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], session: str, turn: int, at: str
+) -> Proposal:
+    """A change that the model made, or a model concluded; of what had come in by then the latest is named."""
+    named = tuple(dict.fromkeys(sources))[-_MOST_SOURCES:]
+    return Proposal(proposal_id(scope, edits), scope, "agent", tuple(edits), reason, named, session, turn, at)
 
 
 def proposal_id(scope: Scope, edits: Sequence[FileEdit]) -> str:

@@ -2,14 +2,17 @@
 
 The rule, as docs/memory.md tells it: while nothing from outside has come into the conversation, what the model writes
 is taken for what the two of them said. From then on (a tool's reply, a long paste, a summary), a line counts only where
-all its words are the person's own, from one message; anything else waits for the person.
+all its words are the person's own, from one message; anything else waits for the person. A file that no call of the
+turn can have written is nobody's, whatever stands in it (M3).
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -68,14 +71,27 @@ class Vouching:
     Args:
         is_memory: whether a path that a tool was given is in a memory folder of which all is vouched for.
         is_whole: the messages are all there are; what a summary tells of the others is not the person's words.
+        cwd: what the paths of tools are relative to.
     """
 
-    def __init__(self, messages: Sequence[Message], is_memory: Callable[[str], bool], *, is_whole: bool = True) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        is_memory: Callable[[str], bool],
+        *,
+        is_whole: bool = True,
+        cwd: Path = Path(),
+    ) -> None:
         self._is_memory = is_memory
+        self._cwd = cwd
         earlier = () if is_whole else ("what came earlier",)
         self.sources = (*earlier, *_sources(messages, self._is_trusted))
         """What came into the conversation from outside, the latest last, in the person's words."""
         self._messages = [list(_sentences(each.text)) for each in messages if _is_said(each)]
+        turn = _last_turn(messages)
+        self._calls = [call for each in turn for call in each.tool_calls if call.name not in {*_READING, *_HARMLESS}]
+        self.knows_all_writing = bool(turn) and all(map(self._is_trusted, self._calls))
+        """Nothing ran in this turn that could have written any file."""
 
     def doubt(self, before: str, after: str) -> str:
         """Why a change of a memory file needs the person's yes; empty where it is vouched for."""
@@ -87,6 +103,18 @@ class Vouching:
             if line := next((line for line in gone if not self._may_go(line, new)), ""):
                 return f"the person did not ask to take out `{line.strip()[:80]}`"
         return ""
+
+    def may_have_written(self, folder: Path, name: str) -> bool:
+        """Whether a call of the turn that runs, or has just ended, may have changed a file of that memory folder."""
+        if not self.knows_all_writing:
+            return True
+        path = (folder / name).resolve()
+        return any(
+            any((self._cwd / Path(each).expanduser()).resolve() == path for each in _paths(call))
+            if call.name in _FILE_TOOLS
+            else _moves(str(call.arguments.get("command")), name)
+            for call in self._calls
+        )
 
     def _is_said(self, line: str) -> bool:
         words, negative = _content(line)
@@ -116,6 +144,28 @@ def _paths(call: ToolCall) -> list[str]:
     patch = call.arguments.get("input")
     found = _PATCHED.findall(patch) if isinstance(patch, str) else [call.arguments.get("path")]
     return [path.strip() for path in found if isinstance(path, str)]
+
+
+def _moves(line: str, name: str) -> bool:
+    """Whether one of the git commands, each of them allowed, takes that file away or brings it: `add` does neither."""
+    above, _, base = name.rpartition("/")
+    for command in line.split("&&"):
+        verb, *named = shlex.split(command)[3:]
+        wanted = [each.rstrip("/") for each in named if verb in ("rm", "mv")]
+        if any(fnmatchcase(part, each) for part in (name, base, above or ".") for each in wanted):
+            return True
+    return False
+
+
+def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """From the person's last message on that did not come in between two calls; nothing where that is not there."""
+    said = (
+        place
+        for place in range(len(messages) - 1, -1, -1)
+        if messages[place].role == "user" and messages[place].text and (not place or messages[place - 1].role != "tool")
+    )
+    place = next(said, None)
+    return () if place is None else messages[place:]
 
 
 def _is_said(message: Message) -> bool:
