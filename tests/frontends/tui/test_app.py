@@ -267,6 +267,31 @@ async def test_a_message_typed_at_a_question_is_a_message_and_no_answer():
         await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
 
 
+async def test_a_message_at_a_question_keeps_a_first_letter_that_answers_permissions():
+    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await pilot.press(*"no, go on", "enter")
+        await until(pilot, lambda: session.steered == ["no, go on"])
+        assert session.answers == []
+
+
+async def test_a_message_that_is_pasted_at_a_question_ends_with_its_enter(monkeypatch):
+    session = FakeSession([[QuestionAsked("q", Question("Remember?", ("keep", "leave"))), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)  # every key comes right behind the one before it
+        await pilot.press(*"do it", "enter")
+        await until(pilot, lambda: session.steered == ["do it"])
+        pilot.app.parts.questions.panel._listens_from = 0.0
+        await pilot.press("2")
+        await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
+
+
 async def test_shell_lines_are_shared_with_one_mark_and_private_with_two():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:

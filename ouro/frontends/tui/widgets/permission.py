@@ -65,15 +65,9 @@ class PermissionPanel(QuestionPanel):
             Static(_visible(text), markup=False), can_focus=False, classes="question--body question--text"
         )
 
-    def on_resize(self) -> None:
-        """The body is as high as what it shows, up to a share of the screen."""
-        self.call_after_refresh(self._fit)
-
-    def _fit(self) -> None:
-        body = self.query_one(".question--body")
-        body.styles.max_height = max(2, min(self.app.size.height * 3 // 10, (self.app.size.height - 6) // 2))
-        if isinstance(body, Transcript):
-            body.styles.height = max(3, body.virtual_size.height)
+    def means(self, key: str, action: str, character: str) -> bool:
+        """`y`, `a`, `n` too."""
+        return bool(action) or super().means(key, action, character)
 
     def press(self, key: str, action: str, character: str) -> None:
         """`y`, `a`, `n` beside what every question understands."""
@@ -86,11 +80,6 @@ class PermissionPanel(QuestionPanel):
         """Answer with this choice, and the comment that was written."""
         choice = self._choices[number]
         self.post_message(self.Answered(self.question_id, Permit(choice, self.field.value.strip())))  # type: ignore[arg-type]
-
-    def scroll_body(self, by: int) -> None:
-        """A page of the body up or down."""
-        body = self.query_one(".question--body")
-        body.scroll_relative(y=by * max(1, body.size.height - 1), animate=False)
 
 
 def _text_of(display: Display) -> str:

@@ -12,6 +12,7 @@ from textual.widgets import Input
 from ouro.events import Answer
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.widgets.options import Options
+from ouro.frontends.tui.widgets.transcript import Transcript
 
 
 class QuestionPanel(Vertical, can_focus=True):
@@ -65,7 +66,8 @@ class QuestionPanel(Vertical, can_focus=True):
             return
         event.stop()
         event.prevent_default()
-        if event.time < self._listens_from or self._is_message(event):
+        is_message = self._is_message(event)  # looked at in any case: its Enter may come at once
+        if is_message or event.time < self._listens_from:
             self._listens_from = max(self._listens_from, event.time + self.GRACE)
             self.post_message(self.Stray(events.Key(event.key, event.character)))
         else:
@@ -74,7 +76,7 @@ class QuestionPanel(Vertical, can_focus=True):
     def means(self, key: str, action: str, character: str) -> bool:  # noqa: ARG002 (some look at the key)
         """Whether a key can be an answer."""
         digits = character.isdigit() and 0 < int(character) <= len(self.options.lines)
-        return not character.isprintable() or bool(action) or digits
+        return not character.isprintable() or action == "comment" or digits
 
     def _is_message(self, event: events.Key) -> bool:
         if event.key in ("up", "down"):
@@ -111,6 +113,26 @@ class QuestionPanel(Vertical, can_focus=True):
             self.options.move(-1 if event.key == "up" else 1)
         else:
             self.focus()
+
+    def on_resize(self) -> None:
+        """What there is to know is as high as it needs to be, up to a share of the screen."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        for body in self.query(".question--body"):
+            body.styles.max_height = max(2, min(self.app.size.height * 3 // 10, (self.app.size.height - 6) // 2))
+            if isinstance(body, Transcript):
+                body.styles.height = max(3, body.virtual_size.height)
+
+    @property
+    def has_body(self) -> bool:
+        """Whether there is something to know beside the question itself."""
+        return bool(self.query(".question--body"))
+
+    def scroll_body(self, by: int) -> None:
+        """A page of what there is to know up or down."""
+        for body in self.query(".question--body"):
+            body.scroll_relative(y=by * max(1, body.size.height - 1), animate=False)
 
     def open_field(self) -> None:
         """Let the person write."""
