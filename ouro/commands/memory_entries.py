@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,14 +22,13 @@ from ouro.memory.long_term.store.values import CORE
 from ouro.safety.trust import find_root
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk
-from ouro.session.finding import doubted_files, opening_of, source_of
+from ouro.session.finding import doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
 from ouro.utils.runtime import get_sessions_dir, tilde
 
 if TYPE_CHECKING:
-    from ouro.memory.search.search import Hit
+    from ouro.memory.search.search import Filter, Hit
 
 _MOST_LISTED = 50
-_FILTER = re.compile(r"(?:^|\s)(since|scope|category):(\S+)")
 
 
 async def list_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
@@ -65,18 +63,24 @@ async def edit(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) ->
 
 
 async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
-    """Notes, core lines and what was said: `optimistic locking since:2026-01-01 scope:repo category:patterns`."""
-    from ouro.memory.long_term.notes.badges import Badges
-    from ouro.memory.search.search import Filter
+    """Notes, core lines and what was said: `optimistic locking since:2026-01-01 scope:repo category:patterns`.
 
-    given = dict(_FILTER.findall(rest))
-    words = _FILTER.sub(" ", rest).strip()
+    `project:FOLDER` and `session:ID` narrow it, too.
+    """
+    from ouro.memory.long_term.notes.badges import Badges
+
+    words, given = filters_in(rest)
     if not words:
         raise UsageError("Say what to search for.", "/memory search optimistic locking since:2026-01-01 scope:repo")
     if front_end.session.lookup is None:
         raise UsageError("There is no index here.")
     lookup = front_end.session.lookup
-    hits = await lookup.find(words, 10, Filter(**given, archived=True))
+    cwd, sessions = front_end.session.cwd, front_end.session.shelf.sessions
+
+    def narrowed() -> Filter:
+        return filter_of(given, sessions, cwd, trusted_projects(lookup.search().index, cwd))
+
+    hits = await lookup.find(words, 10, await asyncio.to_thread(narrowed))
     doubted = await at_desk(front_end.session, lambda desk: doubted_files(desk.scopes))
     badges = Badges(lookup.search().index, find_root(front_end.session.cwd), doubted)
     lines = [_found(hit, await asyncio.to_thread(badges.of, hit)) for hit in hits]

@@ -1,22 +1,30 @@
-"""What the tool memory_search is given: the search, and words for where a hit is from."""
+"""What the tool memory_search and `memory search` share: filters, whose notes may be told, where a hit is from."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ouro.errors import UsageError
+from ouro.memory.backend import SessionInfo
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.search.embeddings import Embedder
 from ouro.memory.search.lookup import Lookup
-from ouro.tools.memory_search import Found, SearchMemory
-from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, tilde
+from ouro.memory.sessions.find import find_session
+from ouro.safety.trust import TrustStore, acting_files, find_root
+from ouro.tools.memory_search import DAY, Found, SearchMemory
+from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path, tilde
 from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
-    from ouro.memory.search.index import Sources
-    from ouro.memory.search.search import Hit
+    from ouro.memory.search.index import Index, Sources
+    from ouro.memory.search.search import Filter, Hit
+
+FILTERS = ("since", "scope", "category", "project", "session")
+_FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
 
 
 def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None]) -> Lookup:
@@ -42,17 +50,86 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
         lookup: finds.
         scopes: long-term memory in use; what in it nobody has vouched for is not given.
         root: of the repository that is worked in.
+
+    Of notes, those of the user and of this repository are given: whether anybody vouched for others is known elsewhere.
     """
+    from ouro.memory.search.index_notes import project_of
+
+    own = tuple(project_of("repo", each.store.folder) for each in scopes if each.scope == "repo")
 
     async def search(query: str, most: int, since: str) -> Sequence[Found]:
         from ouro.memory.search.search import Filter
 
         doubted = doubted_files(scopes)
-        hits = await lookup.find(query, most + len(doubted), Filter(since=since))
+        hits = await lookup.find(query, most + len(doubted), Filter(since=since, notes_of=own))
         hits = [hit for hit in hits if hit.path not in doubted][:most]
         return await asyncio.to_thread(_with_badges, lookup, root, hits)
 
     return search
+
+
+def filters_in(line: str) -> tuple[str, dict[str, str]]:
+    """What was typed, as the words to look for and the filters: `locking since:2026-01-01 session:"the parser"`."""
+    given = {name: quoted or plain for name, quoted, plain in _FILTER.findall(line)}
+    return " ".join(_FILTER.sub(" ", line).split()), given
+
+
+def filter_of(
+    given: Mapping[str, str], sessions: Callable[[], Sequence[SessionInfo]], cwd: Path, notes_of: Sequence[str]
+) -> Filter:
+    """The filter that a person means; notes in the archive are found, too. Blocks where a session is named.
+
+    Args:
+        given: by the names of `FILTERS`; what is empty narrows nothing.
+        sessions: all there are, last used first.
+        cwd: what the name of a project's folder, and of a session, is seen from.
+        notes_of: the repositories whose notes may be told.
+
+    Raises:
+        UsageError: it is no day, or no scope.
+        SessionError: no session is meant, or several.
+    """
+    from ouro.memory.search.search import Filter
+
+    since, scope, category, project, session = (given.get(name, "") for name in FILTERS)
+    if since and not DAY.fullmatch(since):
+        raise UsageError(f"since is a day, not {since}.", "Such as 2026-11-21.")
+    if scope not in ("", "user", "repo"):
+        raise UsageError(f"There is no scope {scope}.", "`user` is yours, `repo` this repository's.")
+    return Filter(
+        since=since,
+        scope=scope,
+        category=category,
+        project=str((cwd / Path(project).expanduser()).resolve()) if project else "",
+        session=find_session(sessions(), session, str(cwd.resolve())).id if session else "",
+        archived=True,
+        notes_of=tuple(notes_of),
+    )
+
+
+def trusted_projects(index: Index, cwd: Path) -> list[str]:
+    """The repositories of which the index has notes, and which the person trusts now. Blocks.
+
+    Raises:
+        SearchUnavailable: the index cannot be read just now.
+    """
+    with index.reading() as database:
+        known = [row[0] for row in database.execute("SELECT DISTINCT project FROM files WHERE project <> ''")]
+    return [each for each in known if is_memory_trusted(Path(each), cwd)]
+
+
+def is_memory_trusted(project: Path, cwd: Path) -> bool:
+    """Whether the memory of the repository `project` may be read: the person trusts what it would have ouro obey.
+
+    Where `cwd` is in it, or in a worktree of it, that one is asked about. Runs git.
+    """
+    from ouro.memory.long_term.store.folders import repo_folder
+    from ouro.memory.search.index_notes import project_of
+
+    here = find_root(cwd)
+    is_here = str(project) == project_of("repo", repo_folder(here))
+    files = acting_files(here, cwd) if is_here else acting_files(project)
+    return TrustStore(get_trust_path()).is_trusted(here if is_here else project, files)
 
 
 def doubted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,10 @@ from ouro.memory.sessions.shelf import SessionShelf
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.memory_rules import embedder_of
 from ouro.safety.trust import TrustStore, acting_files, find_root
+from ouro.session.finding import is_memory_trusted
 from ouro.settings import Settings
-from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path
+from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path, tilde
+from ouro.utils.terminal_text import clean
 
 
 @contextmanager
@@ -32,15 +35,26 @@ def opened_index() -> Iterator[Index]:
 
 
 def sources(index: Index) -> Sources:
-    """Sessions, the user's memory, that of this folder's repository, and those of all that are known by sessions."""
+    """Sessions, the user's memory, and that of each trusted repository: of this folder, and those of sessions."""
     with index.reading() as database:
         projects = [Path(row[0]) for row in database.execute("SELECT DISTINCT project FROM sessions") if row[0]]
         known = [Path(row[0]) for row in database.execute("SELECT DISTINCT project FROM files WHERE project <> ''")]
     roots = dict.fromkeys(find_root(each) for each in (Path.cwd(), *projects) if each.is_dir())
     places = {repo_folder(root) for root in (*roots, *known)}
-    folders = [MemoryFolder("repo", project_of("repo", place), place) for place in places]
+    folders = [MemoryFolder("repo", project_of("repo", place), place) for place in places if _is_read(place)]
     memories = (MemoryFolder("user", "", get_memory_dir()), *sorted(folders, key=lambda each: each.project))
     return Sources(get_sessions_dir(), memories)
+
+
+def _is_read(place: Path) -> bool:
+    """Whether a repository's memory is to be read; where it is not, that is said."""
+    if not place.is_dir():
+        return True  # it is taken out of the index
+    project, here = Path(project_of("repo", place)), Path.cwd()
+    if is_memory_trusted(project, here):
+        return True
+    sys.stderr.write(f"ouro: you have not said that you trust {clean(tilde(project))}: its memory is left out.\n")
+    return False
 
 
 @contextmanager

@@ -11,11 +11,10 @@ from msgspec.structs import asdict
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.notes.badges import Badges
-from ouro.memory.search.search import Filter, Hit
-from ouro.memory.sessions.find import find_session
+from ouro.memory.search.search import Hit
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety.trust import find_root
-from ouro.session.finding import doubted_files, opening_of, source_of
+from ouro.session.finding import FILTERS, doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
 from ouro.subcommands.memory_index import opened_search
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json
@@ -28,16 +27,12 @@ def search(args: argparse.Namespace) -> int:
     """Find, and print what was found; exit code 1 for nothing."""
     if args.max < 1:
         raise UsageError("--max must be at least 1.")
-    wanted = Filter(
-        since=args.since,
-        scope=args.scope,
-        category=args.category,
-        project=str(Path(args.project).expanduser().resolve()) if args.project else "",
-        session=_session(args.session),
-        archived=True,
-    )
+    words, given = filters_in(" ".join(args.words))
+    given |= {name: value for name in FILTERS if (value := getattr(args, name))}
+    sessions = YamlFileMemoryStore(get_sessions_dir()).list_sessions
     with opened_search() as searching:
-        hits = searching.find(" ".join(args.words), args.max, wanted)
+        trusted = trusted_projects(searching.index, Path.cwd())
+        hits = searching.find(words, args.max, filter_of(given, sessions, Path.cwd(), trusted))
         badges = Badges(searching.index, find_root(Path.cwd()), _doubted())
         found = [(hit, badges.of(hit)) for hit in hits]
     if args.json:
@@ -45,12 +40,6 @@ def search(args: argparse.Namespace) -> int:
     else:
         _print(found)
     return 0 if hits else 1
-
-
-def _session(query: str) -> str:
-    if not query:
-        return ""
-    return find_session(YamlFileMemoryStore(get_sessions_dir()).list_sessions(), query, str(Path.cwd().resolve())).id
 
 
 def _doubted() -> frozenset[str]:

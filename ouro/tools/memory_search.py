@@ -15,7 +15,8 @@ from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 _LONGEST = 1_200
 _SHOWN = 300
-_DAY = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?")
+DAY = re.compile(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?")
+"""What `since` is."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -60,7 +61,7 @@ class MemorySearch(Tool[MemorySearchArgs]):
     async def run(self, args: MemorySearchArgs, ctx: ToolContext) -> ToolResult:
         """Find it."""
         since = (args.since or "").strip()
-        if since and not _DAY.fullmatch(since):
+        if since and not DAY.fullmatch(since):
             raise ToolError(f"since is a day such as 2026-11-21, not {since}.")
         try:
             hits = await self._search(args.query, args.max_results, since)

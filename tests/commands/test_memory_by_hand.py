@@ -3,9 +3,16 @@
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.knowledge import Conversation
+from fakes.told_sessions import Conversation as Talk
 
 from ouro.commands.dispatch import dispatch
+from ouro.memory.backend import TitleRecord
 from ouro.memory.search.index import Index
+from ouro.memory.sessions.shelf import shelf_of
+from ouro.messages import user
+from ouro.session.finding import make_lookup
+
+AT = "2026-11-21T20:14:03.120Z"
 
 
 class FakeLookup:
@@ -126,3 +133,27 @@ async def test_what_a_repository_says_becomes_a_proposal(told, repository):
     await dispatch(front_end, "/memory list")
     assert "evil" not in front_end.shown[-2]
     await conversation.close()
+
+
+async def test_search_narrows_by_all_that_the_command_line_has(told, home, repository):
+    front_end, _ = told
+    for number, (folder, title) in enumerate(((str(repository), "the pond"), ("/elsewhere", "the lake")), 1):
+        talk = Talk(home / "sessions", number, folder)
+        talk.say(user(f"A heron of {title}"))
+        talk.change(TitleRecord(title, AT))
+        talk.end()
+    front_end.session.lookup = make_lookup(None, lambda: None)
+    front_end.session.shelf = shelf_of(home / "sessions", home / "cache" / "none", str(repository))
+    for narrowing, found in (
+        ("", {"pond", "lake"}),
+        (f"project:{repository}", {"pond"}),
+        ('session:"the lake"', {"lake"}),
+        ("session:00000001 since:2026-01-01", {"pond"}),
+        ("since:2999-01-01", set()),
+    ):
+        front_end.shown.clear()
+        await dispatch(front_end, f"/memory search heron {narrowing}")
+        assert {each for each in ("pond", "lake") if f"A heron of the {each}" in "".join(front_end.shown)} == found
+    await dispatch(front_end, "/memory search heron scope:all")
+    assert "There is no scope all" in front_end.said[-1][1]
+    await front_end.session.lookup.close()

@@ -117,6 +117,37 @@ def test_search_gives_json_and_filters(told, capsys):
     assert printed(capsys, "search", "x", "-n", "0")[0] == 2
 
 
+def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(told, home, tmp_path, capsys):
+    for number, name in enumerate(("trusted", "hostile"), 2):
+        memory = tmp_path / name / ".ouro" / "memory"
+        memory.mkdir(parents=True)
+        (memory / f"mem_0000000{number}.md").write_text(NOTE.format(id=f"0000000{number}", text="A heron elsewhere."))
+        (memory / "facts.md").write_text(f"- The {name} heron.\n")
+        talk = Conversation(home / ".ouro" / "sessions", number, str(tmp_path / name))
+        talk.say(user(f"Hello {name} heron"))
+        talk.end()
+    printed(capsys, "reindex")  # now it knows of their projects
+    instructions = tmp_path / "hostile" / "AGENTS.md"
+    for is_trusted in (True, False):  # what was read before it changed is not told either
+        if not is_trusted:
+            instructions.write_text("Obey.\n")
+        assert main(["memory", "search", "heron", "--json", "-n", "50"]) == 0
+        out, err = capsys.readouterr()
+        found = {hit["text"] for hit in json.loads(out)}
+        assert "- The trusted heron." in found
+        assert "Hello hostile heron" in found
+        assert ("- The hostile heron." in found) is is_trusted
+        assert ("you have not said that you trust" in err) is not is_trusted
+    assert {hit["project"] for hit in json.loads(out) if hit["scope"] == "repo"} == {str(tmp_path / "trusted")}
+
+
+def test_filters_may_stand_among_the_words(told, capsys):
+    _, out = printed(capsys, "search", "heron", "session:00000001", f"project:{told}", "--json", "-n", "1")
+    assert [hit["number"] for hit in json.loads(out)] == [3]
+    assert printed(capsys, "search", "heron", "since:tuesday")[0] == 2
+    assert printed(capsys, "search", "heron", "scope:all")[0] == 2
+
+
 def test_reindex_makes_the_index_again_and_index_tells_of_it(told, capsys, home):
     code, out = printed(capsys, "reindex", "--json")
     assert (code, json.loads(out)["files"]) == (0, 4)

@@ -1,6 +1,8 @@
 """memory_search: hits as data, with where they are from."""
 
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 from fakes.told_sessions import NOTE, Conversation
@@ -9,6 +11,9 @@ from fakes.tool_context import call
 from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
 from ouro.memory.backend import TitleRecord
+from ouro.memory.long_term.opening import open_scopes
+from ouro.memory.long_term.store.stores import repo_store
+from ouro.memory.search import index_schema
 from ouro.messages import assistant, user
 from ouro.safety.permissions import Allow, Permissions
 from ouro.safety.workspace import Workspace
@@ -93,3 +98,70 @@ async def test_notes_core_and_sessions_say_where_they_are_from(home, tmp_path):
         "session 00000001 “the heron” · 2026-11-21 20:14 · message 1, said by user · /home/me/app",
     ]
     assert "\x1b" not in result.text
+
+
+async def test_notes_of_other_repositories_are_not_given(home, tmp_path):
+    """Trusted or not: whether anybody has vouched for what stands there, only a session there knows."""
+    scopes, _ = open_scopes([repo_store(tmp_path / "here", home / ".ouro" / "history.git", str, is_shared=False)])
+    for name in ("here", "elsewhere"):
+        memory = tmp_path / name / ".ouro" / "memory"
+        memory.mkdir(parents=True)
+        (memory / "facts.md").write_text(f"- The heron is {name}.\n")
+        lookup = make_lookup(tmp_path / name, lambda: None)
+        await lookup.find("heron")
+        await lookup.close()
+    lookup = make_lookup(tmp_path / "here", lambda: None)
+    told = await call(MemorySearch(search_for(lookup, scopes)), query="heron")
+    nothing = await call(MemorySearch(search_for(lookup)), query="heron")
+    await lookup.close()
+    assert "The heron is here." in told.text
+    assert "elsewhere" not in told.text + nothing.text
+
+
+@pytest.fixture
+def indexed(home, tmp_path, monkeypatch):
+    """A session that is in the index; gives the index and a function that asks the tool."""
+    monkeypatch.setattr(index_schema, "WAIT_SECONDS", 0.05)
+    talk = Conversation(home / ".ouro" / "sessions", 1)
+    talk.say(*(user(f"The heron stands in pond {number}. " * 40) for number in range(20)))
+    talk.end()
+
+    async def ask():
+        lookup = make_lookup(tmp_path, lambda: None)
+        try:
+            return await call(MemorySearch(search_for(lookup)), query="heron pond")
+        finally:
+            await lookup.close()
+
+    return home / ".ouro" / "cache" / "index.db", ask
+
+
+async def test_a_corrupted_index_is_made_again_before_it_answers(indexed):
+    path, ask = indexed
+    assert "The heron stands" in (await ask()).text
+    held = path.read_bytes()
+    path.write_bytes(held[:8192] + os.urandom(len(held) - 8192))
+    assert "The heron stands" in (await ask()).text
+    assert path.with_name("index.db.aside").is_file()
+
+
+async def test_a_locked_index_answers_from_memory(indexed):
+    path, ask = indexed
+    await ask()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        assert "The heron stands" in (await ask()).text
+
+
+async def test_an_index_that_breaks_while_it_is_searched_says_what_to_do(indexed):
+    path, ask = indexed
+    await ask()
+    lookup = make_lookup(path.parent, lambda: None)
+    await lookup.find("heron")
+    with lookup.search().index.writing() as database:
+        database.execute("DROP TABLE messages_words_data")
+    with pytest.raises(ToolError, match=r"cannot be read just now: .* Search again in a moment, or go on without"):
+        await call(MemorySearch(search_for(lookup)), query="heron pond")
+    assert "The heron stands" in (await call(MemorySearch(search_for(lookup)), query="heron pond")).text
+    await lookup.close()

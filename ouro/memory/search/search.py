@@ -69,6 +69,8 @@ class Filter(msgspec.Struct, frozen=True):
     """Its whole id."""
     archived: bool = False
     """Faded notes, too."""
+    notes_of: tuple[str, ...] | None = None
+    """The roots of the repositories whose notes and core lines may be told beside the user's own; None: of each."""
 
 
 Weigh = Callable[[Hit], float]

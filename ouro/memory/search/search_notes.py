@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable
 
@@ -79,6 +80,9 @@ def _fitting(looking: Looking) -> Within:
     if wanted.project:
         parts.append("notes.project IN ('', ?)")
         values.append(wanted.project)
+    if wanted.notes_of is not None:
+        parts.append("(notes.project = '' OR notes.project IN (SELECT value FROM json_each(?)))")
+        values.append(json.dumps(wanted.notes_of))
     if wanted.since:
         parts.append("notes.at >= ?")
         values.append(wanted.since)
