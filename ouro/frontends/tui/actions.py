@@ -16,7 +16,6 @@ from ouro.frontends.tui.screens.help import HelpSheet
 from ouro.frontends.tui.screens.jobs import JobsSheet
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.turns import SECOND_ESCAPE, Turns
-from ouro.frontends.tui.widgets.permission import PermissionPanel
 from ouro.frontends.tui.widgets.question import AskPanel
 
 if TYPE_CHECKING:
@@ -177,9 +176,9 @@ class KeyActions:
         self._app.refresh(repaint=True, layout=True)
 
     def scroll(self, where: str) -> None:
-        """Scroll the body of a permission question, where there is one, else the conversation."""
+        """Scroll what there is to know for a question, where there is one, else the conversation."""
         panel = self._parts.questions.panel
-        if isinstance(panel, PermissionPanel) and where in ("page_up", "page_down"):
+        if panel is not None and panel.has_body and where in ("page_up", "page_down"):
             panel.scroll_body(-1 if where == "page_up" else 1)
         else:
             names = {"top": "scroll_home", "bottom": "scroll_end"}

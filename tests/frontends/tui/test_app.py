@@ -292,6 +292,20 @@ async def test_a_message_that_is_pasted_at_a_question_ends_with_its_enter(monkey
         await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
 
 
+async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():
+    details = "\n".join(f"line {number}" for number in range(60))
+    question = Question("Remember?", ("keep", "leave"), details=details)
+    session = FakeSession([[QuestionAsked("q", question), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        await until(pilot, lambda: pilot.app.parts.status.region.bottom == 24)
+        assert "line 0" in screen_text(pilot.app)
+        await pilot.press("pagedown")
+        await until(pilot, lambda: "line 0" not in screen_text(pilot.app))
+
+
 async def test_shell_lines_are_shared_with_one_mark_and_private_with_two():
     session = FakeSession()
     async with screen_of(session).run_test() as pilot:

@@ -39,7 +39,7 @@ def test_what_names_a_file_becomes_a_note_of_the_repository_anchored_to_it(desk,
     assert (note.session_id, note.turn) == ("0d9f3c52-7e1b", 3)
     assert note.anchors == Anchors(repository).of(["file:api.py"])
     [told] = desk.told
-    assert told.summary == f"{done.entry.file}: + api.py is generated: change api.tmpl instead"
+    assert told.summary == f"{done.entry.id[:12]}: + api.py is generated: change api.tmpl instead"
 
 
 def test_what_is_known_is_confirmed_and_not_doubled(desk, ouro):

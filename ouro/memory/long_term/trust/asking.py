@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ouro.display import Question
+from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.store.line_changes import line_changes
 from ouro.memory.long_term.store.values import FileEdit
-from ouro.memory.long_term.trust.edits import subject_of
+from ouro.memory.long_term.trust.edits import subject_of, words_of
 from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.utils.terminal_text import escaped
 
@@ -31,6 +32,9 @@ def remark(text: str) -> str:
 
 def _changed(edit: FileEdit) -> list[str]:
     old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
+    if not old and is_note_name(edit.name.rpartition("/")[2]):  # what it says before what is known of it
+        said = words_of(new)
+        return [edit.name, *(f"+ {line}" for line in (*said, *new[: len(new) - len(said)]))]
     changes = list(line_changes(old, new))
     gone = [f"- {line}" for start, end, _, _ in changes for line in old[start:end]]
     return [edit.name, *gone, *(f"+ {line}" for _, _, start, end in changes for line in new[start:end])]

@@ -13,6 +13,8 @@ from ouro.utils.terminal_text import escaped
 
 _SUBJECT, _WORDS = 200, 100
 """Characters of a whole summary, and of what it tells of one file."""
+_ID = 12
+"""Characters by which a note is called in a line."""
 
 
 def subject_of(edits: Iterable[FileEdit]) -> str:
@@ -38,16 +40,23 @@ def digest(texts: Mapping[str, str]) -> str:
     return "~" + hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
 
 
+def words_of(lines: list[str]) -> list[str]:
+    """What a note says, without its front matter."""
+    end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else -1
+    return lines[end + 1 :]
+
+
 def _summary(edit: FileEdit) -> str:
-    old, new = _lines(edit.before), _lines(edit.after)
+    name, old, new = edit.name, _lines(edit.before), _lines(edit.after)
     if is_note_name(edit.name.rpartition("/")[2]):
-        old, new = _said(old), _said(new)
+        name = name.removesuffix(".md")[: name.find("mem_") + _ID]
+        old, new = words_of(old), words_of(new)
     before, after = set(old), set(new)
     gone = [line.lstrip("-*# ").strip() for line in old if line not in after and line.strip()]
     come = [line.lstrip("-*# ").strip() for line in new if line not in before and line.strip()]
     words = [f"+ {come[0]}"] if come else [f"- {gone[0]}"] if gone else ["no words changed"]
     more = len(come) + (0 if come else len(gone)) - 1
-    return f"{edit.name}: {_cut(escaped(words[0]), _WORDS)}{f' and {more} more' if more > 0 else ''}"
+    return f"{name}: {_cut(escaped(words[0]), _WORDS)}{f' and {more} more' if more > 0 else ''}"
 
 
 def _cut(text: str, width: int) -> str:
@@ -58,18 +67,12 @@ def _without_front_matter(edit: FileEdit) -> tuple[str, str | None, str | None]:
     """A note by its words, unless only its front matter has changed."""
     if not is_note_name(edit.name.rpartition("/")[2]):
         return edit.name, edit.before, edit.after
-    before, after = (None if text is None else "\n".join(_said(_lines(text))) for text in (edit.before, edit.after))
+    before, after = (None if text is None else "\n".join(words_of(_lines(text))) for text in (edit.before, edit.after))
     return (edit.name, edit.before, edit.after) if before == after else (edit.name, before, after)
 
 
 def _lines(text: str | None) -> list[str]:
     return (text or "").splitlines()
-
-
-def _said(lines: list[str]) -> list[str]:
-    """What a note says, without its front matter."""
-    end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else -1
-    return lines[end + 1 :]
 
 
 def edit_of(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> FileEdit:
