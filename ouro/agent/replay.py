@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
-from ouro.display import Display, Plain, Todo, Todos
+from ouro.display import Display, Plain
 from ouro.events import (
     Compacted,
     Event,
@@ -66,15 +66,6 @@ def _message(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Eve
             yield from (_finished(reply) for reply in message.parts_of(ToolReply))
         case "system":
             pass
-
-
-def last_plan(messages: Sequence[Message]) -> tuple[Todo, ...]:
-    """The agent's todos, as it left them."""
-    for message in reversed(messages):
-        for reply in reversed(message.parts_of(ToolReply)):
-            if reply.display and isinstance(reply.display.body, Todos):
-                return reply.display.body.items
-    return ()
 
 
 def _prompted(message: Message) -> Iterator[Event]:

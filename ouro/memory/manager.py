@@ -242,6 +242,11 @@ class MemoryManager:
         if model != self.model:
             self.note(ModelRecord(model, self.now()))
 
+    @property
+    def is_being_read(self) -> bool:
+        """Whether what is sent is not all there yet: `read_all` waits for it."""
+        return self._rest.is_being_read
+
     async def read_all(self) -> None:
         """Wait until all that is sent is loaded: a screen needs less, and a resume does not wait for the rest."""
         if told := await self._rest.all_read():

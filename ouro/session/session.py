@@ -13,7 +13,6 @@ from ouro.agent.compactor import Compactor, CompactorParts
 from ouro.agent.model_source import ModelChoice
 from ouro.agent.own_line import OwnLine
 from ouro.agent.project import NestedInstructions, Surroundings, git_branch, surroundings
-from ouro.agent.replay import last_plan
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.agent.turn import Questions, Turn
@@ -30,6 +29,7 @@ from ouro.session.knowing import Knowing
 from ouro.session.money import Money
 from ouro.session.parts import SessionParts, Status
 from ouro.session.past import SHELL_NOTE, Past
+from ouro.session.plan import plan_of, plan_once_read
 from ouro.session.resumed import taken_up
 from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
@@ -73,7 +73,9 @@ class Session:
         self.money = Money(parts.memory, parts.shelf, parts.limits)
         parts.models.afford = self.money.refuse
         self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
-        parts.plan.change(last_plan(parts.memory.messages()))
+        parts.plan.change(plan_of(parts.memory))
+        if parts.memory.is_being_read:
+            self._background.start("plan", plan_once_read(parts.plan, parts.memory, self._background.tell))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
         self.scrollback = Scrollback(parts.memory, self._runner.title)
         requests = Requests(parts.instructions, self._runner)
@@ -305,7 +307,7 @@ class Session:
 
     def _begin_anew(self) -> None:
         """The conversation is another one than the model was told of: what goes by it is as after a resume."""
-        self._parts.plan.change(last_plan(self._memory.messages()))
+        self._parts.plan.change(plan_of(self._memory))
         self._parts.seen.clear()
         self._tell_again()
 

@@ -20,6 +20,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.records import PinRecord
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
+from ouro.session.plan import plan_in_words
 from ouro.tools.shell_jobs import JobInfo
 
 Play = Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]]
@@ -169,8 +170,7 @@ class ContextWindow:
 
 def carried(environment: str, todos: Sequence[Todo], jobs: Sequence[JobInfo], hint: str) -> str:
     """What goes into a summary beside the model's words: the plan, where and when, what runs."""
-    signs = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
-    plan = "\n".join(["## Plan", *(f"- {signs[todo.state]} {todo.text}" for todo in todos)]) if todos else ""
+    plan = plan_in_words(todos)
     running = [f"- {job.id}: {job.command}" for job in jobs if job.running]
     background = "\n".join(["## Running in the background", *running]) if running else ""
     return "\n\n".join(part for part in (plan, background, environment, hint) if part)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textual import events, on
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
@@ -105,11 +105,9 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         else:
             self._show()
 
-    def memory_changed(self) -> None:
+    @work(group="load", exclusive=True)
+    async def memory_changed(self) -> None:
         """Show it as it is now; who reads a page goes on reading it."""
-        self.run_worker(self._refresh, group="load", exclusive=True)
-
-    async def _refresh(self) -> None:
         await self._load_all()
         if not self._detail.has_focus:
             await self._look()

@@ -1,0 +1,55 @@
+"""The agent's plan as a session has it that was taken up again, or has gone back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from ouro.display import Todo, Todos, TodoState
+from ouro.events import Event, TodosChanged
+from ouro.memory.manager import MemoryManager
+from ouro.messages import Message, ToolReply
+from ouro.tools.todo import Plan
+
+_HEADING = "## Plan"
+_SIGNS: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+_STATES = {sign: state for state, sign in _SIGNS.items()}
+_STEP = re.compile(r"- (\[[ >x]\]) (.+)")
+
+
+def plan_in_words(todos: Sequence[Todo]) -> str:
+    """The plan as a summary takes it along; empty where there is none."""
+    return "\n".join([_HEADING, *(f"- {_SIGNS[todo.state]} {todo.text}" for todo in todos)]) if todos else ""
+
+
+def plan_of(memory: MemoryManager) -> tuple[Todo, ...]:
+    """The todos as the agent left them, as far as loaded; else as the summary in force has them."""
+    written = _last_written(memory.messages())
+    if written is not None:
+        return written
+    compaction = memory.transcript.compaction
+    return _plan_in(compaction.summary) if compaction is not None else ()
+
+
+async def plan_once_read(plan: Plan, memory: MemoryManager, tell: Callable[[Event], None]) -> None:
+    """Put right what was found in the part that a screen waits for, as soon as all that is sent is read."""
+    await memory.read_all()
+    found = plan_of(memory)
+    if found != plan.items:
+        plan.change(found)
+        tell(TodosChanged(found))
+
+
+def _last_written(messages: Sequence[Message]) -> tuple[Todo, ...] | None:
+    for message in reversed(messages):
+        for reply in reversed(message.parts_of(ToolReply)):
+            if reply.display and isinstance(reply.display.body, Todos):
+                return reply.display.body.items
+    return None
+
+
+def _plan_in(summary: str) -> tuple[Todo, ...]:
+    """The last one in it: what the summary takes along stands behind the model's own words."""
+    _, _, behind = summary.rpartition(f"{_HEADING}\n")
+    steps = (_STEP.fullmatch(line) for line in behind.partition("\n\n")[0].splitlines())
+    return tuple(Todo(step[2], _STATES[step[1]]) for step in steps if step) if _HEADING in summary else ()
