@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -53,6 +54,9 @@ def run() -> int:
     # What a start loads stays: to look through it again and again for garbage took a tenth of the time to the first
     # request. At the end Python would look once more, which took a sixth of a short run.
     gc.set_threshold(50_000, 20, 20)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # where the locale has not all letters, a few are better than none
+            stream.reconfigure(errors="replace")
     try:
         return main()
     finally:

@@ -315,7 +315,7 @@ def test_m6_without_git_the_text_is_kept_and_said_and_committed_when_git_is_ther
     with monkeypatch.context() as without:
         without.setenv("PATH", str(tmp_path))
         assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three") == ""
-        assert store.obstacle.startswith("git is not installed: memory is kept")
+        assert store.obstacle.startswith("git is not installed")
         assert store.load_all().core == {"facts": "- three\n"}
         assert store.get_current_head()
 

@@ -60,6 +60,8 @@ def test_log_diff_and_blame_tell_whence_each_line_is(store):
 
 def test_evidence_and_why(store):
     assert "you: Use tox." in ouro("evidence", NOTE.id)
+    for asked in (("evidence", NOTE.id), ("blame", "facts", "--open", "2"), ("why", "--session", "s-old")):
+        assert ouro(*asked).endswith("To open its session:\n  ouro --resume s-old\n")
     assert "loaded         Use <tox> & co. (mem_00000001: words: tox; 7 tokens)" in ouro("why", "--session", "s-old")
     assert json.loads(ouro("why", "1", "--session", "s-old", "--json"))["turn"]["words"][0] == ["user", "Use tox."]
 
@@ -97,6 +99,11 @@ def test_without_an_action_and_in_an_error_it_says_what_can_be_typed_in_a_shell(
     assert "take back a commit" in ouro(code=2)
     assert ouro("diff", "nothing", code=2).splitlines()[1] == "`ouro memory log` shows them."
     assert "`ouro memory remember Run the tests" in ouro("remember", "", code=2)
+
+
+def test_a_locale_without_all_letters_costs_some_and_no_output(store, monkeypatch):
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert "@@ 1 ? facts.md ? line 1 @@" in ouro("diff")
 
 
 def test_the_graph_writes_over_no_file_and_leaves_its_folder_as_it_is(store, tmp_path):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable
@@ -66,10 +68,7 @@ def run_git(
             command, cwd=git_dir, env=environment, input=given, capture_output=True, timeout=_SECONDS, check=False
         )
     except FileNotFoundError as error:
-        raise GitMissing(
-            "git is not installed: memory is kept, but without a history.",
-            "Install git; what is there is then taken in.",
-        ) from error
+        raise GitMissing("git is not installed.", "Install git; what is there is then taken in.") from error
     except (OSError, subprocess.SubprocessError) as error:
         raise MemoryUnusable(f"git could not be run: {error}") from error
 
@@ -99,12 +98,19 @@ def run_git_abroad(git_dir: Path, arguments: Sequence[str], most_bytes: int = 0)
     if most_bytes:
         # By a shell: between fork and exec Python is not safe beside threads. Without the trap git would die silently.
         command = ["sh", "-c", 'trap "" XFSZ; ulimit -f "$0"; exec "$@"', str(most_bytes // 512), *command]
+    command += ["-c", "maintenance.auto=false", "-c", "fetch.recurseSubmodules=false", *arguments]
     try:
-        return subprocess.run(
-            [*command, "-c", "maintenance.auto=false", "-c", "fetch.recurseSubmodules=false", *arguments],
-            cwd=git_dir, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS_ABROAD,
-            check=False, start_new_session=True,  # without a terminal ssh cannot ask in the middle of the screen
-        )  # fmt: skip
+        with subprocess.Popen(
+            command, cwd=git_dir, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True,  # without a terminal ssh cannot ask amid the screen
+        ) as process:  # fmt: skip
+            try:
+                said, complained = process.communicate(timeout=_SECONDS_ABROAD)
+            except BaseException:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # ssh, too: it would wait for ever for who does not answer
+                raise
+        return subprocess.CompletedProcess(command, process.returncode, said, complained)
     except subprocess.TimeoutExpired as error:
         raise MemoryUnusable(f"The remote did not answer in {_SECONDS_ABROAD:.0f} seconds.", "Try again.") from error
     except FileNotFoundError as error:
