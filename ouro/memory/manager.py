@@ -106,7 +106,9 @@ class MemoryManager:
 
         def load() -> tuple[LoadedSession, SessionInfo]:
             info = _find(store, query, project, said)
-            session_id = _fork(store, info, project) if fork else info.id
+            is_copied_by_hand = info.id == info.folder  # its file says the id of another one
+            goes_apart = fork or (is_copied_by_hand and not read_only)
+            session_id = _fork(store, info, project) if goes_apart else info.id
             return store.load_session(session_id, read_only=read_only, reach="screen"), info
 
         loaded, info = await asyncio.to_thread(load)
@@ -336,8 +338,8 @@ class MemoryManager:
 
 
 def _find(store: MemoryStore, query: str, project: str, said: Callable[[str], Iterable[str]]) -> SessionInfo:
-    if len(query) == _ID_LENGTH:
-        return store.get_session_stats(query)  # who has it has looked already: no list is made for it
+    if len(query) == _ID_LENGTH and (info := store.get_session_stats(query)).id == query:
+        return info  # who has it has looked already: no list is made for it
     return find_session(store.list_sessions(), query, project, said)
 
 

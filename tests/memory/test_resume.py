@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,30 @@ async def test_a_copy_is_gone_on_with_while_the_session_is_open_elsewhere(store,
     assert copy.transcript.fork is not None
     assert (copy.transcript.fork.session, copy.usage) == (HEADER.id, Usage())
     await asyncio.gather(copy.close(), holder.close())
+
+
+@pytest.mark.parametrize(
+    "name", ["2026-11-21_0d9f3c52 copy", "2099-01-01_0d9f3c52", "a name as long as the id of a session"]
+)
+async def test_a_folder_that_was_copied_by_hand_is_chosen_by_its_name(store, path, name):
+    folder = path.parent
+    copy = shutil.copytree(folder, folder.with_name(name))
+    before = (copy / "session.yaml").read_bytes()
+    listed = {each.folder: each for each in store.list_sessions()}
+    assert (listed[folder.name].id, listed[name].id, listed[name].fork_of) == (HEADER.id, name, HEADER.id)
+    assert name in listed[name].title
+
+    original = await resumed(store)
+    again = await resumed(store, name)
+    assert original.session_id == HEADER.id
+    assert again.session_id not in (HEADER.id, name)
+    assert again.context() == original.context()
+    await again.add(user("only here"))
+    await again.close()
+    await original.close()
+    assert (copy / "session.yaml").read_bytes() == before
+    assert b"only here" not in (folder / "session.yaml").read_bytes()
+    assert len(store.list_sessions()) == 3
 
 
 async def test_a_fork_at_a_message_ends_with_it(store):

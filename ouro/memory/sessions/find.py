@@ -23,7 +23,8 @@ def find_session(
 
     Args:
         sessions: all there are, last used first.
-        query: an id, the start of one, `latest` of this project, or words of a title or of the conversation.
+        query: an id, the start of one, the name of its folder, `latest` of this project, or words of a title or of the
+            conversation.
         project: the folder that is worked in; sessions of other worktrees of its repository count as its own.
         said: the ids of the sessions in which these words were said; asked only where no title has them.
 
@@ -36,7 +37,7 @@ def find_session(
     here = [each for each in sessions if is_here(each.project)]
     if query == "latest":
         return _only(here[:1], "No session of this folder yet.")
-    found = _by_id(sessions, query.lower())
+    found = [each for each in sessions if each.folder == query] or _by_id(sessions, query.lower())
     if len(query) < _LONG_PREFIX or not found:
         titled = _titled(here, query) or _titled(sessions, query)
         found += [each for each in titled if each not in found]

@@ -30,16 +30,20 @@ class SessionFolders:
         self.trash = root / TRASH
 
     def find(self, session_id: str, *, deleted: bool = False) -> Path:
-        """The folder of the session of this full id.
+        """The folder of the session of this full id; or of this name, as a copy made by hand is called.
 
         Raises:
             SessionNotFound: there is none.
         """
         place = self.trash if deleted else self.root
+        names = sorted(folder_names(place))
+        if session_id in names:
+            return place / session_id
         if _ID.fullmatch(session_id):
-            for name in folder_names(place):
-                tail = name.partition("_")[2]
-                if tail == session_id or (tail == session_id[:8] and _id_of(place / name) in (session_id, "")):
+            for name in names:
+                if is_named_after(name, session_id) and (
+                    name.endswith(session_id) or _id_of(place / name) in (session_id, "")
+                ):
                     return place / name
         raise not_found(session_id, " in the trash" if deleted else "")
 
@@ -119,6 +123,11 @@ class SessionFolders:
         folder.rename(target)
         sync_folder(to)
         sync_folder(folder.parent)
+
+
+def is_named_after(folder: str, session_id: str) -> bool:
+    """Whether ouro has named a folder so, for the session of that id."""
+    return folder.partition("_")[2] in (session_id, session_id[:8])
 
 
 def folder_names(root: Path) -> list[str]:

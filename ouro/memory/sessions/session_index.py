@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import attrgetter
@@ -18,6 +19,7 @@ import msgspec
 from ouro.errors import SessionError
 from ouro.memory.backend import Progress, SessionInfo
 from ouro.memory.sessions.session_file import FILE_NAME, read_file, replace
+from ouro.memory.sessions.session_folders import is_named_after
 from ouro.memory.sessions.session_survey import Survey, survey
 
 INDEX_NAME = ".index.yaml"
@@ -42,11 +44,13 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
     looked_at = 0
     with _place_of(root) as place:
         for count, name in enumerate(names):
-            before = known.get(name)
-            entry = _current(root, place, name, before)
-            if entry is not None:
+            found = _stat(f"{name}/{FILE_NAME}", place)
+            if found is not None:
+                entry = known.get(name)
+                if entry is None or entry.mtime != found.st_mtime_ns or entry.info.size != found.st_size:
+                    entry = survey(root / name, found, entry)
+                    looked_at += entry.info.size
                 current[name] = entry
-                looked_at += 0 if entry is before else entry.info.size
             if progress is not None and count % _TOLD_EVERY == 0:
                 progress(count, len(names))
     if progress is not None:
@@ -59,14 +63,40 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
 def entry_of(root: Path, folder: str) -> Survey | None:
     """One session as it is now; None where there is none."""
     with _place_of(root) as place:
-        return _current(root, place, folder, _line_of(root, folder))
+        known, found = _line_of(root, folder), _stat(f"{folder}/{FILE_NAME}", place)
+    if found is None:
+        return None
+    is_as_known = known is not None and known.mtime == found.st_mtime_ns and known.info.size == found.st_size
+    return known if is_as_known else survey(root / folder, found, known)
 
 
 def infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
     """The sessions in which something was said, last used first."""
     with _no_collecting():
         found = [each.info for each in entries(root, progress=progress) if each.info.messages or each.info.title]
-    return sorted(found, key=attrgetter("updated_at", "folder"), reverse=True)
+    ordered = _told_apart(found)[::-1]  # of those of one moment the last by name is first
+    ordered.sort(key=attrgetter("updated_at"), reverse=True)
+    return ordered
+
+
+def _told_apart(found: list[SessionInfo]) -> list[SessionInfo]:
+    """Where a folder was copied by hand, two sessions have one id: the copy goes by the name of its folder.
+
+    It is a copy that costs nothing: what was spent is counted with the first one.
+    """
+    if len({each.id for each in found}) == len(found):
+        return found
+    firsts: dict[str, str] = {}
+    for each in found:
+        if is_named_after(each.folder, each.id):
+            firsts.setdefault(each.id, each.folder)
+    counts = Counter(each.id for each in found)
+    return [each if counts[each.id] == 1 or firsts.get(each.id) == each.folder else _as_copy(each) for each in found]
+
+
+def _as_copy(info: SessionInfo) -> SessionInfo:
+    title = f"{info.title} [{info.folder}]".lstrip()
+    return msgspec.structs.replace(info, id=info.folder, fork_of=info.id, title=title, spent=(), cost=0.0)
 
 
 @contextmanager
@@ -149,13 +179,8 @@ def _place_of(root: Path) -> Iterator[int | None]:
         os.close(descriptor)
 
 
-def _current(root: Path, place: int | None, folder: str, known: Survey | None) -> Survey | None:
-    if place is None:
-        return None
+def _stat(name: str, place: int | None) -> os.stat_result | None:
     try:
-        found = os.stat(f"{folder}/{FILE_NAME}", dir_fd=place, follow_symlinks=False)
+        return None if place is None else os.stat(name, dir_fd=place, follow_symlinks=False)
     except OSError:
         return None
-    if known is not None and known.info.size == found.st_size and known.mtime == found.st_mtime_ns:
-        return known
-    return survey(root / folder, found, known)
