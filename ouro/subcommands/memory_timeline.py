@@ -143,8 +143,13 @@ def _show_turn(args: argparse.Namespace, session_id: str, turn: int, message: in
         show(LEFT)
     for who, text in said.words:
         show(f"\n{'you' if who == 'user' else 'ouro'}: {text}")
-    show(f"\nouro --resume {said.session_id} opens it.")
+    _show_way_to(said)
     return 0
+
+
+def _show_way_to(said: SaidTurn) -> None:
+    """On a line of its own, to be pasted."""
+    show(f"\nTo open its session:\n  ouro --resume {said.session_id}")
 
 
 def _turn(session_id: str, turn: int, message: int = 0) -> SaidTurn:
@@ -168,6 +173,7 @@ def _why(args: argparse.Namespace) -> int:
     for item in said.recalled:
         text = " ".join(texts.get(item.id, "gone since").split())[:120]
         show(f"  {item.state:<13}  {text} ({item.id[:12]}: {item.reason}; {item.tokens} tokens)")
+    _show_way_to(said)
     return 0
 
 

@@ -66,6 +66,39 @@ def test_markdown_is_taken_apart_at_items_and_paragraphs(repository):
     ]
 
 
+def test_files_that_a_file_names_are_read_too(repository, tmp_path, home):
+    docs, mine = repository / "docs", home / ".claude"
+    docs.mkdir()
+    mine.mkdir()
+    (repository / "CLAUDE.md").write_text(
+        "- Use uv.\n\n@docs/1.md\n@~/.claude/mine.md\n\n- @docs/2.md\n\nThen:\n\n```\n@docs/no.md\n```\n"
+    )
+    (docs / "1.md").write_text("One.\n\n@2.md\n")
+    (docs / "2.md").write_text("Two.\n\n@../CLAUDE.md\n@1.md\n")
+    (mine / "mine.md").write_text("Mine.\n")
+    reading = read_sources([repository])
+    said = ["Use uv.", "Then:", "```\n@docs/no.md\n```", "One.", "Mine.", "Two."]
+    assert ([each.text for each in reading.pieces], reading.skipped) == (said, ())
+
+
+def test_what_is_named_and_not_read_is_told(repository, tmp_path):
+    (tmp_path / "secret.md").write_text("Not of this project.")
+    (repository / "link.md").symlink_to(tmp_path / "secret.md")
+    (repository / "run.sh").write_text("true")
+    (repository / "CLAUDE.md").write_text(f"@{tmp_path}/secret.md\n@link.md\n@run.sh\n@1.md\n")
+    for number in range(1, 6):
+        (repository / f"{number}.md").write_text(f"Part {number}.\n\n@{number + 1}.md\n")
+    reading = read_sources([repository])
+    outside = f"{tmp_path}/secret.md lies outside of the project: import it by its name"
+    assert [each.text for each in reading.pieces] == [f"Part {number}." for number in range(1, 5)]
+    assert [(each.name, each.reason) for each in reading.skipped] == [
+        (f"@{tmp_path}/secret.md in CLAUDE.md", outside),
+        ("@link.md in CLAUDE.md", outside),
+        ("@run.sh in CLAUDE.md", "it is no Markdown or text"),
+        ("@5.md in 4.md", "over 4 files deep: import it by its name"),
+    ]
+
+
 def test_an_import_is_one_commit_a_scope_with_its_origin_and_without_doubles(desk, repository, tmp_path):
     remember(desk, "repo: Style: use TABS")
     (repository / "CLAUDE.md").write_text(CLAUDE)
@@ -80,7 +113,10 @@ def test_an_import_is_one_commit_a_scope_with_its_origin_and_without_doubles(des
         "repo/project-conventions": 2,
     }
     assert plan.doubles == 3
-    assert [(each.name, each.reason) for each in plan.refused] == [("GEMINI.md", "It holds a secret (key).")]
+    assert [(each.name, each.reason) for each in plan.refused] == [
+        ("@docs/more.md in CLAUDE.md", f"there is no file {repository}/docs/more.md"),
+        ("GEMINI.md", "It holds a secret (key)."),
+    ]
     before = len(desk.scope("repo").store.log())
     done = carry_out(desk, plan)
     assert (done.entries, done.proposals) == (6, ())

@@ -23,6 +23,7 @@ from ouro.memory.long_term.by_hand.agent_folders import (
     set_aside,
 )
 from ouro.memory.long_term.by_hand.export import FORMAT, MARK
+from ouro.memory.long_term.by_hand.import_links import NAMED, named_files
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.memory.long_term.store.memory_files import FileRefused, decoded
 from ouro.memory.long_term.store.values import CORE, Scope, Skipped
@@ -84,12 +85,22 @@ def read_sources(paths: Sequence[Path]) -> Reading:
         kept, others = (_files(each), []) if each.is_file() else set_aside(each, _files(each))
         found |= dict.fromkeys(kept)
         skipped += others
-    for path in found:
+    depths = dict.fromkeys(found, 0)
+    waiting = list(found)
+    for path in waiting:  # what a file names comes behind
         try:
-            pieces += _pieces(path, _text(path))
+            text = _text(path)
+            pieces += _pieces(path, text)
             files.append(path)
         except (FileRefused, OSError) as error:
             skipped.append(Skipped(str(path), str(error)))
+            continue
+        named, others = named_files(path, text, depths[path])
+        skipped += others
+        for each in named:
+            if each not in depths:
+                depths[each] = depths[path] + 1
+                waiting.append(each)
     return Reading(tuple(pieces), tuple(files), tuple(skipped))
 
 
@@ -201,8 +212,8 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
     scope: Scope | None = "user" if "human" in (front.get("label"), path.stem) else None
     for above, block in _sections(text):
         link = _LINK_LINE.match(block)
-        if block.startswith("@") or (link and (path.parent / link[1]).is_file()):
-            continue  # another file that is named: it is read itself, where it belongs to what is imported
+        if NAMED.fullmatch(block) or (link and (path.parent / link[1]).is_file()):
+            continue  # another file that is named: it is read itself, or told of
         is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in SAYS_NOTHING
         words = f"{above[-1]}: {block}" if is_short else block
         yield Piece(
