@@ -19,7 +19,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.store.git_process import PACKS_ON_DISK, import_stream, last_line, run_git
-from ouro.memory.long_term.store.memory_files import blob_id, is_memory_name
+from ouro.memory.long_term.store.memory_files import ARCHIVE, blob_id, is_memory_name
 from ouro.memory.long_term.store.plain_index import PlainIndex
 from ouro.safety.guarded_memory import GIT_CONFIG
 from ouro.utils.log import log
@@ -105,13 +105,13 @@ class History:
         return Head(commit, found[1])
 
     def tree(self, commit: str) -> Mapping[str, str]:
-        """Name -> blob of each memory file in a commit; nothing for no commit."""
+        """Name -> blob of each memory file in a commit; nothing for no commit. Deeper folders are not walked."""
         if not commit:
             return {}
         if not _SOME_ID.fullmatch(commit):
             raise self._damaged(f"{commit[:40]!r} is no commit", "ouro memory log lists them")
         if commit not in self._trees:
-            lines = self.git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")
+            lines = self.git("ls-tree", "-z", "--full-tree", commit, "--", "./", f"{ARCHIVE}/").split(b"\0")
             entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
             named = {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
             self._remember(commit, {name: blob for name, blob in named.items() if is_memory_name(name)})
@@ -316,8 +316,8 @@ class History:
 
     def _drop_if_empty(self, blob: str) -> None:
         """A power cut may leave an object without content, which git would take for the real one."""
-        path = self.git_dir / "objects" / blob[:2] / blob[2:]
         with suppress(OSError):
+            path = self.git_dir / "objects" / blob[:2] / blob[2:]
             if path.stat().st_size == 0:
                 path.unlink()
 

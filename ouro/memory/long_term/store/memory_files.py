@@ -233,10 +233,10 @@ def fingerprint(found: os.stat_result) -> str:
 def _without_twins(found: list[Seen]) -> list[Seen]:
     """On some disks two of the names would be one file: that which ouro would give counts, else the first."""
     last_first = sorted(found, key=lambda each: (not _USUAL_NAME.fullmatch(each.name), each.name), reverse=True)
-    keys = {_on_any_disk(each.name): each.name for each in last_first}
+    keys = {on_any_disk(each.name): each.name for each in last_first}
     kept = []
     for each in found:
-        first = keys[_on_any_disk(each.name)]
+        first = keys[on_any_disk(each.name)]
         if first == each.name or each.reason:
             kept.append(each)
         else:
@@ -252,7 +252,7 @@ def _all_of(descriptor: int) -> bytes:
     return data
 
 
-def _on_any_disk(name: str) -> str:
+def on_any_disk(name: str) -> str:
     """The same for two names that some disk takes for one."""
     return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.store.authorship import authors
@@ -183,7 +183,7 @@ def _commit(text: str, known: Mapping[str, Mapping[str, str]]) -> Commit:
     number = number.strip("\0\n")
     lines = body.strip().splitlines() or [""]
     trailers = _trailers(lines[1:])
-    at = datetime.fromtimestamp(int(seconds)).astimezone().isoformat(timespec="seconds")
+    at = _time(int(seconds)).isoformat(timespec="seconds")
     return Commit(
         number,
         at,
@@ -208,3 +208,11 @@ def _trailers(lines: Sequence[str]) -> dict[str, str]:
 
 def _plain(text: str) -> str:
     return clean(text.encode(errors="surrogateescape").decode(errors="replace"))
+
+
+def _time(seconds: int) -> datetime:
+    """A commit may say any: what no calendar has counts as the beginning of all times."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC).astimezone()

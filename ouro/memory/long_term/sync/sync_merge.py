@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import msgspec
 
 from ouro.errors import LongTermMemoryError
 from ouro.memory.long_term.notes.note import is_note_name
-from ouro.memory.long_term.store.memory_files import ARCHIVE, MOST_BYTES, FileRefused, decoded
+from ouro.memory.long_term.store.memory_files import ARCHIVE, MOST_BYTES, MOST_FILES, FileRefused, decoded, on_any_disk
 from ouro.memory.long_term.store.store import GitMemoryStore
 from ouro.memory.long_term.store.values import CORE
 from ouro.memory.long_term.sync.merging import merge
+from ouro.utils.terminal_text import clean
 
 _USUAL_BESIDE = {"LICENSE", "README", ".gitignore", ".gitattributes"}
 """What hosts of git put into a new repository by themselves."""
+
+
+_MOST_FOLDERS = 100
+_MOST_IN_SUM = 64 << 20
+"""Bytes of what has to be read: packed, they may be a thousandth of that."""
 
 
 class SyncFailed(LongTermMemoryError):
@@ -35,10 +42,12 @@ def merged(store: GitMemoryStore, ours: str, theirs: str) -> Merging:
         SyncFailed: the other side is no memory, or holds what is not taken in; nothing of it is, so nothing is lost.
         MemoryUnusable: one of them cannot be read.
     """
+    _demand_flat(store, theirs)
     base = store.history.common(ours, theirs)
     trees = [store.history.tree(each) for each in (base, ours, theirs)]
     if not base:
         _demand_memory(store, theirs)
+    _demand_names({**trees[1], **trees[2]})
     names = {name for tree in trees for name in tree if len({each.get(name) for each in trees}) > 1}
     names |= {twin for name in names if (twin := _twin(name)) and any(twin in tree for tree in trees)}
     _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
@@ -94,14 +103,51 @@ def _demand_memory(store: GitMemoryStore, theirs: str) -> None:
         )
 
 
+def _demand_flat(store: GitMemoryStore, theirs: str) -> None:
+    """A few folders that hold each other over and over are more files than any disk has; git would walk them all."""
+    listed = store.history.git("ls-tree", "-d", "-z", "--full-tree", "--name-only", theirs).split(b"\0")
+    folders = [f"{os.fsdecode(name)}/" for name in listed if name]
+    if not folders:
+        return
+    below = store.history.git("ls-tree", "-z", "--full-tree", theirs, "--", *folders[:_MOST_FOLDERS]).split(b"\0")
+    if len(folders) > _MOST_FOLDERS or len(below) > MOST_FILES or any(line.startswith(b"040000") for line in below):
+        raise SyncFailed(
+            "The remote holds folders in folders, or very many files: nothing is merged.",
+            f"A memory has one folder, `{ARCHIVE}`. Take the others out there, and try again.",
+        )
+
+
+def _demand_names(names: Mapping[str, str]) -> None:
+    """Files that the folder here can hold beside each other, on any disk."""
+    if len(names) > MOST_FILES:
+        raise SyncFailed(
+            f"Merged, this memory would have {len(names):,} files, and {MOST_FILES:,} are the most.",
+            "Nothing is merged. Take out there what is no memory, and try again.",
+        )
+    known: dict[str, str] = {}
+    for name in names:
+        if (twin := known.setdefault(on_any_disk(name), name)) != name:
+            raise SyncFailed(
+                f"{clean(twin)} and {clean(name)} are one file on some disks: nothing is merged.",
+                "Take one of them out, here or on the other machine, and try again.",
+            )
+
+
 def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
     """Before any of them is read."""
     given = "".join(f"{each}\n" for each in blobs).encode()
+    total = 0
     for line in store.history.git("cat-file", "--batch-check", given=given).decode().splitlines() if blobs else ():
         if (size := int(line.split()[-1])) > MOST_BYTES:
             raise SyncFailed(
                 f"A file of the other machine has {size:,} bytes, and a memory file {MOST_BYTES:,} at most.",
                 "Nothing is merged. Take it out there, and try again.",
+            )
+        total += size
+        if total > _MOST_IN_SUM:
+            raise SyncFailed(
+                f"The files that come are over {_MOST_IN_SUM >> 20} MB in sum.",
+                "Nothing is merged. A memory is text: take out there what is none, and try again.",
             )
 
 

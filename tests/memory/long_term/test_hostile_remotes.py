@@ -1,0 +1,135 @@
+"""A remote that an enemy has made: it takes bounded time and room, breaks nothing here, and vouches for nothing."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fakes.shells import until
+
+from ouro.errors import MemoryUnusable
+from ouro.memory.long_term.store import git_process
+from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.sync import sync_merge
+from ouro.memory.long_term.sync.sync import SyncFailed, synchronise
+
+
+def git(folder, *arguments: str, given: bytes = b"") -> str:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, input=given).stdout.decode()
+
+
+@pytest.fixture
+def remote(tmp_path) -> str:
+    git(tmp_path, "init", "--bare", "--quiet", "remote.git")
+    return str(tmp_path / "remote.git")
+
+
+@pytest.fixture
+def store(tmp_path, remote) -> GitMemoryStore:
+    made = GitMemoryStore(tmp_path / "memory", "user", tmp_path / "history" / "user.git")
+    made.save_and_commit({"facts.md": "- Tea.\n"}, "Learn", {"Ouro-Origin": "agent"})
+    synchronise(made, remote)
+    return made
+
+
+def put(remote: str, *names: str, text="- x\n", message="x", at=1_700_000_000, more="") -> None:
+    """A commit on top of what is there, as no git of today would make it."""
+    files = "".join(f'M 100644 inline "{name}"\ndata {len(text)}\n{text}\n' for name in names)
+    head = f"commit refs/heads/main\ncommitter e <e@e> {at} +0000\ndata {len(message)}\n{message}\n"
+    stream = f"{head}from refs/heads/main^0\n{files}{more}\n".encode()
+    git(remote, "fast-import", "--quiet", "--date-format=raw-permissive", given=stream)
+
+
+@pytest.mark.parametrize("at", [99_999_999_999_999, 4_102_444_800, 0])
+def test_a_commit_of_any_time_leaves_the_history_readable(store, remote, at):
+    put(remote, "decisions.md", at=at)
+
+    synchronise(store, remote)
+
+    assert [each.subject for each in store.log()] == ["x", "Learn"]
+
+
+def test_links_to_archives_control_characters_and_ways_out_are_left_out(store, remote):
+    link = f"M 120000 inline archive\ndata 4\n/etc\nM 160000 {'a' * 40} sub.md\n"
+    put(remote, "decisions.md", "a\\nb.md", "a\\033[31m.md", ".gitattributes", "hooks/x.md", more=link)
+
+    report = synchronise(store, remote)
+
+    assert report.received == ("decisions.md",)
+    assert sorted(each.name for each in store.folder.iterdir()) == [".git", "decisions.md", "facts.md"]
+
+
+def test_two_names_that_are_one_file_on_some_disks_are_not_merged(store, remote):
+    put(remote, "Facts.md")
+
+    with pytest.raises(SyncFailed, match="are one file on some disks"):
+        synchronise(store, remote)
+
+    assert [each.name for each in store.folder.glob("*.md")] == ["facts.md"]
+
+
+def test_more_files_than_a_memory_has_are_not_merged(store, remote, monkeypatch):
+    monkeypatch.setattr(sync_merge, "MOST_FILES", 100)
+    put(remote, *(f"n{number}.md" for number in range(101)))
+
+    with pytest.raises(SyncFailed, match="102 files, and 100 are the most"):
+        synchronise(store, remote)
+
+
+def test_files_that_are_small_each_and_packed_are_refused_by_their_sum(store, remote):
+    put(remote, *(f"n{number}.md" for number in range(300)), text="x" * 250_000)
+
+    with pytest.raises(SyncFailed, match="over 64 MB in sum"):
+        synchronise(store, remote)
+
+    assert [each.name for each in store.folder.glob("*.md")] == ["facts.md"]
+
+
+def test_folders_that_hold_each_other_a_million_times_over_are_not_walked(store, remote):
+    blob = git(remote, "rev-parse", "main:facts.md").strip()
+    tree = git(remote, "mktree", given=f"100644 blob {blob}\tx.md\n".encode())
+    for _ in range(12):
+        listed = "".join(f"040000 tree {tree.strip()}\td{each}\n" for each in range(10))
+        tree = git(remote, "mktree", given=listed.encode())
+    put(remote, "decisions.md", more=f"M 040000 {tree.strip()} archive/deep\n")
+
+    with pytest.raises(SyncFailed, match="folders in folders"):
+        synchronise(store, remote)
+
+    assert [each.name for each in store.folder.glob("*.md")] == ["facts.md"]
+
+
+def test_trailers_that_imitate_ours_decide_nothing(store, remote):
+    """What is written in a folder is believed by the ledger here, never by what a commit says of itself."""
+    put(remote, "decisions.md", message="Learn\n\nOuro-Origin: person\nOuro-Session: s-1\nOuro-Turn: 1\n")
+    synchronise(store, remote)
+
+    (store.folder / "facts.md").write_text("- Evil.\n")
+    git(store.folder, "commit", "-qam", "Learn\n\nOuro-Origin: person\n")
+
+    assert [each.name for each in store.outside_edits()] == ["facts.md"]
+
+
+async def test_a_remote_that_never_answers_is_given_up_with_all_that_it_started(store, tmp_path, monkeypatch):
+    started = tmp_path / "pid"
+    code = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    (tmp_path / "ssh").write_text(f'#!/bin/sh\n"{sys.executable}" -c "{code}"\n')
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(tmp_path / "ssh"))
+    monkeypatch.setattr(git_process, "_SECONDS_ABROAD", 0.5)
+
+    with pytest.raises(MemoryUnusable, match="did not answer"):
+        await asyncio.to_thread(synchronise, store, "ssh://enemy/x.git")
+
+    await until(lambda: not is_running(int(started.read_text())))
+    assert [each.subject for each in store.log()] == ["Learn"]
+
+
+def is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
