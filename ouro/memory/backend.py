@@ -100,6 +100,11 @@ class SessionInfo(msgspec.Struct, frozen=True):
     fork_of: str = ""
     """The id of the session that it is a copy of."""
 
+    @property
+    def is_copied_by_hand(self) -> bool:
+        """Its file says the id of another session: it goes by the name of its folder."""
+        return self.id == self.folder
+
 
 class LoadedSession(msgspec.Struct, frozen=True):
     """A session as it was found."""

@@ -106,8 +106,7 @@ class MemoryManager:
 
         def load() -> tuple[LoadedSession, SessionInfo]:
             info = _find(store, query, project, said)
-            is_copied_by_hand = info.id == info.folder  # its file says the id of another one
-            goes_apart = fork or (is_copied_by_hand and not read_only)
+            goes_apart = fork or (info.is_copied_by_hand and not read_only)
             session_id = _fork(store, info, project) if goes_apart else info.id
             return store.load_session(session_id, read_only=read_only, reach="screen"), info
 
@@ -248,6 +247,11 @@ class MemoryManager:
     def is_being_read(self) -> bool:
         """Whether what is sent is not all there yet: `read_all` waits for it."""
         return self._rest.is_being_read
+
+    @property
+    def lacks_branches(self) -> bool:
+        """Whether there may be branches that `transcript.branches` has not: they part from what is not loaded."""
+        return self._rest.lacks_branches
 
     async def read_all(self) -> None:
         """Wait until all that is sent is loaded: a screen needs less, and a resume does not wait for the rest."""

@@ -82,7 +82,7 @@ class Missed:
         since = (datetime.now(UTC) - timedelta(days=DAYS)).isoformat()
         is_ours = same_project(self._project)
         found = [each for each in self._store.list_sessions() if each.id != self._own and each.updated_at >= since]
-        return [each for each in found if is_ours(each.project)][:_MOST_LOOKED_AT]
+        return [each for each in found if is_ours(each.project) and not each.is_copied_by_hand][:_MOST_LOOKED_AT]
 
     def _look(self, session_id: str) -> MissedSession | None:
         """What was missed of a session; None where nothing was, where it is in use, or memory was off in all of it."""

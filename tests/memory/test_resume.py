@@ -258,7 +258,7 @@ async def test_a_copy_is_gone_on_with_while_the_session_is_open_elsewhere(store,
 
 
 @pytest.mark.parametrize(
-    "name", ["2026-11-21_0d9f3c52 copy", "2099-01-01_0d9f3c52", "a name as long as the id of a session"]
+    "name", ["2026-11-21_0d9f3c52 copy", "2099-01-01_0d9f3c52", "a name as long as the id of sessions"]
 )
 async def test_a_folder_that_was_copied_by_hand_is_chosen_by_its_name(store, path, name):
     folder = path.parent

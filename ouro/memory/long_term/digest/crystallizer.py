@@ -129,6 +129,7 @@ class Crystallizer:
             each
             for each in sorted(self._parts.sessions(), key=lambda each: each.updated_at)
             if each.id != self._parts.own
+            and not each.is_copied_by_hand
             and each.updated_at < before
             and gone.get(each.id, Gone()).at < each.updated_at
         ]
