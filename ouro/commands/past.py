@@ -9,6 +9,7 @@ from ouro.memory.backend import RewindScope
 from ouro.session import Branch, OpenRequest, Point
 from ouro.utils.terminal_text import clean
 
+NOT_LISTED = "Ways that were left before what is sent now are kept in the session's file, and not listed here."
 LISTED = 20
 """Messages that a printed list has; older ones are named by their number."""
 
@@ -73,6 +74,8 @@ async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
     branches = {f"branch {each.number}": each for each in past.branches()}
     choices = [Choice(str(each.number), one_line(each.text), gone(each)) for each in reversed(points)]
     choices += [Choice(value, *branch_label(each)) for value, each in branches.items()]
+    if past.lacks_branches:
+        front_end.say(NOT_LISTED)
     chosen = await front_end.choose("Go back before which message? The last one comes first.", choices)
     if chosen is None:
         return None

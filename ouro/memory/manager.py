@@ -248,11 +248,6 @@ class MemoryManager:
         """Whether what is sent is not all there yet: `read_all` waits for it."""
         return self._rest.is_being_read
 
-    @property
-    def lacks_branches(self) -> bool:
-        """Whether there may be branches that `transcript.branches` has not: they part from what is not loaded."""
-        return self._rest.lacks_branches
-
     async def read_all(self) -> None:
         """Wait until all that is sent is loaded: a screen needs less, and a resume does not wait for the rest."""
         if told := await self._rest.all_read():

@@ -81,6 +81,8 @@ class Transcript:
         """Of the next message or compaction."""
         self.turns_gone = 0
         """Turns of the line that were loaded and are not any more."""
+        self.lacks_branches = not is_whole
+        """There may be more than `branches` tells: what was not loaded at first is loaded later without its own."""
         self._highest = 0
         self._asked_since = 0
         """The number from which on the model in use was asked: another one's figures are those of another tokenizer."""
@@ -95,6 +97,7 @@ class Transcript:
         numbered = (each for each in loaded.records if isinstance(each, MessageRecord | CompactionRecord))
         above = max((0, *(each.number for each in (*numbered, *loaded.kept))))
         transcript = cls(loaded.kept, is_whole=loaded.place == 0, above=above)
+        transcript.lacks_branches |= loaded.is_gapped
         for record in loaded.records:
             transcript.take(record)
         transcript.answer_open_calls()
@@ -222,6 +225,7 @@ class Transcript:
         self._kept = {each.number: each for each in kept}
         self.turns_gone += sum(isinstance(each, Entry) and is_turn(each.message) for each in self._line.items[:place])
         self._line.cut(place)
+        self.lacks_branches = True
         self.recalled = {number: each for number, each in self.recalled.items() if number in self._line}
         self._marks = {number: each for number, each in self._marks.items() if number in self._line}
 

@@ -123,6 +123,11 @@ class Past:
         return tuple(_branch(each) for each in self._memory.transcript.branches)
 
     @property
+    def lacks_branches(self) -> bool:
+        """Whether there may be more branches than these: those that part from what was not loaded at first."""
+        return self._memory.transcript.lacks_branches
+
+    @property
     def has_earlier(self) -> bool:
         """Whether there are older messages that are not loaded."""
         return self._memory.has_earlier

@@ -20,6 +20,7 @@ class FakePast:
         self.told: tuple[str, ...] = ()
         self.went: list[tuple] = []
         self.kept: WholeSession | None = None
+        self.lacks_branches = False
 
     def whole(self) -> WholeSession:
         if self.kept is None:

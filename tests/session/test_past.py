@@ -150,6 +150,18 @@ async def test_a_branch_is_visited_and_left_again(repository):
     await session.close()
 
 
+async def test_a_compaction_leaves_older_branches_out_and_says_so(repository):
+    open_session, _ = make(repository, *["So it is."] * 28, "## Goal\nNone.")
+    session = await open_session(OpenRequest())
+    await say(session, "a", "b")
+    await session.past.undo()
+    await say(session, *["a word and another, " * 300] * 26)
+    assert ([each.texts for each in session.past.branches()], session.past.lacks_branches) == ([("b",)], False)
+    await collect(session.window.compact(""))
+    assert (session.past.branches(), session.past.lacks_branches) == ((), True)
+    await session.close()
+
+
 async def test_the_plan_is_that_of_the_line_that_goes_on(repository):
     first = call("todo", todos=[{"text": "look"}])
     second = call("todo", todos=[{"text": "look", "state": "done"}, {"text": "mend"}])

@@ -169,6 +169,19 @@ async def test_up_at_the_top_loads_older_messages():
         assert session.past.went == [("rewind", 1, ())]
 
 
+async def test_ways_that_are_not_listed_are_told_of():
+    session = session_with()
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        for lacks in (False, True):
+            session.past.lacks_branches = lacks
+            await pilot.press("escape", "escape")
+            await sheet_of(pilot)
+            assert ("Ways that were left before what is sent now" in screen_text(pilot.app)) == lacks
+            await pilot.press("escape")
+            await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+
+
 async def test_esc_leaves_everything_as_it_is():
     session = session_with()
     async with screen_of(session).run_test() as pilot:

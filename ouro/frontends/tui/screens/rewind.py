@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.commands.command import Choice, WayBack
-from ouro.commands.past import branch_label, gone, one_line
+from ouro.commands.past import NOT_LISTED, branch_label, gone, one_line
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.picker import PickList
 from ouro.frontends.tui.screens.sheet import Sheet
@@ -50,6 +50,8 @@ class RewindSheet(Sheet[WayBack | None]):
             yield Static("Go back to a message", classes="sheet--title", markup=False)
             yield self._search
             yield self._list
+            if self._past.lacks_branches:
+                yield Static(NOT_LISTED, id="rewind-not-listed", markup=False)
             yield self._preview
             with Horizontal(id="rewind-boxes"):
                 yield Static("☑ conversation", id="rewind-conversation", markup=False)
