@@ -197,13 +197,13 @@ def undo_words(rest: str) -> tuple[str, int, bool]:
 
 
 def undo_markdown(planned: PlannedUndo) -> str:
-    """What taking it back would do."""
-    lines = [f"**Taking back** {code(planned.commit.id[:7])}, {escape(named(planned.commits))}\n"]
+    """What taking it back would do, in each scope."""
+    lines = [f"**Taking back** {code(planned.commit.id[:7])} ({planned.scope}), {escape(named(planned.commits))}\n"]
     shown = [line for edit in planned.edits for line in edit_lines(edit.name, edit.before or "", edit.after or "")]
     lines.append(block("\n".join(shown[:_SHOWN_LINES]), "diff"))
     if planned.conflicts:
         lines.append(f"\n{escape(_conflicts(planned.conflicts))}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"\n{undo_markdown(each)}" for each in planned.also)])
 
 
 def date_and_file(rest: str) -> tuple[str, str]:

@@ -201,20 +201,26 @@ def _undo(args: argparse.Namespace) -> int:
         if not planned.edits:
             raise UsageError("Nothing of that is left to take back: its lines have changed since.")
         if not args.json:
-            show(f"Taking back {planned.commit.id[:7]}, {named(planned.commits)}:")
-            for edit in planned.edits:
-                for line in edit_lines(edit.name, edit.before or "", edit.after or ""):
-                    show(f"  {line}")
-            _tell_conflicts(planned)
+            for each in (planned, *planned.also):
+                show(f"Taking back {each.commit.id[:7]} ({each.scope}), {named(each.commits)}:")
+                for edit in each.edits:
+                    for line in edit_lines(edit.name, edit.before or "", edit.after or ""):
+                        show(f"  {line}")
+                _tell_conflicts(each)
         if not args.yes and not _agrees():
             show("Nothing was taken back.")
             return 1
-        store = next(each for each in stores if each.scope == planned.scope)
-        done = store.revert(planned.commit.id, args.hunk)
+        of_scope = {each.scope: each for each in stores}
+        done = [
+            of_scope[each.scope].revert(each.commit.id, args.hunk if each is planned else 0)
+            for each in (planned, *planned.also)
+        ]
     if args.json:
-        show_json(to_builtins(done))
+        also = {"also": [to_builtins(each) for each in done[1:]]} if done[1:] else {}
+        show_json({**to_builtins(done[0]), **also})
     else:
-        show(f"Taken back by {done.commit[:7]}." if done.commit else "Taken back; no commit could be made.")
+        for made in done:
+            show(f"Taken back by {made.commit[:7]}." if made.commit else "Taken back; no commit could be made.")
     return 0
 
 

@@ -124,7 +124,7 @@ def test_undo_takes_back_all_of_a_turn(store):
     store.save_and_commit({"preferences.md": "- Be short.\n- Be kind.\n"}, "Three", marks)
     commit = store.get_current_head()
     told = ouro("undo", commit[:7], "--yes")
-    assert f"Taking back {commit[:7]}, all 2 commits of turn 2: One; Three:" in told
+    assert f"Taking back {commit[:7]} (user), all 2 commits of turn 2: One; Three:" in told
     assert "  --- " not in told
     assert (store.folder / "decisions.md").exists()
     assert not (store.folder / "preferences.md").exists()

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, NoteError, UsageError
 from ouro.memory.long_term.notes.note import is_note_name
@@ -15,7 +16,7 @@ from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.store import timeline
 from ouro.memory.long_term.store.memory_files import ARCHIVE
 from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.taking_back import PlannedUndo, plan_undo
+from ouro.memory.long_term.store.taking_back import PlannedUndo, in_same_turn, plan_undo
 from ouro.memory.long_term.store.values import CORE, BlamedLine, Commit, Hunk, Scope
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
@@ -153,8 +154,13 @@ class Chronicle:
     def plan_undo(self, commit: str, hunk: int = 0) -> PlannedUndo:
         """What taking it back and its turn would do, or only one change of it by its number; changes nothing."""
         found = self.find(commit)
-        store, base = self._store(found.scope), self._bases.get(found.commit.id, "")
-        return plan_undo(found.scope, store.history, store.find, found.commit, hunk, base)
+        planned = self._planned(self._store(found.scope), found.commit, hunk)
+        others = [] if hunk else [each for each in self._stores if each.scope != found.scope]
+        also = [self._planned(each, other) for each in others if (other := in_same_turn(each.history, found.commit))]
+        return replace(planned, also=tuple(each for each in also if each.edits))
+
+    def _planned(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> PlannedUndo:
+        return plan_undo(store.scope, store.history, store.find, commit, hunk, self._bases.get(commit.id, ""))
 
     def texts_of(self, note_ids: Sequence[str]) -> dict[str, str]:
         """What these notes say now; a note that is gone is left out."""

@@ -23,6 +23,7 @@ from ouro.memory.long_term.trust.edits import subject_of
 from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.memory.long_term.trust.teller import Teller, Wires
 from ouro.memory.long_term.trust.vouching import Vouching, below
+from ouro.memory.long_term.undoing import undo
 from ouro.memory.tokens import estimate
 from ouro.messages import Message
 from ouro.utils.log import log
@@ -177,7 +178,7 @@ class LongTermMemoryManager:
         Raises:
             UsageError: no such commit or hunk, or nothing of it is left.
         """
-        return await self.by_hand(lambda scopes, moment: _undo(scopes, commit, moment, hunk))
+        return await self.by_hand(lambda scopes, moment: undo(scopes, commit, moment, hunk))
 
     async def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"
@@ -333,11 +334,3 @@ class LongTermMemoryManager:
     async def _consolidate_all(self, scopes: Sequence[ScopeMemory]) -> None:
         for scope in scopes:
             log.info("memory: consolidated %s: %s", scope.scope, await self.consolidate(scope.scope))
-
-
-def _undo(scopes: Sequence[ScopeMemory], commit: str, at: Moment, hunk: int) -> tuple[Undone, list[CoreChanged]]:
-    found = next((scope for scope in scopes if scope.holds(commit)), None)
-    if found is None:
-        raise UsageError(f"No commit of memory is called {commit or 'so'}.")
-    done, event = found.undo(commit, at, hunk)
-    return done, [event]

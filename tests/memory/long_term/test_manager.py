@@ -318,6 +318,27 @@ class TestChanges:
         assert (second.folder / "preferences.md").read_text() == "- Answer in German.\n"
 
 
+class TestUndo:
+    async def test_one_undo_takes_back_what_a_turn_wrote_in_both_scopes(self, home, repository):
+        first = Conversation(home, repository).connect()
+        ours = repository / ".ouro" / "memory"
+        await first.begin("Use tabs everywhere. Use spaces in this repository.")
+        await first.write("preferences.md", "- Use tabs.\n")
+        await first.write("preferences.md", "- Use spaces.\n", ours)
+        await first.end()
+        commit = first.manager.chronicle().find("last").commit.id
+
+        planned = first.manager.chronicle().plan_undo(commit)
+        done = await first.manager.undo(commit)
+
+        assert sorted(each.scope for each in (planned, *planned.also)) == ["repo", "user"]
+        assert [len(done.edits), len(done.commits)] == [2, 2]
+        assert [event.origin for event in first.changed[-2:]] == ["undo", "undo"]
+        assert [list(folder.glob("*.md")) for folder in (first.folder, ours)] == [[], []]
+        with pytest.raises(UsageError, match="Nothing of that is left"):
+            await first.manager.undo(commit)
+
+
 class TestWrittenByAnotherWhileATurnRuns:
     async def test_what_no_call_of_the_turn_can_have_written_stays_where_it_is_and_waits(self, home):
         first = Conversation(home).connect()

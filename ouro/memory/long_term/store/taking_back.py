@@ -25,6 +25,15 @@ class PlannedUndo(msgspec.Struct, frozen=True):
     """What stays as it is: its lines have changed since."""
     commits: tuple[Commit, ...]
     """All that is taken back, the latest first."""
+    also: tuple[PlannedUndo, ...] = ()
+    """What the same turn wrote in another scope, and is taken back with it."""
+
+
+def in_same_turn(history: History, found: Commit) -> Commit | None:
+    """The last commit of this history that the agent made in the turn of `found`, which may be of another one."""
+    turn = _turn(found)
+    others = timeline.log(history, _MOST) if turn and history.exists else ()
+    return next((each for each in others if _turn(each) == turn), None)
 
 
 def plan_undo(
