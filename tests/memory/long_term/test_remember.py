@@ -1,5 +1,8 @@
 """/remember without a model, on real stores."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from fakes.desks import desk_of
 
@@ -115,3 +118,19 @@ def test_without_an_index_the_files_are_read(ouro, repository):
     remember(desk_of(ouro, repository, indexed=False), "Look at api.py first")
     [entry] = all_entries(desk_of(ouro, repository, indexed=False))
     assert entry == all_entries(desk_of(ouro, repository))[0]
+
+
+def test_what_is_remembered_at_once_in_several_places_is_all_kept(ouro, repository):
+    remember(desk_of(ouro, repository), "fact 0", "repo")
+    desks = [desk_of(ouro, repository, indexed=False) for _ in range(6)]
+    ready = threading.Barrier(len(desks))
+
+    def one(number):
+        ready.wait()
+        return remember(desks[number], f"fact {number + 1}", "repo")
+
+    with ThreadPoolExecutor(len(desks)) as pool:
+        done = list(pool.map(one, range(len(desks))))
+    lines = (repository / ".ouro" / "memory" / "facts.md").read_text().splitlines()
+    assert sorted(lines) == [f"- fact {number}" for number in range(7)]
+    assert sorted(each.entry.line for each in done) == [2, 3, 4, 5, 6, 7]

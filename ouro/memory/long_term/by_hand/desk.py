@@ -11,7 +11,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.memory.long_term.store.memory_files import FileRefused
-from ouro.memory.long_term.store.values import Origin, Scope
+from ouro.memory.long_term.store.values import FileEdit, Origin, Scope
 
 if TYPE_CHECKING:
     from ouro.memory.search.index import Index
@@ -97,6 +97,27 @@ class Desk:
             events = found.write(changes, subject, self.moment, origin)
         except FileRefused as error:
             raise UsageError(f"{', '.join(changes)} cannot be written: {error}.") from error
+        self.told += events
+        return events[0] if events else None
+
+    def rewrite(self, scope: Scope, name: str, change: Callable[[str], str], subject: str) -> CoreChanged | None:
+        """As `write`, of one file that is read, changed and written while no other ouro may write it.
+
+        Raises: as `write`.
+        """
+        found = self.scope(scope)
+        self._demand_vouched(found, {name: None})
+        base, edits = found.store.accepted, list[FileEdit]()
+
+        def seen(before: str) -> str:
+            edits.append(FileEdit(name, before or None, change(before)))
+            return edits[-1].after or ""
+
+        try:
+            found.store.rewrite(name, seen, subject, self.moment.trailers("person"))
+        except FileRefused as error:
+            raise UsageError(f"{name} cannot be written: {error}.") from error
+        events = found.read_anew(edits, "person", base)
         self.told += events
         return events[0] if events else None
 

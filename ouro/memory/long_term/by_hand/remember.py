@@ -116,9 +116,15 @@ def short(text: str, width: int = 80) -> str:
 
 def _as_line(desk: Desk, chosen: Place) -> Remembering:
     name = f"{chosen.category}.md"
-    text = appended(desk.text(chosen.scope, name), [chosen.text])
-    done = desk.write(chosen.scope, {name: text}, f"Remember: {short(chosen.text)}")
-    line = len(text.splitlines())
+    line = 0
+
+    def with_line(before: str) -> str:
+        nonlocal line
+        text = appended(before, [chosen.text])
+        line = len(text.splitlines())
+        return text
+
+    done = desk.rewrite(chosen.scope, name, with_line, f"Remember: {short(chosen.text)}")
     entry = _entry(desk, chosen, f"{chosen.scope}/{name}:{line}", name)
     return Remembering("kept", replace(entry, line=line), chosen.why, done.undo if done else "")
 
