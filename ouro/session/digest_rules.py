@@ -25,7 +25,7 @@ from ouro.session.learning_rules import categories_of
 from ouro.session.parts import SessionParts
 from ouro.session.summaries import Summaries, SummaryParts
 from ouro.utils.log import log
-from ouro.utils.runtime import ensure_private_dir, get_history_dir
+from ouro.utils.runtime import get_history_dir
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.notes.note import Note
@@ -67,15 +67,13 @@ def with_digest(
     summaries = Summaries(SummaryParts(memory, store, parts.shelf, asks("compact", "summary"), mark))
     has_memory = parts.knowledge is not None and parts.lookup is not None and bool(scopes)
     work = partial(_long_work, parts, store, scopes, root, rules, asks, mark)
-    histories = get_history_dir()
-    ensure_private_dir(histories)
     return replace(
         parts,
         digest=Digest(
             DigestParts(
                 summaries=summaries if rules.summaries else None,
                 work=work if has_memory else None,
-                lock=histories / "digest.lock",
+                lock=get_history_dir() / "digest.lock",
                 price=partial(_price, parts),
                 usage=lambda: memory.usage,
                 by_itself=rules.by_itself and not memory.read_only,

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir
 
 
 @contextmanager
@@ -18,6 +19,7 @@ def only_one(path: Path) -> Iterator[bool]:
     A process that is killed lets go of it.
     """
     try:
+        ensure_private_dir(path.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         log.warning("%s cannot be locked: %s", path, error)
