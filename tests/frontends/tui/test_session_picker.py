@@ -82,7 +82,7 @@ async def picking(pilot):
 
 
 def titles(picker):
-    return [match.info.title for match in picker._list._matches]
+    return [match.info.title for match in picker._list._rows]
 
 
 async def test_it_opens_before_any_session_and_goes_on_with_the_one_that_is_taken(shelf):

@@ -160,11 +160,11 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self.add_class("-looking")
         self._detail.focus()
 
-    def on_memory_list_picked(self) -> None:
+    def on_row_list_picked(self) -> None:
         """The mouse took a row."""
         self._open_detail()
 
-    def on_memory_list_marked(self) -> None:
+    def on_row_list_marked(self) -> None:
         """Tell of it, where it stays marked for a moment."""
         self._mark_later()
 

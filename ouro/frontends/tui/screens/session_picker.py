@@ -205,11 +205,11 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         event.stop()
         event.prevent_default()
 
-    def on_session_list_picked(self) -> None:
+    def on_row_list_picked(self) -> None:
         """The mouse took a session."""
         self._take()
 
-    def on_session_list_marked(self) -> None:
+    def on_row_list_marked(self) -> None:
         """Look into it."""
         if self._shelf is not None:
             self._preview.look(self._list.marked, self._shelf)
@@ -283,7 +283,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         if self._shelf is not None and self._matches is not None:
             self._matches.change(await asyncio.to_thread(self._shelf.sessions))
             self._show()
-            self.on_session_list_marked()  # the same one may have another name now
+            self.on_row_list_marked()  # the same one may have another name now
 
     def _tell_keys(self) -> None:
         self._foot.tell_keys(

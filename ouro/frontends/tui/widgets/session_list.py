@@ -8,17 +8,12 @@ from pathlib import Path
 
 from rich.cells import set_cell_size
 from rich.segment import Segment
-from textual import events
-from textual.binding import Binding
-from textual.geometry import Region, Size
-from textual.message import Message
-from textual.reactive import reactive
 from textual.strip import Strip
 
 from ouro.frontends.session_lines import age, cost, size, title
 from ouro.frontends.session_matches import Match
 from ouro.frontends.tui.look import short_path
-from ouro.frontends.tui.widgets.line_scroll import LineScroll
+from ouro.frontends.tui.widgets.row_list import RowList, fitted
 from ouro.utils.terminal_text import clean
 
 _AGE, _PROJECT = 11, 28
@@ -32,89 +27,28 @@ COPY = "(copy)"
 """The mark of a session that began as a copy."""
 
 
-class SessionList(LineScroll, can_focus=True):
+class SessionList(RowList[Match]):
     """The sessions that fit, one of them marked. It does not know what is done with them."""
 
     COMPONENT_CLASSES = {"sessions--marked", "sessions--detail", "sessions--found"}  # noqa: RUF012 (Textual's own form)
-    BINDINGS = [  # noqa: RUF012 (as above)
-        Binding("up,k", "move(-1)", show=False),
-        Binding("down,j", "move(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
-        Binding("home,g", "move(-1000000)", show=False),
-        Binding("end,G", "move(1000000)", show=False),
-    ]
-    place: reactive[int] = reactive(0, repaint=False)
-
-    class Picked(Message):
-        """The mouse took the marked session."""
-
-    class Marked(Message):
-        """Another session is marked, or none."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
-        super().__init__(id="sessions")
+        super().__init__("sessions")
         self._now = now
-        self._matches: Sequence[Match] = ()
         self._words: tuple[str, ...] = ()
         self._with_project = False
-
-    @property
-    def marked(self) -> Match | None:
-        """The marked one; None where nothing fits."""
-        return self._matches[self.place] if self._matches else None
 
     def show(
         self, matches: Sequence[Match], *, words: Sequence[str] = (), with_project: bool, keep: bool = True
     ) -> None:
         """Have these lines, found by these words; with `keep` the same session stays marked where it is there still."""
         before = self.marked
-        self._matches, self._words, self._with_project = matches, tuple(words), with_project
-        self.virtual_size = Size(self.size.width, len(matches))
+        self._words, self._with_project = tuple(words), with_project
         places = (place for place, each in enumerate(matches) if before and each.info.id == before.info.id)
-        place = next(places, min(self.place, max(0, len(matches) - 1))) if keep else 0
-        if place == self.place:
-            self._show_place()
-        self.place = place
+        self.put(matches, next(places, min(self.place, max(0, len(matches) - 1))) if keep else 0)
         after = self.marked
         if (before and before.info.id) != (after and after.info.id):
             self.post_message(self.Marked())
-        self.refresh()
-
-    def action_move(self, by: int) -> None:
-        """Mark another one."""
-        place = max(0, min(len(self._matches) - 1, self.place + by))
-        if place != self.place:
-            self.place = place
-            self.post_message(self.Marked())
-
-    def action_page(self, by: int) -> None:
-        """Mark the one a page away."""
-        self.action_move(by * max(1, self.size.height - 1))
-
-    def watch_place(self, old: int, new: int) -> None:
-        """Keep the marked line in sight."""
-        self._show_place()
-        for place in (old, new):
-            self.refresh(Region(0, place - self.scroll_offset.y, self.size.width, 1))
-
-    def on_resize(self) -> None:
-        """The marked line stays in sight."""
-        self.virtual_size = Size(self.size.width, len(self._matches))
-        self._show_place()
-
-    def _show_place(self) -> None:
-        top, height = self.scroll_offset.y, max(1, self.size.height)
-        wanted = min(max(top, self.place - height + 1), self.place)
-        if wanted != top:
-            self.scroll_to(y=wanted, animate=False, force=True)
-
-    def on_click(self, event: events.Click) -> None:
-        """Take the line that was clicked."""
-        place = event.y + self.scroll_offset.y
-        if 0 <= place < len(self._matches):
-            self.action_move(place - self.place)
-            self.post_message(self.Picked())
 
     def heading(self) -> str:
         """The names of the columns, as wide as they are."""
@@ -127,9 +61,9 @@ class SessionList(LineScroll, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Line `y` of what is in sight."""
         place, width = y + self.scroll_offset.y, self._width
-        if not 0 <= place < len(self._matches):
+        if not 0 <= place < len(self._rows):
             return Strip.blank(width, self.rich_style)
-        segments = self._segments(self._matches[place], place == self.place)
+        segments = self._segments(self._rows[place], place == self.place)
         return Strip(segments).crop_extend(0, width, self.rich_style)
 
     def _segments(self, match: Match, is_marked: bool) -> list[Segment]:
@@ -140,7 +74,10 @@ class SessionList(LineScroll, can_focus=True):
         figures = (age(info.updated_at, self._now()), f"{info.messages:,}", size(info.size), cost(info.cost))
         room = max(0, self._title_width() - 2)
         name = title(info) + (f" {COPY}" if info.fork_of else "")
-        segments = [Segment("❯ " if is_marked else "  ", shown), Segment(set_cell_size(_cut(name, room), room), shown)]
+        segments = [
+            Segment("❯ " if is_marked else "  ", shown),
+            Segment(set_cell_size(fitted(name, room), room), shown),
+        ]
         columns = list(zip(self._columns(), figures, strict=False))
         for (_name, width), text in columns[: 1 if match.snippet else None]:
             segments.append(Segment(f"{text:>{width}}", detail))
@@ -171,10 +108,3 @@ class SessionList(LineScroll, can_focus=True):
     def _title_width(self) -> int:
         taken = sum(width for _name, width in self._columns()) + (_PROJECT if self._shows_project() else 0)
         return max(0, self._width - taken)
-
-
-def _cut(text: str, width: int) -> str:
-    """`text` in at most so many cells, with a sign where something is left out."""
-    if Segment(text).cell_length <= width:
-        return text
-    return set_cell_size(text, max(0, width - 1)).rstrip() + "…"

@@ -1,0 +1,99 @@
+"""RowList: ten thousand things as lines, one of them marked; only those in sight are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from rich.cells import cell_len, set_cell_size
+from textual import events
+from textual.binding import Binding
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+
+from ouro.frontends.tui.widgets.line_scroll import LineScroll
+
+T = TypeVar("T")
+
+
+class RowList(LineScroll, Generic[T], can_focus=True):
+    """A line for each. Each kind of list draws its own lines; what is done with them it does not know."""
+
+    BINDINGS = [  # noqa: RUF012 (Textual's own form)
+        Binding("up,k", "move(-1)", show=False),
+        Binding("down,j", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home,g", "move(-1000000)", show=False),
+        Binding("end,G", "move(1000000)", show=False),
+    ]
+    place: reactive[int] = reactive(0, repaint=False)
+
+    class Picked(Message):
+        """The mouse took the marked line."""
+
+    class Marked(Message):
+        """Another line is marked, or none."""
+
+    def __init__(self, id: str, fewest: int = 0) -> None:  # noqa: A002 (Textual's own name)
+        """`fewest` lines there is room for, also where there is nothing."""
+        super().__init__(id=id)
+        self._rows: Sequence[T] = ()
+        self._fewest = fewest
+
+    @property
+    def marked(self) -> T | None:
+        """The marked one; None where nothing fits."""
+        return self._rows[self.place] if self._rows else None
+
+    def put(self, rows: Sequence[T], place: int) -> None:
+        """Have these, the one at `place` marked."""
+        self._rows = rows
+        self._make_room()
+        self.place = place
+        self._show_place()
+        self.refresh()
+
+    def action_move(self, by: int) -> None:
+        """Mark another one."""
+        place = max(0, min(len(self._rows) - 1, self.place + by))
+        if place != self.place:
+            self.place = place
+            self.post_message(self.Marked())
+
+    def action_page(self, by: int) -> None:
+        """Mark the one a page away."""
+        self.action_move(by * max(1, self.size.height - 1))
+
+    def watch_place(self, old: int, new: int) -> None:
+        """Keep the marked line in sight."""
+        self._show_place()
+        for place in (old, new):
+            self.refresh(Region(0, place - self.scroll_offset.y, self.size.width, 1))
+
+    def on_resize(self) -> None:
+        """The marked line stays in sight."""
+        self._make_room()
+        self._show_place()
+
+    def on_click(self, event: events.Click) -> None:
+        """Take the line that was clicked."""
+        place = event.y + self.scroll_offset.y
+        if 0 <= place < len(self._rows):
+            self.action_move(place - self.place)
+            self.post_message(self.Picked())
+
+    def _make_room(self) -> None:
+        self.virtual_size = Size(self.size.width, max(len(self._rows), self._fewest if not self._rows else 0))
+
+    def _show_place(self) -> None:
+        top, height = self.scroll_offset.y, max(1, self.size.height)
+        wanted = min(max(top, self.place - height + 1), self.place)
+        if wanted != top:
+            self.scroll_to(y=wanted, animate=False, force=True)
+
+
+def fitted(text: str, width: int) -> str:
+    """`text` in at most so many cells, with a sign where something is left out."""
+    return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"
