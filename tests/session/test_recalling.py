@@ -40,7 +40,9 @@ async def opened(repository, *script, **options):
 
 
 async def say(session, text):
-    return [event async for event in session.send(text)]
+    events = [event async for event in session.send(text)]
+    await session.settled()  # what is written from here on is no turn's
+    return events
 
 
 async def recalled(session, text):
