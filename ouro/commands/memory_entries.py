@@ -16,7 +16,7 @@ from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.editing import open_file, save
 from ouro.memory.long_term.by_hand.entries import Entry, find_entry, whence
 from ouro.memory.long_term.by_hand.narrowing import Told, counts, listed, told
-from ouro.memory.long_term.by_hand.remember import confirm, put_away, short
+from ouro.memory.long_term.by_hand.remember import confirm, put_away, restore, short
 from ouro.memory.long_term.by_hand.stats import MemoryStats, stats
 from ouro.memory.long_term.store.values import CORE
 from ouro.safety.trust import find_root
@@ -107,9 +107,9 @@ async def confirm_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str
     await _with_note(front_end, rest, confirm, "counts as confirmed")
 
 
-async def restore(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
+async def restore_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
     """A note comes back from the archive."""
-    await _with_note(front_end, rest, confirm, "is recalled again")
+    await _with_note(front_end, rest, restore, "is recalled again")
 
 
 async def archive(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
@@ -125,7 +125,7 @@ COMMANDS: Mapping[str, Callable[[FrontEnd, LongTermMemoryManager, str], Awaitabl
     "stats": stats_,
     "confirm": confirm_,
     "archive": archive,
-    "restore": restore,
+    "restore": restore_,
 }
 
 

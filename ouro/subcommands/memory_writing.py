@@ -20,7 +20,7 @@ from ouro.memory.long_term.by_hand import forget as forgetting
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.editing import open_file, save
 from ouro.memory.long_term.by_hand.entries import Entry, find_entry
-from ouro.memory.long_term.by_hand.remember import confirm, put_away, remember
+from ouro.memory.long_term.by_hand.remember import confirm, put_away, remember, restore
 from ouro.memory.long_term.opening import switch
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.trust.proposals import Proposal
@@ -52,7 +52,7 @@ def add_arguments(actions: Any) -> None:
     parser.add_argument("entry", metavar="ID|FILE")
     _add_note_action(actions, "confirm", "a note still holds: it is no longer doubted, and does not fade", _confirm)
     _add_note_action(actions, "archive", "keep a note, but do not recall it any more", _archive)
-    _add_note_action(actions, "restore", "take a note out of the archive", _confirm)
+    _add_note_action(actions, "restore", "take a note out of the archive", _restore)
     for name, help_text, do in (
         ("accept", "let a change that waits take effect", _accept),
         ("reject", "drop a change that waits; git has it still", _reject),
@@ -162,7 +162,11 @@ def _edited(text: str, name: str) -> str:
 
 
 def _confirm(args: argparse.Namespace) -> int:
-    return _with_note(args, confirm, "restored" if args.action == "restore" else "confirmed")
+    return _with_note(args, confirm, "confirmed")
+
+
+def _restore(args: argparse.Namespace) -> int:
+    return _with_note(args, restore, "restored")
 
 
 def _archive(args: argparse.Namespace) -> int:
@@ -201,7 +205,9 @@ def _waiting(desk: Desk, number: str) -> tuple[ScopeMemory, Proposal]:
     waiting = [(scope, each) for scope in desk.scopes for each in scope.proposals()]
     found = [each for each in waiting if each[1].id.startswith(number)]
     if len(found) != 1:
-        known = ", ".join(each.id for _, each in waiting) or "none"
+        if not waiting:
+            raise UsageError("No change of memory waits.")
+        known = ", ".join(each.id for _, each in waiting)
         raise UsageError("Say which change: several wait." if found else "No such change waits.", f"There is: {known}.")
     return found[0]
 

@@ -200,3 +200,19 @@ def test_stats_count_and_doctor_finds_nothing(ouro, inside):
     assert (found["core"], found["sources"]) == ({"user/preferences": 1}, {"person": 1})
     code, out, _ = ouro("doctor", "--json")
     assert (code, {each["level"] for each in json.loads(out)["findings"]}) == (0, {"ok"})
+
+
+def test_a_note_that_is_not_in_the_archive_is_not_restored(ouro, inside, home):
+    assert ouro("remember", "Look at api.py first")[0] == 0
+    note = json.loads(ouro("list", "note", "--json")[1])[0]["id"]
+    code, _, error = ouro("restore", note)
+    assert (code, "is not in the archive" in error) == (2, True)
+    assert ouro("archive", note)[0] == 0
+    assert ouro("restore", note)[0] == 0
+
+
+def test_what_holds_for_all_for_want_of_a_project_says_so(ouro, inside, home):
+    assert ouro("off")[0] == 0
+    _, out, _ = ouro("remember", "We release on Fridays")
+    assert out.startswith("Remembered in user/facts.md: ")
+    assert "so it holds for all" in out

@@ -221,14 +221,14 @@ class LongTermMemoryManager:
             UsageError: that scope is not in use here, or it changed meanwhile.
         """
         found = self._scope(scope)
-        before = dict(found.texts)
-        outcome = await self._parts.consolidator.consolidate(before)
+        seen = {f"{name}.md": text for name, text in found.texts.items()}
+        outcome = await self._parts.consolidator.consolidate(dict(found.texts))
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
             subject = f"Consolidate: {outcome.said}"
             await self._work(
                 "consolidate",
-                lambda: found.write(changes, subject, self._moment, "consolidation", expected=before),
+                lambda: found.write(changes, subject, self._moment, "consolidation", seen),
                 raises=True,
             )
         return outcome.said

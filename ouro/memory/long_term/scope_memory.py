@@ -258,22 +258,21 @@ class ScopeMemory:
         subject: str,
         moment: Moment,
         origin: str,
-        expected: Mapping[str, str] | None = None,
+        seen: Mapping[str, str] | None = None,
     ) -> list[CoreChanged]:
         """Write files on behalf of the person or of ouro itself, and commit them; what changed, where anything did.
 
         Raises:
             SecretInMemory: a text holds a secret; nothing was written.
-            UsageError: the texts are no longer the `expected` ones.
+            UsageError: a file is no longer as it was `seen`; nothing was written.
         """
-        if expected is not None and dict(self.texts) != dict(expected):
-            raise UsageError("Memory has changed meanwhile; it is left as it is.")
         base = self.store.accepted
         edits = [FileEdit(name, self._now(name), text) for name, text in changes.items()]
         done = [each for each in edits if each.before != each.after]
         if not done:
             return []
-        self.store.save_and_commit({each.name: each.after for each in done}, subject, moment.trailers(origin))
+        written = {each.name: each.after for each in done}
+        self.store.save_and_commit(written, subject, moment.trailers(origin), seen)
         self._read_anew()
         self._accept_all()
         return [self._told(done, origin, base)]

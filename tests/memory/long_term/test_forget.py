@@ -71,3 +71,12 @@ def test_one_that_is_named_by_its_id_is_meant_alone(desk):
     remember(desk, "My heron is called Rex")
     remember(desk, "My other heron is called Max")
     assert [each.text for each in fitting(desk, "user/facts.md:2")] == ["My other heron is called Max"]
+
+
+def test_what_another_ouro_wrote_since_the_file_was_read_is_not_written_over(desk, ouro, repository):
+    remember(desk, "My heron is called Rex")
+    before = desk.text("user", "facts.md")
+    remember(desk_of(ouro, repository), "My crane is called Ada")
+    with pytest.raises(UsageError, match=r"facts\.md has changed meanwhile; nothing was written"):
+        desk.write("user", {"facts.md": before.replace("Rex", "Max")}, "Edit facts.md")
+    assert desk.text("user", "facts.md") == "- My heron is called Rex\n- My crane is called Ada\n"

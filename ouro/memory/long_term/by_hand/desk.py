@@ -37,6 +37,8 @@ class Desk:
         self.moment = moment
         self.told: list[CoreChanged] = []
         """What was changed, in order."""
+        self._seen: dict[tuple[str, str], str] = {}
+        """What was read, for changes that are made from it."""
 
     @property
     def names(self) -> tuple[Scope, ...]:
@@ -75,11 +77,13 @@ class Desk:
             UsageError: what is there may not be read.
         """
         try:
-            return self.scope(scope).store.read(name)
+            text = self.scope(scope).store.read(name)
         except FileNotFoundError:
-            return ""
+            text = ""
         except FileRefused as error:
             raise UsageError(f"{scope}/{name} is not read: {error}.") from error
+        self._seen[scope, name] = text
+        return text
 
     def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: Origin = "person"
@@ -87,14 +91,16 @@ class Desk:
         """Change files of a scope in one commit; gives what changed, None where nothing did.
 
         Raises:
-            UsageError: a file holds what nobody has vouched for: to write it would vouch for that too.
+            UsageError: a file holds what nobody has vouched for: to write it would vouch for that too; or it has
+                changed since it was read here.
             SecretInMemory: a text holds a secret; nothing was written.
             LongTermMemoryError, OSError: it could not be written.
         """
         found = self.scope(scope)
         self._demand_vouched(found, changes)
         try:
-            events = found.write(changes, subject, self.moment, origin)
+            seen = {name: self._seen[scope, name] for name in changes if (scope, name) in self._seen}
+            events = found.write(changes, subject, self.moment, origin, seen=seen)
         except FileRefused as error:
             raise UsageError(f"{', '.join(changes)} cannot be written: {error}.") from error
         self.told += events

@@ -74,12 +74,13 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     is_note = is_long or bool(entities and not is_own)
     category = _category(text)
     chosen = scope or _scope(text, category, is_own=is_own, names=bool(entities))
+    left = ""
     if chosen not in scopes and scope is None:
-        chosen = "user"
+        chosen, left = "user", "; no project has a memory in use here, so it holds for all"
     if not is_note:
-        return Place(text, chosen, category, False, f"it reads as one of the {category}")
+        return Place(text, chosen, category, False, f"it reads as one of the {category}{left}")
     why = "it is longer than a line" if is_long else f"it names {entities[0].partition(':')[2]}"
-    return Place(text, chosen, _note_category(text, category, chosen), True, why)
+    return Place(text, chosen, _note_category(text, category, chosen), True, f"{why}{left}")
 
 
 def _scope(text: str, category: str, *, is_own: bool, names: bool) -> Scope:

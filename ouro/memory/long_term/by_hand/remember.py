@@ -176,6 +176,19 @@ def confirm(desk: Desk, entry: Entry) -> str:
     return done.undo if done else ""
 
 
+def restore(desk: Desk, entry: Entry) -> str:
+    """Take a note out of the archive; gives the commit.
+
+    Raises:
+        UsageError: it is not in the archive.
+    """
+    if not entry.archived:
+        raise UsageError(
+            f"{entry.id} is not in the archive.", "`confirm` says that it still holds."
+        )
+    return confirm(desk, entry)
+
+
 def put_away(desk: Desk, entry: Entry) -> str:
     """Move a note into the archive: kept, but not recalled. Gives the commit."""
     kept = desk.notebook.find(entry.id)

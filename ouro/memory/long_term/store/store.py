@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ouro.errors import MemoryUnusable
+from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.long_term.store import timeline
 from ouro.memory.long_term.store.door import demand_no_secret, secrets_of
 from ouro.memory.long_term.store.folders import claim
@@ -126,19 +126,27 @@ class GitMemoryStore:
         return prints != loaded.files or self.get_current_head() != loaded.head
 
     def save_and_commit(
-        self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str] | None = None
+        self,
+        changes: Mapping[str, str | None],
+        subject: str,
+        trailers: Mapping[str, str] | None = None,
+        seen: Mapping[str, str] | None = None,
     ) -> str:
         """Write files (None: remove them), vouch for them, and commit them; gives the commit.
 
         The texts are written also where no commit can be made: then nothing is given, and `obstacle` says why.
+        `seen` is what the changes were made from, by file; what was written there since is not lost by them.
 
         Raises:
+            UsageError: a file is no longer as it was seen; nothing was written.
             SecretInMemory: a text, a name or the subject holds a secret; nothing was written.
             FileRefused, OSError: it could not be written.
         """
         demand_no_secret(self._finds_secret, [subject, *(trailers or {}).values(), *changes, *changes.values()])
         self.ensure_repo()
         with self.history.alone():
+            if changed := [name for name, text in (seen or {}).items() if (self._files.find(name) or "") != text]:
+                raise UsageError(f"{changed[0]} has changed meanwhile; nothing was written.", "Do it once more.")
             return self._save(changes, subject, trailers or {})
 
     def rewrite(
