@@ -227,7 +227,7 @@ def test_s15_two_sessions_of_the_same_second_have_folders_of_their_own(root):
 
 
 @pytest.mark.parametrize(
-    "name", ["../../x", "..", "/etc", "x" * 300, "", "2026-11-21_0d9f3c52", "a\x00b", "a/b", ".index.yaml"]
+    "name", ["../../x", "..", "/etc", "x" * 300, "", "2026-11-21_ffffffff", "a\x00b", "a/b", ".index.yaml"]
 )
 def test_s16_an_id_that_is_none_is_refused_and_leads_nowhere(root, folder, name):
     store = YamlFileMemoryStore(root)
