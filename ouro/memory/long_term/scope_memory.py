@@ -11,7 +11,7 @@ from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.store import timeline
 from ouro.memory.long_term.store.authorship import end_turn, note_turn, open_turn
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store.store import GitMemoryStore, has_made
 from ouro.memory.long_term.store.values import (
     CORE,
     MESSAGE,
@@ -160,7 +160,7 @@ class ScopeMemory:
         mixed = {each.name for each in self._outside}  # what is not believed yet stands in them already
         edits = [each for each in self._new(self.store.edits_since(base)) if each.name not in mixed]
         open_ = {each.name for each in self.store.outside_edits()}
-        edits = [each for each in edits if each.name in open_ or not self.store.has_made(each)]
+        edits = [each for each in edits if each.name in open_ or not has_made(self.store, each)]
         foreign = {name for name in open_ if self._is_foreign(name, vouching, written)}
         edits = [each for each in edits if each.name not in foreign]
         edits = self._without_secrets(edits, moment)

@@ -73,7 +73,7 @@ def html_page(picture: Picture) -> str:
     data = json.dumps(msgspec.to_builtins(picture), ensure_ascii=True)
     for sign in "<>&":  # nothing that is remembered can close the script
         data = data.replace(sign, f"\\u{ord(sign):04x}")
-    template = (files("ouro.memory.long_term") / "picture.html").read_text(encoding="utf-8")
+    template = (files("ouro.memory.long_term.by_hand") / "picture.html").read_text(encoding="utf-8")
     return template.replace("/*DATA*/", data, 1)
 
 

@@ -183,9 +183,7 @@ def restore(desk: Desk, entry: Entry) -> str:
         UsageError: it is not in the archive.
     """
     if not entry.archived:
-        raise UsageError(
-            f"{entry.id} is not in the archive.", "`confirm` says that it still holds."
-        )
+        raise UsageError(f"{entry.id} is not in the archive.", "`confirm` says that it still holds.")
     return confirm(desk, entry)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ouro.errors import MemoryUnusable, UsageError
+from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.store import timeline
-from ouro.memory.long_term.store.door import demand_no_secret, secrets_of
+from ouro.memory.long_term.store.door import demand_no_secret, demand_unchanged, secrets_of
 from ouro.memory.long_term.store.folders import claim
 from ouro.memory.long_term.store.history import History
 from ouro.memory.long_term.store.ledger import GONE, Ledger
@@ -135,18 +135,16 @@ class GitMemoryStore:
         """Write files (None: remove them), vouch for them, and commit them; gives the commit.
 
         The texts are written also where no commit can be made: then nothing is given, and `obstacle` says why.
-        `seen` is what the changes were made from, by file; what was written there since is not lost by them.
+        `seen` is what they were made from, by file: what was written there since is not lost.
 
         Raises:
-            UsageError: a file is no longer as it was seen; nothing was written.
-            SecretInMemory: a text, a name or the subject holds a secret; nothing was written.
+            UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
             FileRefused, OSError: it could not be written.
         """
         demand_no_secret(self._finds_secret, [subject, *(trailers or {}).values(), *changes, *changes.values()])
         self.ensure_repo()
         with self.history.alone():
-            if changed := [name for name, text in (seen or {}).items() if (self._files.find(name) or "") != text]:
-                raise UsageError(f"{changed[0]} has changed meanwhile; nothing was written.", "Do it once more.")
+            demand_unchanged(self._files.find, seen or {})
             return self._save(changes, subject, trailers or {})
 
     def rewrite(
@@ -243,12 +241,6 @@ class GitMemoryStore:
         """The latest commits, newest first; those that changed `path`, where one is given."""
         return timeline.log(self.history, limit, path)
 
-    def has_made(self, edit: FileEdit) -> bool:
-        """Whether it is a note that ouro itself has written and committed meanwhile: no turn's own writing."""
-        made = self.log(1, edit.name) if is_note(edit.name) else ()
-        is_ours = bool(made) and made[0].origin not in ("agent", "outside")
-        return is_ours and self.text_at(made[0].id, edit.name) == edit.after
-
     def text_at(self, commit: str, name: str) -> str | None:
         """A file as it was in a commit; None where it was not there."""
         return timeline.text_at(self.history, commit, name)
@@ -332,6 +324,13 @@ class GitMemoryStore:
         old = self.history.blobs([before[name] for name in names if name in before])
         texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
         return tuple(FileEdit(name, texts.get(before.get(name, "")), self._files.find(name)) for name in names)
+
+
+def has_made(store: GitMemoryStore, edit: FileEdit) -> bool:
+    """Whether it is a note that ouro itself has written and committed meanwhile: no turn's own writing."""
+    made = store.log(1, edit.name) if is_note(edit.name) else ()
+    is_ours = bool(made) and made[0].origin not in ("agent", "outside")
+    return is_ours and store.text_at(made[0].id, edit.name) == edit.after
 
 
 def _is_ours(each: Seen) -> bool:
