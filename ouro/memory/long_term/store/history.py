@@ -55,7 +55,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class _Outrun(Exception):
-    """Another process has moved the branch meanwhile, or holds it."""
+    """Another process has moved the branch meanwhile, or holds it; or what else git says, and what helps."""
 
 
 class History:
@@ -123,11 +123,7 @@ class History:
         self._trees[commit] = tree
 
     def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """The contents of several blobs, by one process.
-
-        Raises:
-            MemoryUnusable: one of them cannot be read.
-        """
+        """The contents of several blobs, by one process; raises MemoryUnusable where one of them cannot be read."""
         if not ids:
             return {}
         answer = self.git("cat-file", "--batch", given="".join(f"{each}\n" for each in ids).encode())
@@ -155,6 +151,7 @@ class History:
         Raises:
             MemoryUnusable: no commit can be made; the history is as it was.
         """
+        why: tuple[str, ...] = ("the branch is held by another git", "end it; what changed is committed next time")
         for attempt in range(_TRIES):
             head = self._head_to_commit_on()
             tree = self.tree(head.commit)
@@ -164,7 +161,8 @@ class History:
             parents = [each for each in (head.commit, merged) if each]
             try:
                 commit = self._import(head.ref, parents, new, message, time.time() if at is None else at)
-            except _Outrun:
+            except _Outrun as outrun:
+                why = outrun.args or why
                 self._drop_stale_locks(head.ref)
                 time.sleep(0.02 * 2**attempt)
                 continue
@@ -175,7 +173,7 @@ class History:
             self._remember(commit, {**kept, **made})
             self._pack_when_crowded()
             return commit
-        raise self._damaged("the branch is held by another git", "end that git; what changed is committed next time")
+        raise self._damaged(*why)
 
     def common(self, one: str, other: str) -> str:
         """The last commit that both go on from; empty where each began on its own.
@@ -310,9 +308,8 @@ class History:
         said = done.stderr.decode(errors="replace")
         if "not updating" in said.lower() or "cannot lock ref" in said or "Unable to create" in said:
             raise _Outrun
-        raise self._damaged(
-            f"the last commit cannot be built on ({last_line(done.stderr)})", f"git --git-dir {self.git_dir} fsck"
-        )
+        said = f"the last commit cannot be built on ({last_line(done.stderr)})"
+        raise _Outrun(said, f"git --git-dir {self.git_dir} fsck")
 
     def _drop_if_empty(self, blob: str) -> None:
         """A power cut may leave an object without content, which git would take for the real one."""
