@@ -16,7 +16,7 @@ from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.editing import open_file, save
 from ouro.memory.long_term.by_hand.entries import Entry, find_entry, whence
 from ouro.memory.long_term.by_hand.narrowing import Told, counts, listed, told
-from ouro.memory.long_term.by_hand.remember import confirm, put_away, restore, short
+from ouro.memory.long_term.by_hand.remember import confirm, put_away, restore
 from ouro.memory.long_term.by_hand.stats import MemoryStats, stats
 from ouro.memory.long_term.store.values import CORE
 from ouro.safety.trust import find_root
@@ -24,6 +24,7 @@ from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk
 from ouro.session.finding import doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
 from ouro.utils.runtime import get_sessions_dir, tilde
+from ouro.utils.terminal_text import one_line
 
 if TYPE_CHECKING:
     from ouro.memory.search.search import Filter, Hit
@@ -90,7 +91,7 @@ async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) 
 def _found(hit: Hit, badges: Sequence[str]) -> str:
     about = f" · **{escape(' · '.join(badges))}**" if badges else ""
     where = f"{escape(source_of(hit))}{about}  \n  {code(opening_of(hit, in_session=True))}"
-    return f"- {escape(short(hit.text, 200))}  \n  {where}"
+    return f"- {escape(one_line(hit.text, 200))}  \n  {where}"
 
 
 async def stats_(front_end: FrontEnd, _known: LongTermMemoryManager, _rest: str) -> None:
@@ -202,4 +203,4 @@ async def _with_note(front_end: FrontEnd, named: str, act: Callable[[Desk, Entry
         return entry
 
     entry = await at_desk(front_end.session, work)
-    front_end.say(f"{entry.id[:12]} {said}: {short(entry.text)}")
+    front_end.say(f"{entry.id[:12]} {said}: {one_line(entry.text, 80)}")

@@ -25,6 +25,7 @@ from ouro.session import (
     SaidTurn,
     named,
 )
+from ouro.utils.terminal_text import one_line
 
 _Told = TypeVar("_Told")
 _LOGGED = 30
@@ -84,7 +85,7 @@ async def why(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> N
     receipt = known.receipt()
     loaded = [line for line in receipt.lines if line.state == "loaded"]
     parts = [
-        f"**Turn {said.turn}**: {escape(_short(said.words[0][1]))}\n",
+        f"**Turn {said.turn}**: {escape(one_line(said.words[0][1], _LONGEST_WORDS))}\n",
         f"- at the start of the session: {len(loaded)} {'entry' if len(loaded) == 1 else 'entries'} "
         f"of the core, {receipt.tokens:,} tokens (`/memory receipt` lists them)",
         *(f"- told with this message, as memory had changed: {code(line)}" for line in said.told if line[:1] in "+-"),
@@ -257,7 +258,10 @@ async def _offer_to_go(front_end: FrontEnd, said: SaidTurn) -> None:
 
 def turn_markdown(said: SaidTurn) -> str:
     """The words of a turn."""
-    words = [f"**{'You' if who == 'user' else 'ouro'}**: {escape(_short(text))}" for who, text in said.words]
+    words = [
+        f"**{'You' if who == 'user' else 'ouro'}**: {escape(one_line(text, _LONGEST_WORDS))}"
+        for who, text in said.words
+    ]
     at = said.at[:16].replace("T", " ")
     head = f"Turn {said.turn} (message {said.number}) of {code(said.title or said.session_id[:8])}, {at}"
     left = [LEFT] if said.is_left else []
@@ -304,7 +308,7 @@ def _recalled(said: SaidTurn, texts: Mapping[str, str]) -> Iterator[str]:
     tokens = sum(each.tokens for each in loaded)
     yield f"- recalled for this message ({said.way}): {len(loaded)} notes, {tokens:,} tokens"
     for each in said.recalled:
-        text = escape(_short(texts.get(each.id, "")))
+        text = escape(one_line(texts.get(each.id, ""), _LONGEST_WORDS))
         yield f"    - {each.state} · {each.tokens} tokens · {text} ({code(each.id[:12])}: {escape(each.reason)})"
 
 
@@ -323,11 +327,6 @@ def _conflicts(conflicts: Sequence[Hunk]) -> str:
 
 def _names(files: Sequence[OldFile]) -> list[str]:
     return [each.name for each in files if each.name.rpartition("/")[2].startswith("mem_")]
-
-
-def _short(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"
 
 
 async def _ask(known: LongTermMemoryManager, question: Callable[[Chronicle], _Told]) -> _Told:

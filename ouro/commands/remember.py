@@ -13,8 +13,9 @@ from ouro.memory.long_term.by_hand import forget as forgetting
 from ouro.memory.long_term.by_hand import remember as remembering
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.entries import Entry, whence
-from ouro.memory.long_term.by_hand.remember import Remembering, short
+from ouro.memory.long_term.by_hand.remember import Remembering
 from ouro.session.by_hand import at_desk
+from ouro.utils.terminal_text import one_line
 
 _WIDTH = 100
 _ALL = "all"
@@ -58,7 +59,7 @@ def describe(entry: Entry) -> str:
     """An entry on one line of Markdown: what it says, where it stands, and whence it is."""
     place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
     about = " · ".join(filter(None, (entry.category if entry.kind == "note" else "", whence(entry))))
-    return f"{escape(short(entry.text, 200))}  \n   {code(place)}{f' · {escape(about)}' if about else ''}"
+    return f"{escape(one_line(entry.text, 200))}  \n   {code(place)}{f' · {escape(about)}' if about else ''}"
 
 
 def remembered_line(done: Remembering) -> str:
@@ -69,17 +70,17 @@ def remembered_line(done: Remembering) -> str:
     match done.state:
         case "kept":
             sort = "" if entry.kind == "core" else f", {entry.category}"
-            return f"Remembered in {place}{sort} ({done.why}): {short(entry.text, _WIDTH)}{undo}"
+            return f"Remembered in {place}{sort} ({done.why}): {one_line(entry.text, _WIDTH)}{undo}"
         case "restored":
             return f"Remembered again, from the archive: {place}{undo}"
         case "confirmed":
-            return f"Known already, and confirmed: {place} · {short(entry.text, _WIDTH)}{undo}"
+            return f"Known already, and confirmed: {place} · {one_line(entry.text, _WIDTH)}{undo}"
 
 
 async def _chosen(front_end: FrontEnd, found: Sequence[Entry]) -> Sequence[Entry]:
     every = [Choice(_ALL, f"All {len(found)}", "each of them")] if len(found) > 1 else []
     each = [
-        Choice(str(number), short(entry.text, _WIDTH), f"{entry.scope}/{entry.file}")
+        Choice(str(number), one_line(entry.text, _WIDTH), f"{entry.scope}/{entry.file}")
         for number, entry in enumerate(found, 1)
     ]
     picked = await front_end.choose("Forget which?", [*each, *every])

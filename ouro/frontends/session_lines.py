@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ouro.utils.terminal_text import clean
+from ouro.utils.terminal_text import clean, one_line
 
 if TYPE_CHECKING:
     from ouro.session import Preview, SessionInfo
@@ -68,16 +68,11 @@ def preview_lines(preview: Preview, width: int) -> list[tuple[str, str]]:
     """What a session was about: who, and what they said, each cut to about four lines of that width."""
     lines = [("", " ".join(clean(preview.summary).split()))] if preview.summary else []
     if preview.first:
-        lines.append(("you", _cut(preview.first, 4 * width)))
-    lines += [(_WHO.get(role, role), _cut(text, 4 * width)) for role, text in preview.last]
+        lines.append(("you", one_line(preview.first, 4 * width)))
+    lines += [(_WHO.get(role, role), one_line(text, 4 * width)) for role, text in preview.last]
     return lines or [("", "Nothing was said in it.")]
 
 
 def now() -> datetime:
     """Now, as `age` takes it."""
     return datetime.now(UTC)
-
-
-def _cut(text: str, most: int) -> str:
-    words = " ".join(clean(text).split())
-    return words if len(words) <= most else words[: max(0, most - 1)] + "…"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ouro.messages import Usage
-from ouro.utils.terminal_text import clean
+from ouro.utils.terminal_text import one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Captured
@@ -21,9 +21,9 @@ def merge_line(done: int, whole: int, merge: Merge) -> str:
     """What became of one cluster: `2 of 7 · 3 notes are one now: Run the tests … · /memory undo 3f6c1ea`."""
     count = f"{done} of {whole} · {len(merge.notes)} notes"
     if merge.written is None:
-        return f"{count} stay as they are: {merge.said} ({_short(merge.notes[-1].text)})"
+        return f"{count} stay as they are: {merge.said} ({one_line(merge.notes[-1].text, _WIDTH)})"
     undo = f" · /memory undo {merge.written.commit[:7]}" if merge.written.commit else ""
-    return f"{count} are one now: {_short(merge.written.note.text)}{undo}"
+    return f"{count} are one now: {one_line(merge.written.note.text, _WIDTH)}{undo}"
 
 
 def merges_line(merges: Sequence[Merge], used: Usage) -> str:
@@ -50,7 +50,7 @@ def step_line(done: int, whole: int, step: Step) -> str:
     """One piece that was read: `2 of 7 · 0d9f3c52 Mend the import: kept 2, proposed 1`."""
     session, captured = step.session, step.captured
     part = f" (part {step.piece} of {session.pieces})" if session.pieces > 1 else ""
-    return f"{done} of {whole} · {session.info.id[:8]} {_short(session.info.title)}{part}: {_came(captured)}"
+    return f"{done} of {whole} · {session.info.id[:8]} {one_line(session.info.title, _WIDTH)}{part}: {_came(captured)}"
 
 
 def steps_line(steps: Sequence[Step], skipped: Sequence[OldSession], used: Usage) -> str:
@@ -61,8 +61,12 @@ def steps_line(steps: Sequence[Step], skipped: Sequence[OldSession], used: Usage
     refused = sum(len(each.captured.refused) for each in steps)
     lines = [
         f"{_many(len(sessions), 'session')} read: kept {kept}, proposed {proposed}, refused {refused}; {_took(used)}.",
-        *(f"Refused: {_short(each.said)} ({each.reason})" for step in steps for each in step.captured.refused),
-        *(f"Left out: {each.info.id[:8]} {_short(each.info.title)} ({each.skipped})" for each in skipped),
+        *(
+            f"Refused: {one_line(each.said, _WIDTH)} ({each.reason})"
+            for step in steps
+            for each in step.captured.refused
+        ),
+        *(f"Left out: {each.info.id[:8]} {one_line(each.info.title, _WIDTH)} ({each.skipped})" for each in skipped),
     ]
     return "\n".join(lines)
 
@@ -83,8 +87,3 @@ def _took(used: Usage) -> str:
 
 def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _short(text: str) -> str:
-    line = " ".join(clean(text).split())
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"

@@ -8,7 +8,7 @@ from typing import Literal
 from ouro.events import NoteKept
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Written
-from ouro.utils.terminal_text import clean
+from ouro.utils.terminal_text import clean, one_line
 
 
 def kept(written: Written) -> NoteKept:
@@ -31,11 +31,7 @@ def together(operation: Literal["archive", "share"], written: Sequence[Written],
     for commit in dict.fromkeys((each.scope, each.commit) for each in written):
         notes = [each.note for each in written if (each.scope, each.commit) == commit]
         count = f"{len(notes)} notes" if len(notes) > 1 else "a note"
-        text = f"{count} {why}: {'; '.join(_short(each.text) for each in notes[:3])}{'; …' if len(notes) > 3 else ''}"
+        shown = "; ".join(one_line(note.text, 80) for note in notes[:3])
+        text = f"{count} {why}: {shown}{'; …' if len(notes) > 3 else ''}"
         told.append(NoteKept(operation, notes[0].id, text, commit[0], notes[0].category, commit[1]))
     return told
-
-
-def _short(text: str, width: int = 80) -> str:
-    line = " ".join(clean(text).split())
-    return line if len(line) <= width else line[: width - 1] + "…"

@@ -13,13 +13,13 @@ from ouro.memory.long_term.by_hand.checkup import checkup, named
 from ouro.memory.long_term.by_hand.editing import open_file
 from ouro.memory.long_term.by_hand.entries import Entry, whence
 from ouro.memory.long_term.by_hand.narrowing import listed, told
-from ouro.memory.long_term.by_hand.remember import short
 from ouro.memory.long_term.by_hand.stats import stats
 from ouro.memory.long_term.store.values import CORE
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json, show_table
 from ouro.utils.runtime import get_sessions_dir, tilde
+from ouro.utils.terminal_text import one_line
 
 _WIDTH = 100
 _MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}
@@ -42,7 +42,7 @@ def add_arguments(actions: Any) -> None:
 def show_entries(entries: list[Entry]) -> None:
     """Two lines for each: what it says, and whence it is."""
     for each in entries:
-        show(f"{_place(each):<28}{short(each.text, _WIDTH)}")
+        show(f"{_place(each):<28}{one_line(each.text, _WIDTH)}")
         about = " · ".join(filter(None, (each.category if each.kind == "note" else "", whence(each))))
         show(f"{'':<28}{about}")
 
@@ -89,7 +89,9 @@ def _show(args: argparse.Namespace) -> int:
     show()
     show(found.entry.text)
     for each in found.chain if len(found.chain) > 1 else ():
-        show(f"{'→' if each.id == found.entry.id else ' '} {each.id[:14]}  {whence(each)}  {short(each.text, _WIDTH)}")
+        show(
+            f"{'→' if each.id == found.entry.id else ' '} {each.id[:14]}  {whence(each)}  {one_line(each.text, _WIDTH)}"
+        )
     if found.note is not None:
         _show_note(found.note.note, found.note.complaints)
     return 0

@@ -12,6 +12,7 @@ from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
 from ouro.safety.access import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
+from ouro.utils.terminal_text import one_line
 
 _LONGEST = 1_200
 _SHOWN = 300
@@ -70,7 +71,7 @@ class MemorySearch(Tool[MemorySearchArgs]):
         if not hits:
             return ToolResult("Nothing is found. Try other words, or leave since out.", Display("nothing found"))
         text = "\n".join(_quoted(number, hit) for number, hit in enumerate(hits, 1))
-        shown = "\n".join(f"{hit.source}\n  {_on_one_line(hit.text, _SHOWN)}" for hit in hits)
+        shown = "\n".join(f"{hit.source}\n  {one_line(hit.text, _SHOWN)}" for hit in hits)
         return ToolResult(text, Display(f"{len(hits)} found", Plain(shown)))
 
 
@@ -78,8 +79,3 @@ def _quoted(number: int, hit: Found) -> str:
     """A hit as data: what it says is marked line by line, so that it cannot pass for anything else."""
     text = hit.text if len(hit.text) <= _LONGEST else hit.text[:_LONGEST] + " […]"
     return "\n".join([f"{number}. {hit.source}", *(f"   > {line}" for line in text.splitlines())])
-
-
-def _on_one_line(text: str, width: int) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -25,6 +25,12 @@ def clean(text: str) -> str:
     return _INVISIBLE.sub(_replacement, text)
 
 
+def one_line(text: str, width: int = 160) -> str:
+    """The beginning of `text` on one line: cleaned, and cut to `width` characters with an ellipsis."""
+    line = " ".join(clean(text).split())
+    return line if len(line) <= width else f"{line[: max(0, width - 1)]}…"
+
+
 def escaped(text: str) -> str:
     """`text` with every control or invisible character written out (`\\x1b`, `\\u202e`), for approvals."""
     return _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

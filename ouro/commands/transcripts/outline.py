@@ -22,7 +22,7 @@ from ouro.memory.sessions.records import (
 from ouro.memory.sessions.whole_session import WholeSession
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.utils.terminal_text import clean
+from ouro.utils.terminal_text import one_line
 
 _NOTHING = Message("user", ())
 _LINE = 90
@@ -134,8 +134,7 @@ def call_title(call: ToolCall) -> str:
 
 def short(text: str) -> str:
     """The beginning of a text, on one line."""
-    words = " ".join(clean(text[: _LINE * 4]).split())
-    return words if len(words) <= _LINE else words[: _LINE - 1] + "…"
+    return one_line(text[: _LINE * 4], _LINE)
 
 
 def local_time(at: str) -> str:

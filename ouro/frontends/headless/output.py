@@ -24,7 +24,7 @@ from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.memory_receipt import receipt_to_json
 from ouro.messages import Usage
 from ouro.session import Session
-from ouro.utils.terminal_text import clean
+from ouro.utils.terminal_text import clean, one_line
 
 OutputFormat = Literal["text", "json", "stream-json"]
 EXIT_CODES: dict[Outcome, int] = {
@@ -212,9 +212,3 @@ class Progress:
 
     def _colour(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._coloured and text else text
-
-
-def one_line(text: str, width: int = 160) -> str:
-    """`text` on one line, cleaned and cut."""
-    line = " ".join(clean(text).split())
-    return line if len(line) <= width else line[: width - 1] + "…"

@@ -12,7 +12,6 @@ from ouro.commands.command import Choice, WayBack
 from ouro.commands.past import choose_from_list
 from ouro.errors import NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded, UsageError
 from ouro.events import Event, Level, Prompted
-from ouro.frontends.headless.output import one_line
 from ouro.frontends.repl.printer import Printer
 from ouro.frontends.repl.questions import Questions, parse_choice
 from ouro.frontends.repl.sessions import SessionQuestion
@@ -20,6 +19,7 @@ from ouro.frontends.repl.turns import Turns
 from ouro.messages import Image
 from ouro.open_request import PICK
 from ouro.session import OpenRequest, Session, SessionShelf
+from ouro.utils.terminal_text import one_line
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 OpenShelf = Callable[[], Awaitable[SessionShelf]]

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 
 from ouro.commands.models import MODES, set_mode
-from ouro.frontends.headless.output import one_line
 from ouro.frontends.repl.front_end import ReplFrontEnd
 from ouro.frontends.repl.printer import Printer
 from ouro.frontends.repl.questions import Questions
 from ouro.frontends.repl.turns import Turns
 from ouro.session import Status
+from ouro.utils.terminal_text import one_line
 
 TWICE_SECONDS = 2.0
 PROMPT = "› "

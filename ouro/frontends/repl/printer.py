@@ -32,11 +32,10 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.frontends.headless.output import one_line
 from ouro.frontends.markdown_blocks import MarkdownBlocks
 from ouro.frontends.memory_lines import loaded, memory_line
 from ouro.frontends.repl.bodies import Bodies
-from ouro.utils.terminal_text import clean, escaped
+from ouro.utils.terminal_text import clean, escaped, one_line
 
 if TYPE_CHECKING:
     from ouro.frontends.repl.paper import Paper

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ouro.frontends.memory_receipt import SIGNS
 from ouro.frontends.memory_rows import changed_lines, said_lines, words_of, writer
 from ouro.frontends.tui.widgets.memory_detail import Link, Page
+from ouro.utils.terminal_text import one_line
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled, Remembered
@@ -53,7 +54,7 @@ def note_page(details: NoteDetails) -> Page:
         page.add("")
         page.add("Has to do with", "who")
         for tie in details.ties:
-            page.add(f"{tie.way}: {_short(tie.text)}", link=Link("note", tie.note_id))
+            page.add(f"{tie.way}: {one_line(tie.text)}", link=Link("note", tie.note_id))
     if note.entities or note.relations:
         page.add("")
         page.add("Names", "who")
@@ -217,9 +218,9 @@ def _add_chain(page: Page, details: NoteDetails) -> None:
     page.add(f"Changed {changes} time{'s' if changes > 1 else ''}, oldest first", "who")
     for each in details.chain:
         if each.note_id == details.note.id:
-            page.add(f"  {each.at[:10]} {_short(each.text)} (this one)")
+            page.add(f"  {each.at[:10]} {one_line(each.text)} (this one)")
         else:
-            page.add(f"{each.at[:10]} {_short(each.text)}", link=Link("note", each.note_id))
+            page.add(f"{each.at[:10]} {one_line(each.text)}", link=Link("note", each.note_id))
 
 
 def short_name(name: str) -> str:
@@ -245,8 +246,3 @@ def _front(text: str) -> Iterator[str]:
     """The front matter of a note, as far as it tells something."""
     lines = text.removesuffix(words_of(text)).splitlines()
     return (each for each in lines if not _SAYS_NOTHING.fullmatch(each))
-
-
-def _short(text: str, most: int = 160) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= most else f"{words[: most - 1]}…"

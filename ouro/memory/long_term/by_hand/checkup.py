@@ -12,11 +12,12 @@ import msgspec
 from ouro.errors import MemoryUnusable, SearchUnavailable
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.entries import Entry, all_entries
-from ouro.memory.long_term.by_hand.remember import folded, short
+from ouro.memory.long_term.by_hand.remember import folded
 from ouro.memory.long_term.notes.note import CATEGORIES
 from ouro.memory.long_term.notes.notebook import Kept
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store.memory_files import MOST_FILES
+from ouro.utils.terminal_text import one_line
 
 _MOST_NAMED = 5
 
@@ -94,7 +95,7 @@ def _fields(scope: str, notes: Sequence[Kept], categories: Collection[str]) -> I
             what = f"{each.name}: fields that ouro does not know, and keeps: {named(unknown)}"
             yield Finding("warning", scope, what, f"ouro memory edit {each.note.id}, if they are misspelt")
         if not each.complaints and each.note.category not in categories:
-            what = f"{each.name}: no category is called {short(each.note.category, 40)}"
+            what = f"{each.name}: no category is called {one_line(each.note.category, 40)}"
             yield Finding("warning", scope, what, "Correct it, or name it under `memory.categories`.")
         if not each.complaints and each.note.scope != each.scope:
             what = f"{each.name}: says it is of {each.note.scope}, and lies in {each.scope}"
@@ -118,7 +119,7 @@ def _chains(scope: str, notes: Sequence[Kept], known: Mapping[str, Kept]) -> Ite
             yield Finding("warning", scope, what, "Let one of them supersede the other.")
         for edge in note.related:
             if edge.id not in known:
-                what = f"{each.name} {edge.relationship} {short(edge.id, 40)}, which is not there"
+                what = f"{each.name} {edge.relationship} {one_line(edge.id, 40)}, which is not there"
                 yield Finding("warning", scope, what, f"ouro memory edit {note.id}: take it out of `related`")
 
 
@@ -140,7 +141,7 @@ def _doubles(scope: str, entries: Sequence[Entry]) -> Iterator[Finding]:
             by_words.setdefault(folded(each.text), []).append(each)
     for same in by_words.values():
         if len(same) > 1:
-            what = f"said {len(same)} times: {short(same[0].text, 60)} ({named([each.id for each in same])})"
+            what = f"said {len(same)} times: {one_line(same[0].text, 60)} ({named([each.id for each in same])})"
             yield Finding("warning", scope, what, f"ouro memory forget {same[-1].id}")
 
 

@@ -10,11 +10,12 @@ from ouro.errors import SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.entries import Entry, all_entries, chain_of, note_entries, plain
-from ouro.memory.long_term.by_hand.remember import MOST_CHARACTERS, folded, short
+from ouro.memory.long_term.by_hand.remember import MOST_CHARACTERS, folded
 from ouro.memory.long_term.notes.note import note_text
 from ouro.memory.long_term.store.memory_files import ARCHIVE
 from ouro.memory.long_term.store.values import Scope
 from ouro.utils.log import log
+from ouro.utils.terminal_text import one_line
 
 MOST_FOUND = 20
 _SHARE = 0.6
@@ -57,7 +58,7 @@ def forget(desk: Desk, entries: Sequence[Entry]) -> Forgotten:
     for scope in desk.names:
         own = [each for each in entries if each.scope == scope]
         changes = {**_without_lines(desk, scope, own), **_put_away(desk, scope, own)}
-        if changes and (event := desk.write(scope, changes, f"Forget: {short('; '.join(e.text for e in own))}")):
+        if changes and (event := desk.write(scope, changes, f"Forget: {one_line('; '.join(e.text for e in own), 80)}")):
             done.append(event)
     return Forgotten(tuple(entries), tuple(done))
 

@@ -17,6 +17,7 @@ from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id, note_text
 from ouro.memory.long_term.store.memory_files import readable
 from ouro.memory.long_term.store.values import Scope
+from ouro.utils.terminal_text import one_line
 
 MOST_CHARACTERS = 10_000
 """Of one thing to remember; what is longer is a document."""
@@ -108,12 +109,6 @@ def appended(text: str, lines: list[str]) -> str:
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 
 
-def short(text: str, width: int = 80) -> str:
-    """The beginning of a text, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else f"{line[: width - 1]}…"
-
-
 def _as_line(desk: Desk, chosen: Place) -> Remembering:
     name = f"{chosen.category}.md"
     line = 0
@@ -124,14 +119,14 @@ def _as_line(desk: Desk, chosen: Place) -> Remembering:
         line = len(text.splitlines())
         return text
 
-    done = desk.rewrite(chosen.scope, name, with_line, f"Remember: {short(chosen.text)}")
+    done = desk.rewrite(chosen.scope, name, with_line, f"Remember: {one_line(chosen.text, 80)}")
     entry = _entry(desk, chosen, f"{chosen.scope}/{name}:{line}", name)
     return Remembering("kept", replace(entry, line=line), chosen.why, done.undo if done else "")
 
 
 def _as_note(desk: Desk, chosen: Place) -> Remembering:
     note = note_of(desk, chosen)
-    done = desk.write(note.scope, {note.file_name: note_text(note)}, f"Remember: {short(note.text)}")
+    done = desk.write(note.scope, {note.file_name: note_text(note)}, f"Remember: {one_line(note.text, 80)}")
     return Remembering("kept", _entry(desk, chosen, note.id, note.file_name), chosen.why, done.undo if done else "")
 
 
@@ -172,7 +167,7 @@ def confirm(desk: Desk, entry: Entry) -> str:
     if kept.archived:
         changes[kept.name] = None
     verb = "Restore" if kept.archived else "Confirm"
-    done = desk.write(kept.scope, changes, f"{verb}: {short(note.text)}")
+    done = desk.write(kept.scope, changes, f"{verb}: {one_line(note.text, 80)}")
     return done.undo if done else ""
 
 
@@ -193,5 +188,5 @@ def put_away(desk: Desk, entry: Entry) -> str:
     if kept.archived:
         raise UsageError(f"{entry.id} is in the archive already.")
     changes: dict[str, str | None] = {kept.name: None, f"archive/{kept.note.file_name}": note_text(kept.note)}
-    done = desk.write(kept.scope, changes, f"Archive: {short(kept.note.text)}")
+    done = desk.write(kept.scope, changes, f"Archive: {one_line(kept.note.text, 80)}")
     return done.undo if done else ""

@@ -28,6 +28,7 @@ from ouro.memory.long_term.notes.notebook import Kept, Notebook
 from ouro.memory.long_term.recall.bearing import LEAST_IMAGINED, Bearing, gist
 from ouro.memory.search.search import Filter, Search
 from ouro.memory.tokens import estimate
+from ouro.utils.terminal_text import one_line
 
 RANK = 60
 """Of reciprocal rank fusion: how little the first ranks differ from each other."""
@@ -289,15 +290,10 @@ def _told(note: Note, item: Remembered, earlier: Sequence[Note]) -> str:
         about.append("may be out of date: " + item.reason.rpartition("stale: ")[2])
     about += [f"{edge.relationship} {edge.id}" for edge in note.related if edge.relationship == "contradicts"]
     before = [
-        f"  before ({(each.updated_at or each.created_at)[:10]}): {_short(each.text)}"
+        f"  before ({(each.updated_at or each.created_at)[:10]}): {one_line(each.text, _EARLIER_WIDTH)}"
         for each in reversed(earlier[-_EARLIER_SHOWN:])
     ]
     return "\n".join([f"[{note.id}] ({' · '.join(about)}) {note.text}", *before])
-
-
-def _short(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= _EARLIER_WIDTH else words[: _EARLIER_WIDTH - 1] + "…"
 
 
 def _mark_of(note: Note) -> str:
