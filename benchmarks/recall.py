@@ -17,17 +17,17 @@ from pathlib import Path
 
 import numpy as np  # with one thread: OPENBLAS_NUM_THREADS=1, as ouro has it
 
+from ouro.memory.index.embeddings import local_embedder
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder
+from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.search import Filter, Search
+from ouro.memory.index.tokenizer import content_hash
+from ouro.memory.index.vectors import Vectors
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation
 from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.search.embeddings import local_embedder
-from ouro.memory.search.index import Index, Sources
-from ouro.memory.search.index_notes import MemoryFolder
-from ouro.memory.search.index_schema import SHIFT
-from ouro.memory.search.passages import content_hash
-from ouro.memory.search.search import Filter, Search
-from ouro.memory.search.vectors import Vectors
 
 IN_A_SESSION = 50
 WORDS = 200_000

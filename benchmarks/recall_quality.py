@@ -11,14 +11,14 @@ from pathlib import Path
 
 from fakes import recall_cases, recall_cases_elsewhere
 
+from ouro.memory.index.embeddings import local_embedder, vectors_for
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder
+from ouro.memory.index.search import Search
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation
 from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.search.embeddings import local_embedder, vectors_for
-from ouro.memory.search.index import Index, Sources
-from ouro.memory.search.index_notes import MemoryFolder
-from ouro.memory.search.search import Search
 
 SETS = (
     ("tuned on", recall_cases.NOTES, recall_cases.WANTED, recall_cases.EVERYDAY),

@@ -13,23 +13,26 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ouro.agent.instructions import project_instructions, system_prompt
 from ouro.agent.limits import Limits
-from ouro.agent.model_source import ModelChoice, ModelSource, Role
-from ouro.agent.project import project_instructions
-from ouro.agent.prompt import system_prompt
 from ouro.config import load_settings
 from ouro.errors import NoModelError, TrustNeeded, UsageError
 from ouro.llm.catalog import Catalog
 from ouro.llm.model import Effort, Model
+from ouro.llm.model_source import ModelChoice, ModelSource, Role
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.compaction import CompactionRules
-from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.ephemeral_backend import DictMemoryStore
+from ouro.memory.long_term.digest_rules import with_digest
+from ouro.memory.long_term.finding import search_for
+from ouro.memory.long_term.knowing import begins_with, with_knowledge
+from ouro.memory.long_term.learning_rules import with_learning
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store.store import GitMemoryStore
 from ouro.memory.long_term.store.stores import repo_store, user_store
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.shelf import SessionShelf, shelf_on
+from ouro.memory.sessions.session_catalog import SessionShelf, shelf_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.memory_rules import digest_rules, knowledge_rules, learning_rules, lookup_in
 from ouro.safety.guarded_memory import GuardedMemory
@@ -37,14 +40,10 @@ from ouro.safety.permissions import Mode, Permissions
 from ouro.safety.rule_store import RuleStore
 from ouro.safety.sandbox import NoSandbox
 from ouro.safety.secrets import SecretMask, secret_values
-from ouro.safety.trust import TrustStore, acting_files, find_root
+from ouro.safety.trust import TrustStore, acting_files
 from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
-from ouro.session.digest_rules import with_digest
-from ouro.session.finding import search_for
-from ouro.session.knowing import begins_with, with_knowledge
-from ouro.session.learning_rules import with_learning
-from ouro.session.resumed import memory_changes
+from ouro.session.resume import memory_changes
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
@@ -54,6 +53,7 @@ from ouro.tools.todo import Plan
 from ouro.utils.log import mask_log
 from ouro.utils.masked_writes import mask_writes
 from ouro.utils.project_files import list_project_files
+from ouro.utils.repository import find_root
 from ouro.utils.runtime import (
     get_history_dir,
     get_index_path,

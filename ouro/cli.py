@@ -226,7 +226,7 @@ def _run_headless(args: argparse.Namespace) -> int:
 def _run_plain(args: argparse.Namespace) -> int:
     import asyncio
 
-    from ouro.frontends.repl.repl import run_repl
+    from ouro.frontends.plain.run import run_repl
 
     return asyncio.run(run_repl(_opener(args, titles=True), _request(args), str(args.message), _shelf_opener(args)))
 
@@ -293,7 +293,7 @@ def _shelf_opener(args: argparse.Namespace) -> OpenShelf:
     import asyncio
 
     def make() -> SessionShelf:
-        from ouro.memory.sessions.shelf import shelf_of
+        from ouro.memory.sessions.session_catalog import shelf_of
         from ouro.safety.secrets import SecretMask, secret_values
         from ouro.utils.runtime import get_index_path, get_sessions_dir
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from ouro.agent.limits import Limits
 from ouro.llm.catalog import Catalog
+from ouro.memory.index.embeddings import Embedder, chosen_embedder, is_embedder_chosen
+from ouro.memory.index.lookup import Lookup
+from ouro.memory.long_term.digest_rules import DigestRules
+from ouro.memory.long_term.finding import make_lookup
+from ouro.memory.long_term.knowing import KnowledgeRules, RecallRules
+from ouro.memory.long_term.learning_rules import LearningRules
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.search.embeddings import Embedder, chosen_embedder, is_embedder_chosen
-from ouro.memory.search.lookup import Lookup
-from ouro.memory.sessions.shelf import SessionShelf
-from ouro.session.digest_rules import DigestRules
-from ouro.session.finding import make_lookup
-from ouro.session.knowing import KnowledgeRules, RecallRules
-from ouro.session.learning_rules import LearningRules
-from ouro.session.money import Purse
+from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.session.budget import Purse
 from ouro.settings import Settings
 
 

@@ -18,7 +18,7 @@ from ouro.events import (
     ToolFinished,
     ToolStarted,
 )
-from ouro.memory.line import Entry
+from ouro.memory.message_tree import Entry
 from ouro.memory.sessions.records import CompactionRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.transcript import Told
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply

@@ -6,10 +6,10 @@ from ouro.commands.command import Choice, FrontEnd
 from ouro.commands.memory_entries import entries_markdown
 from ouro.errors import UsageError
 from ouro.memory.long_term.by_hand.lessons import lessons as find_lessons
+from ouro.memory.long_term.digest import DAYS
+from ouro.memory.long_term.digest_lines import plan_of_notes, plan_of_sessions
 from ouro.session import Digest, LongTermMemoryManager
 from ouro.session.by_hand import at_desk
-from ouro.session.digest import DAYS
-from ouro.session.digest_lines import plan_of_notes, plan_of_sessions
 
 
 async def consolidate(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:

@@ -18,16 +18,16 @@ from ouro.memory.long_term.by_hand.entries import Entry, find_entry, whence
 from ouro.memory.long_term.by_hand.narrowing import Told, counts, listed, told
 from ouro.memory.long_term.by_hand.remember import confirm, put_away, restore
 from ouro.memory.long_term.by_hand.stats import MemoryStats, stats
+from ouro.memory.long_term.finding import doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
 from ouro.memory.long_term.store.values import CORE
-from ouro.safety.trust import find_root
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk
-from ouro.session.finding import doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
+from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_sessions_dir, tilde
 from ouro.utils.terminal_text import one_line
 
 if TYPE_CHECKING:
-    from ouro.memory.search.search import Filter, Hit
+    from ouro.memory.index.search import Filter, Hit
 
 _MOST_LISTED = 50
 
@@ -96,7 +96,7 @@ def _found(hit: Hit, badges: Sequence[str]) -> str:
 
 async def stats_(front_end: FrontEnd, _known: LongTermMemoryManager, _rest: str) -> None:
     """How much is remembered, of what sort and age."""
-    from ouro.memory.recall_counts import recall_counts
+    from ouro.memory.long_term.recall.recall_counts import recall_counts
 
     front_end.show(
         stats_markdown(await at_desk(front_end.session, lambda d: stats(d, recall_counts(get_sessions_dir()))))

@@ -8,7 +8,7 @@ from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block
 from ouro.memory.sessions.usage import ModelUse, Period
 from ouro.messages import Usage
-from ouro.session.money import Budget
+from ouro.session.budget import Budget
 from ouro.utils.terminal_text import clean
 
 _NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}

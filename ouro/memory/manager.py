@@ -21,14 +21,13 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.rest import Rest
+from ouro.memory.paging import Rest
 from ouro.memory.saver import Saver
-from ouro.memory.sessions.find import find_session
+from ouro.memory.sessions.session_search import find_session
 from ouro.memory.sessions.whole_session import WholeSession, read_whole
 from ouro.memory.short_term import sendable
-from ouro.memory.titles import title_of
 from ouro.memory.tokens import TokenCount
-from ouro.memory.transcript import Entry, Told, Transcript
+from ouro.memory.transcript import Entry, Told, Transcript, title_of
 from ouro.messages import Message, Usage
 
 _ID_LENGTH = 36

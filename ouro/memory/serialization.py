@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ouro.memory.sessions.record_fields import HeaderFields, MessageFields
-from ouro.memory.sessions.record_reader import BadRecordError, Fetch, RecordReader
+from ouro.memory.sessions.record_reader import BadRecordError, Fetch, HeaderFields, MessageFields, RecordReader
 from ouro.memory.sessions.record_writer import KeepImage, KeepText, Mask, RecordWriter
 from ouro.memory.sessions.records import CHANGES, ChangeRecord, CompactionRecord, MessageRecord, Record, SessionHeader
 

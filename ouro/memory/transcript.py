@@ -1,4 +1,4 @@
-"""Transcript: the fold of a session's records: what was said, which line goes on, what is sent of it. Pure."""
+"""What a session is called, where nobody has called it anything: its first words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.memory.backend import LoadedSession
-from ouro.memory.line import Branch, Entry, Item, Line
+from ouro.memory.message_tree import Branch, Entry, Item, Line
 from ouro.memory.sessions.records import (
     CapturedRecord,
     CompactionRecord,
@@ -26,6 +26,19 @@ from ouro.memory.sessions.records import (
 from ouro.memory.short_term import compacted, with_answers, without_outputs
 from ouro.memory.tokens import TokenCount, told_tokens
 from ouro.messages import Message, Usage
+from ouro.utils.terminal_text import clean
+
+_WIDTH = 60
+
+
+def title_of(text: str) -> str:
+    """The first words of a text, on one line."""
+    words = " ".join(clean(text).split())
+    if len(words) <= _WIDTH:
+        return words
+    cut = words[:_WIDTH]
+    return (cut.rpartition(" ")[0] or cut).rstrip(",;:") + "…"
+
 
 __all__ = ["Branch", "Entry", "Told", "Transcript"]
 

@@ -38,6 +38,7 @@ from ouro.memory.sessions.outputs import keep_image, keep_text
 from ouro.memory.sessions.repair import repair
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
+    SessionLock,
     append,
     as_record,
     number_of,
@@ -48,10 +49,8 @@ from ouro.memory.sessions.session_file import (
     sync_folder,
 )
 from ouro.memory.sessions.session_folders import SessionFolders, link_outputs, not_found
-from ouro.memory.sessions.session_lock import SessionLock
-from ouro.memory.sessions.session_numbers import name_messages, unnamed
-from ouro.memory.sessions.session_reader import Found, read_page, read_session
-from ouro.memory.sessions.spending_file import SpendingFile
+from ouro.memory.sessions.session_reader import Found, name_messages, read_page, read_session, unnamed
+from ouro.memory.sessions.usage import SpendingFile
 from ouro.memory.sessions.yaml_text import dump
 
 

@@ -100,7 +100,7 @@ class Permissions:
             return self._on_path(tool, effect, target)
         if effect is Effect.RUN:
             # Opened late: its tables and grammar are of no use before the first shell line.
-            from ouro.safety.shell_permissions import decide_line
+            from ouro.safety.shell.rules import decide_line
 
             return decide_line(self._policy, tool, target)
         if effect is Effect.NET:

@@ -34,16 +34,6 @@ class TrustEntry:
     """Acting files, by their names below the folder, and the hash of what was in them when they were trusted."""
 
 
-def find_root(folder: Path) -> Path:
-    """The root of the repository that `folder` is in, or `folder` where it is in none.
-
-    It is the folder that holds `.git`, and nothing that a `.git` file or a `commondir` points to: what a
-    repository says about itself does not make it another one.
-    """
-    resolved = folder.resolve()
-    return next((each for each in (resolved, *resolved.parents) if os.path.lexists(each / ".git")), resolved)
-
-
 def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
     """The files of a folder that ouro would obey: instructions, and the project's settings.
 

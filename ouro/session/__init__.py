@@ -2,25 +2,25 @@
 
 from typing import TYPE_CHECKING
 
-from ouro.agent.model_source import ModelChoice
+from ouro.llm.model_source import ModelChoice
 from ouro.memory.backend import RewindScope, SessionInfo
+from ouro.memory.long_term.browsing import Browsing
 from ouro.memory.long_term.chronicle import Blame, Chronicle, Difference, Entry, OldFile
+from ouro.memory.long_term.digest import Digest
 from ouro.memory.long_term.manager import CORE_FILES, LongTermMemoryManager
 from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
+from ouro.memory.long_term.said_turn import SaidTurn
 from ouro.memory.long_term.store.taking_back import PlannedUndo, named
 from ouro.memory.long_term.store.values import BlamedLine, Commit, FileEdit, Hunk, Scope
 from ouro.memory.long_term.trust.proposals import Proposal
-from ouro.memory.said_turn import SaidTurn
-from ouro.memory.sessions.session_words import Hit
-from ouro.memory.sessions.shelf import Preview, SessionShelf
+from ouro.memory.sessions.session_catalog import Preview, SessionShelf
+from ouro.memory.sessions.session_search import Hit
 from ouro.open_request import OpenRequest
-from ouro.session.browsing import Browsing
-from ouro.session.digest import Digest
+from ouro.session.context_window import ContextWindow, Outlook, Pinnable, WindowReport
 from ouro.session.parts import SessionParts, Status
-from ouro.session.past import Branch, Past, Point, Rewound
-from ouro.session.resumed import RepositoryNews, ResumeCard, Resumed, Tail
+from ouro.session.resume import RepositoryNews, ResumeCard, Resumed, Tail
+from ouro.session.rewind import Branch, Past, Point, Rewound
 from ouro.session.session import Session
-from ouro.session.window import ContextWindow, Outlook, Pinnable, WindowReport
 from ouro.tools.shell_jobs import JobInfo
 
 if TYPE_CHECKING:  # they come with SQLite

@@ -10,8 +10,9 @@ from ouro.errors import UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
-from ouro.safety.trust import TrustStore, acting_files, find_root
+from ouro.safety.trust import TrustStore, acting_files
 from ouro.session.session import Session
+from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_trust_path
 
 _Done = TypeVar("_Done")

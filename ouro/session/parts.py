@@ -8,20 +8,20 @@ from pathlib import Path
 import msgspec
 
 from ouro.agent.limits import Limits
-from ouro.agent.model_source import ModelSource
 from ouro.llm.model import Effort
+from ouro.llm.model_source import ModelSource
 from ouro.memory.backend import RewindScope, SessionInfo
 from ouro.memory.compaction import CompactionRules
+from ouro.memory.index.lookup import Lookup
+from ouro.memory.long_term.digest import Digest
+from ouro.memory.long_term.learning import Learning
 from ouro.memory.long_term.manager import LongTermMemoryManager
+from ouro.memory.long_term.recalling import Recalling
 from ouro.memory.manager import MemoryManager
-from ouro.memory.search.lookup import Lookup
-from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionShelf
 from ouro.messages import Usage
 from ouro.safety.permissions import Mode, Permissions
-from ouro.session.digest import Digest
-from ouro.session.learning import Learning
-from ouro.session.past import Undoer
-from ouro.session.recalling import Recalling
+from ouro.session.rewind import Undoer
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs

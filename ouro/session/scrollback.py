@@ -10,8 +10,8 @@ from ouro.agent.replay import replay
 from ouro.errors import UsageError
 from ouro.events import Event
 from ouro.memory.backend import RewindRecord
-from ouro.memory.line import Entry
 from ouro.memory.manager import MemoryManager
+from ouro.memory.message_tree import Entry
 from ouro.messages import Image, ToolCall
 
 PAGE = 100

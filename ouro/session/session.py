@@ -8,33 +8,33 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.agent.agent import AgentParts, LoopAgent, Prompt
 from ouro.agent.compactor import Compactor, CompactorParts
-from ouro.agent.model_source import ModelChoice
-from ouro.agent.own_line import OwnLine
-from ouro.agent.project import NestedInstructions, Surroundings, git_branch, surroundings
+from ouro.agent.instructions import NestedInstructions, Surroundings, surroundings
+from ouro.agent.loop import AgentParts, LoopAgent, Prompt
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
-from ouro.agent.turn import Questions, Turn
 from ouro.display import Todo
 from ouro.errors import SaveFailed, UsageError
 from ouro.events import Answer, Event, NotesRecalled, Said, TodosChanged, TurnFinished
 from ouro.llm.model import Effort, Warmable
+from ouro.llm.model_source import ModelChoice
+from ouro.memory.long_term.knowing import Knowing
 from ouro.memory.long_term.trust.teller import Wires
-from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionShelf
 from ouro.messages import Image, user
 from ouro.safety.permissions import Mode
 from ouro.session.background import Background
-from ouro.session.knowing import Knowing
-from ouro.session.money import Money
+from ouro.session.budget import Money
+from ouro.session.context_window import LOOK_UP, ContextWindow, carried
 from ouro.session.parts import SessionParts, Status
-from ouro.session.past import SHELL_NOTE, Past
-from ouro.session.plan import plan_of, plan_once_read
-from ouro.session.resumed import taken_up
+from ouro.session.resume import taken_up
+from ouro.session.rewind import SHELL_NOTE, Past
 from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
-from ouro.session.window import LOOK_UP, ContextWindow, carried
+from ouro.session.todo_plan import plan_of, plan_once_read
+from ouro.session.turn import OwnLine, Questions, Turn
 from ouro.tools.shell_jobs import JobInfo
+from ouro.utils.repository import git_branch
 
 
 class _Spoken(msgspec.Struct):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ouro.agent.model_source import ModelSource
 from ouro.errors import UsageError
 from ouro.events import Titled
 from ouro.llm.ask import ask
+from ouro.llm.model_source import ModelSource
 from ouro.memory.backend import CostRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.titles import title_of
+from ouro.memory.transcript import title_of
 from ouro.messages import Message, system, user
 from ouro.session.background import Background
 

@@ -167,7 +167,7 @@ def _models() -> Iterator[Finding]:
 
 def _vectors() -> Iterator[Finding]:
     from ouro.llm.catalog import Catalog
-    from ouro.memory.search.embeddings import has_numpy, made_embedder
+    from ouro.memory.index.embeddings import has_numpy, made_embedder
 
     named = settings.memory.embedding_model if (settings := _told_settings()) else ""
     try:
@@ -197,7 +197,8 @@ def _told_settings() -> Settings | None:
 
 
 def _trust() -> Iterator[Finding]:
-    from ouro.safety.trust import TrustStore, acting_files, find_root
+    from ouro.safety.trust import TrustStore, acting_files
+    from ouro.utils.repository import find_root
 
     store = TrustStore(get_trust_path())
     if store.notice:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.session.digest_lines import (
+from ouro.memory.long_term.digest_lines import (
     merge_line,
     merges_line,
     plan_of_notes,
@@ -25,7 +25,7 @@ from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.output import show, show_json
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.digest.crystallizer import OldSession, Step
+    from ouro.memory.long_term.maintenance.crystallizer import OldSession, Step
     from ouro.session import Digest, Session
 _DAYS = 7
 

@@ -109,7 +109,7 @@ def _show_note(note: Any, complaints: tuple[str, ...]) -> None:
 
 
 def _stats(args: argparse.Namespace) -> int:
-    from ouro.memory.recall_counts import recall_counts
+    from ouro.memory.long_term.recall.recall_counts import recall_counts
 
     with opened_memory() as memory:
         found = stats(memory.desk, recall_counts(get_sessions_dir()))

@@ -9,17 +9,18 @@ from pathlib import Path
 
 from ouro.config import load_settings
 from ouro.llm.catalog import Catalog
+from ouro.memory.index.embeddings import Embedder, vectors_for
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder, project_of
+from ouro.memory.index.search import Search
+from ouro.memory.long_term.finding import is_memory_trusted
 from ouro.memory.long_term.store.folders import repo_folder
-from ouro.memory.search.embeddings import Embedder, vectors_for
-from ouro.memory.search.index import Index, Sources
-from ouro.memory.search.index_notes import MemoryFolder, project_of
-from ouro.memory.search.search import Search
-from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionShelf
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.memory_rules import embedder_of
-from ouro.safety.trust import TrustStore, acting_files, find_root
-from ouro.session.finding import is_memory_trusted
+from ouro.safety.trust import TrustStore, acting_files
 from ouro.settings import Settings
+from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path, tilde
 from ouro.utils.terminal_text import clean
 

@@ -10,14 +10,22 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
+from ouro.memory.index.search import Hit
+from ouro.memory.long_term.finding import (
+    FILTERS,
+    doubted_files,
+    filter_of,
+    filters_in,
+    opening_of,
+    source_of,
+    trusted_projects,
+)
 from ouro.memory.long_term.notes.badges import Badges
-from ouro.memory.search.search import Hit
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety.trust import find_root
-from ouro.session.finding import FILTERS, doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
 from ouro.subcommands.memory_index import opened_search
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json
+from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_sessions_dir
 
 _EXCERPT = 300

@@ -11,15 +11,24 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
+from ouro.memory.index.benchmark import (
+    MOST_HITS,
+    Document,
+    Measured,
+    Query,
+    answer_line,
+    answers,
+    ask_own_notes,
+    measure,
+    read_lines,
+)
+from ouro.memory.index.embeddings import local_embedder
+from ouro.memory.index.search import Search
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Tuning
 from ouro.memory.long_term.store.store import GitMemoryStore
 from ouro.memory.long_term.store.stores import repo_store, user_store
 from ouro.memory.long_term.store.values import Scope
-from ouro.memory.search.embeddings import local_embedder
-from ouro.memory.search.own_notes_test import MOST_HITS, ask_own_notes
-from ouro.memory.search.retrieval_test import Document, Measured, Query, answer_line, answers, measure, read_lines
-from ouro.memory.search.search import Search
 from ouro.subcommands.memory_index import opened_search
 from ouro.subcommands.output import show, show_json, show_table
 from ouro.utils.runtime import get_history_dir, get_memory_dir

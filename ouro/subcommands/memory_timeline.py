@@ -13,10 +13,10 @@ from msgspec import to_builtins
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.chronicle import Chronicle
+from ouro.memory.long_term.said_turn import SaidTurn, said_turn
 from ouro.memory.long_term.store.store import GitMemoryStore
 from ouro.memory.long_term.store.taking_back import PlannedUndo, named
-from ouro.memory.said_turn import SaidTurn, said_turn
-from ouro.memory.sessions.find import find_session
+from ouro.memory.sessions.session_search import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
@@ -262,9 +262,9 @@ def _graph(args: argparse.Namespace) -> int:
 
 
 def _picture() -> tuple[Picture, str]:
+    from ouro.memory.index.index import Index
     from ouro.memory.long_term.by_hand.overview import Overview
     from ouro.memory.long_term.by_hand.picture import html_page, picture_of
-    from ouro.memory.search.index import Index
 
     index = Index(get_index_path())
     try:

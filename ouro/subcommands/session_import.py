@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ouro.errors import UsageError
-from ouro.memory.imports.importer import Imported, Importer
-from ouro.memory.imports.ledger import Ledger
-from ouro.memory.imports.sources import Source, find_sources, usual_places
-from ouro.memory.imports.values import PROGRAM_NAMES
+from ouro.importers.importer import Imported, Importer, Ledger
+from ouro.importers.json_values import PROGRAM_NAMES
+from ouro.importers.sources import Source, find_sources, usual_places
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.output import show, show_json, show_table
 from ouro.utils.runtime import get_home, get_sessions_dir

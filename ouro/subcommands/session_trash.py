@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from ouro.errors import UsageError
 from ouro.frontends.session_lines import figures, now
 from ouro.memory.backend import SessionInfo
-from ouro.memory.sessions.find import find_session
-from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.sessions.session_search import find_session
 from ouro.subcommands.output import show, show_json
 from ouro.utils.terminal_text import clean
 

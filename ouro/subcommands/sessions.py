@@ -12,9 +12,9 @@ from msgspec.structs import asdict
 
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, SummaryRecord
-from ouro.memory.sessions.shelf import SessionShelf, shelf_on
+from ouro.memory.sessions.session_catalog import SessionShelf, shelf_on
 from ouro.memory.sessions.whole_session import read_whole
-from ouro.memory.titles import title_of
+from ouro.memory.transcript import title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
 from ouro.subcommands import session_import, session_trash
@@ -140,7 +140,7 @@ def _show(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
 
 
 def _export(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    from ouro.commands.transcripts.export import document, format_of
+    from ouro.commands.export.export import document, format_of
     from ouro.utils.documents import write_document
 
     info = _find(store, args.session)

@@ -11,7 +11,7 @@ from ouro.commands.usage import budget_lines, usage_lines
 from ouro.config import load_settings
 from ouro.memory.sessions.usage import Period, periods_of, today
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.session.money import Budget, budgets_of
+from ouro.session.budget import Budget, budgets_of
 from ouro.subcommands.output import show, show_json
 from ouro.utils.runtime import get_sessions_dir
 

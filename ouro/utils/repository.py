@@ -3,11 +3,41 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-_MOST_READ = 4096
+_MAX_READ = 4096
+_MAX_BRANCH = 250
+_NAMED_BRANCH = re.compile(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
+
+
+def find_root(folder: Path) -> Path:
+    """The root of the repository that `folder` is in, or `folder` where it is in none.
+
+    It is the folder that holds `.git`, and nothing that a `.git` file or a `commondir` points to: what a
+    repository says about itself does not make it another one.
+    """
+    resolved = folder.resolve()
+    return next((each for each in (resolved, *resolved.parents) if os.path.lexists(each / ".git")), resolved)
+
+
+def git_branch(cwd: Path) -> str:
+    """The branch that is checked out, or the start of the commit; empty outside a repository. Runs nothing."""
+    git = find_root(cwd) / ".git"
+    pointer = _read(git) if git.is_file() else ""
+    folder = git.parent / pointer.removeprefix("gitdir:").strip() if pointer else git
+    head = _read(folder / "HEAD").partition("\n")[0].strip()
+    return head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH] if head.startswith("ref: ") else head[:8]
+
+
+def branch_in_note(note: str) -> str:
+    """The branch that an environment block names; empty if it names none."""
+    found = _NAMED_BRANCH.search(note)
+    branch = found[1].removeprefix("No commits yet on ").partition("...")[0].partition(" [")[0] if found else ""
+    return "" if branch == "HEAD (no branch)" else branch
 
 
 def repository_of(folder: Path) -> Path | None:
@@ -39,9 +69,10 @@ def same_project(project: str) -> Callable[[str], bool]:
 
 
 def _read(path: Path) -> str:
-    """A small text file; empty where there is none that can be read."""
+    """The start of a small text file; empty if it cannot be read. O_NONBLOCK: a pipe in its place must not block."""
     try:
-        with path.open("rb") as file:
-            return file.read(_MOST_READ).decode("utf-8", "replace")
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return file.read(_MAX_READ).decode("utf-8", "replace") if regular else ""
     except OSError:
         return ""

@@ -9,16 +9,15 @@ import msgspec
 import pytest
 from fakes.agents import make_agent, make_compactor
 
-from ouro.agent.agent import Prompt
+from ouro.agent.loop import Prompt
 from ouro.agent.tool_runner import ToolRunner
-from ouro.agent.turn import Questions
 from ouro.display import Display
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, RequestRefused, SaveFailed, StreamCut
 from ouro.events import Compacted, Compacting, Said, TurnFinished, UsageUpdated
 from ouro.llm.model import ModelSpec
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.memory.compaction import CompactionRules
-from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.records import CompactionRecord, CostRecord, PinRecord
 from ouro.memory.tokens import estimate_messages
@@ -39,6 +38,7 @@ from ouro.messages import (
 from ouro.safety.access import Effect
 from ouro.safety.permissions import Permissions
 from ouro.safety.workspace import Workspace
+from ouro.session.turn import Questions
 from ouro.tools.tool import Tool, ToolResult
 
 SUMMARY = "## Goal\nMend the parser.\n## Next\nRun the tests."

@@ -10,20 +10,20 @@ import msgspec
 import pytest
 from fakes.agents import make_agent
 
-from ouro.agent.agent import Prompt
 from ouro.agent.limits import Limits
+from ouro.agent.loop import Prompt
 from ouro.agent.tool_runner import ToolRunner
-from ouro.agent.turn import Questions, Turn
 from ouro.display import Display
 from ouro.errors import StreamCut, ToolError
 from ouro.events import PermissionAsked, Permit, Replied, ToolFinished, ToolStarted, TurnFinished
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
-from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety.access import Effect
 from ouro.safety.permissions import Permissions
 from ouro.safety.workspace import Workspace
+from ouro.session.turn import Questions, Turn
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 SEEDS = range(60)

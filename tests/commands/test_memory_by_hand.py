@@ -7,10 +7,10 @@ from fakes.told_sessions import Conversation as Talk
 
 from ouro.commands.dispatch import dispatch
 from ouro.memory.backend import TitleRecord
-from ouro.memory.search.index import Index
-from ouro.memory.sessions.shelf import shelf_of
+from ouro.memory.index.index import Index
+from ouro.memory.long_term.finding import make_lookup
+from ouro.memory.sessions.session_catalog import shelf_of
 from ouro.messages import user
-from ouro.session.finding import make_lookup
 
 AT = "2026-11-21T20:14:03.120Z"
 

@@ -13,7 +13,7 @@ from ouro.errors import UsageError
 from ouro.events import Said, TurnFinished
 from ouro.llm.model import ModelSpec, Prices
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
-from ouro.memory.long_term.digest.crystallizer import ORDER
+from ouro.memory.long_term.maintenance.crystallizer import ORDER
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.messages import Usage, assistant, user
 from ouro.session import OpenRequest

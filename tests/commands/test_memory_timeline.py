@@ -9,7 +9,7 @@ from fakes.knowledge import Conversation
 from ouro.commands.memory import memory
 from ouro.errors import UsageError
 from ouro.memory.sessions.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
-from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionShelf
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest

@@ -3,7 +3,7 @@ from fakes.fake_front_end import FakeFrontEnd
 from ouro.commands.dispatch import dispatch
 from ouro.memory.sessions.usage import ModelUse, Period
 from ouro.messages import Usage
-from ouro.session.money import Budget, MoneyReport
+from ouro.session.budget import Budget, MoneyReport
 
 
 async def shown(report: MoneyReport) -> str:

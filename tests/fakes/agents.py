@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ouro.agent.agent import AgentParts, LoopAgent
 from ouro.agent.compactor import Compactor, CompactorParts
 from ouro.agent.limits import Limits
+from ouro.agent.loop import AgentParts, LoopAgent
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.llm.model import Model

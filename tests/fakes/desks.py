@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ouro.memory.index.index import Index
 from ouro.memory.long_term.by_hand.desk import NOWHERE, Desk
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import Moment
 from ouro.memory.long_term.store.stores import repo_store, user_store
-from ouro.memory.search.index import Index
 
 
 def desk_of(home: Path, project: Path | None = None, *, indexed: bool = True, moment: Moment = NOWHERE) -> Desk:

@@ -2,7 +2,7 @@
 
 from ouro.memory.sessions.usage import ModelUse, Period
 from ouro.messages import Usage
-from ouro.session.money import MoneyReport
+from ouro.session.budget import MoneyReport
 
 
 class FakeMoney:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.agent.project import git_branch, surroundings
+from ouro.agent.instructions import surroundings
 from ouro.assemble import Options, open_session
 from ouro.commands.git_changes import changes
 from ouro.errors import UsageError
@@ -18,6 +18,7 @@ from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest
 from ouro.utils.git import Git
 from ouro.utils.project_files import list_project_files
+from ouro.utils.repository import git_branch
 
 SIGNED = """\
 tree {tree}

@@ -2,8 +2,8 @@
 
 import json
 
+from ouro.memory.compaction import ask_for_part, parts_of
 from ouro.memory.short_term import compacted
-from ouro.memory.summary_request import ask_for_part, parts_of
 from ouro.messages import ToolReply, tool, user
 
 

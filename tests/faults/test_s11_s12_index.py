@@ -8,7 +8,8 @@ import pytest
 
 from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
-from ouro.memory.sessions import session_index, session_survey
+from ouro.memory.sessions import session_index
+from ouro.memory.sessions import session_index as session_survey
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 

@@ -8,7 +8,7 @@ import pytest
 
 from ouro.assemble import Options, open_session
 from ouro.llm.scripted_model import ScriptedModel
-from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.session import OpenRequest
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from ouro.errors import ConfigError, SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
-from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.find import find_session
+from ouro.memory.sessions.session_search import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, ToolReply, tool, user
 from ouro.utils.runtime import get_home

@@ -10,7 +10,7 @@ import pytest
 
 from ouro.errors import SessionInUse
 from ouro.memory.backend import MessageRecord, SessionHeader
-from ouro.memory.sessions.session_lock import SessionLock
+from ouro.memory.sessions.session_file import SessionLock
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
 

@@ -13,10 +13,10 @@ from ouro.events import CoreChanged, QuestionAsked, Reply, Titled
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.news import NewsReader
-from ouro.frontends.repl.paper import Paper
-from ouro.frontends.repl.printer import Printer
-from ouro.frontends.repl.questions import Questions
-from ouro.frontends.repl.turns import Turns
+from ouro.frontends.plain.paper import Paper
+from ouro.frontends.plain.printer import Printer
+from ouro.frontends.plain.questions import Questions
+from ouro.frontends.plain.turns import Turns
 from ouro.memory.long_term.store.values import FileEdit
 from ouro.memory.long_term.trust.edits import change_of
 from ouro.open_request import OpenRequest

@@ -3,11 +3,11 @@
 import pytest
 
 from ouro.assemble import Options, opener
-from ouro.frontends.repl.front_end import ReplFrontEnd
-from ouro.frontends.repl.paper import Paper
-from ouro.frontends.repl.printer import Printer
-from ouro.frontends.repl.questions import Questions
-from ouro.frontends.repl.turns import Turns
+from ouro.frontends.plain.front_end import ReplFrontEnd
+from ouro.frontends.plain.paper import Paper
+from ouro.frontends.plain.printer import Printer
+from ouro.frontends.plain.questions import Questions
+from ouro.frontends.plain.turns import Turns
 from ouro.llm.scripted_model import ScriptedModel
 from ouro.memory.sessions.records import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore

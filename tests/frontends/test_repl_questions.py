@@ -2,7 +2,7 @@ import pytest
 
 from ouro.display import Question
 from ouro.events import Permit, Reply
-from ouro.frontends.repl.questions import NotUnderstood, parse_choice, parse_permit, parse_reply
+from ouro.frontends.plain.questions import NotUnderstood, parse_choice, parse_permit, parse_reply
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.sessions.spending import day_of
+from ouro.memory.sessions.usage import day_of
 from ouro.memory.sessions.walk_back import FEWEST_SHOWN
 from ouro.memory.transcript import Transcript
 from ouro.messages import (

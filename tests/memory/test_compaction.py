@@ -12,7 +12,7 @@ from ouro.memory.compaction import (
     quotes,
     smaller,
 )
-from ouro.memory.line import Entry
+from ouro.memory.message_tree import Entry
 from ouro.memory.sessions.records import CompactionRecord, MessageRecord, PinRecord
 from ouro.memory.short_term import kept_message, sendable
 from ouro.memory.transcript import Transcript

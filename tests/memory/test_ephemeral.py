@@ -1,7 +1,7 @@
 import pytest
 from memory.store_contract import StoreContract
 
-from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.ephemeral_backend import DictMemoryStore
 
 
 class TestDictMemoryStore(StoreContract):

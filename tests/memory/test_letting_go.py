@@ -5,8 +5,8 @@ import gc
 import pytest
 
 from ouro.errors import SaveFailed
-from ouro.memory.line import Entry
 from ouro.memory.manager import MemoryManager
+from ouro.memory.message_tree import Entry
 from ouro.memory.sessions.records import CompactionRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.sessions.walk_back import FEWEST_SHOWN
 from ouro.memory.yaml_backend import YamlFileMemoryStore

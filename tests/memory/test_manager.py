@@ -5,9 +5,9 @@ import pytest
 
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
 from ouro.memory.backend import CostRecord, MessageRecord
-from ouro.memory.ephemeral import DictMemoryStore
+from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
-from ouro.memory.titles import title_of
+from ouro.memory.transcript import title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 

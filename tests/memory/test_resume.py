@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ouro.errors import SessionDamaged, SessionInUse, SessionNotFound
 from ouro.memory.backend import SessionHeader
-from ouro.memory.line import Entry
 from ouro.memory.manager import MemoryManager
+from ouro.memory.message_tree import Entry
 from ouro.memory.sessions import session_reader
 from ouro.memory.sessions.records import CompactionRecord, MessageRecord, PinRecord, Record, RewindRecord, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore

@@ -2,7 +2,7 @@
 
 import json
 
-from ouro.memory.summary_request import (
+from ouro.memory.compaction import (
     MOST_STEPS,
     ask_for_summary,
     cut_summary,

@@ -7,8 +7,8 @@ from fakes.transcript_app import TranscriptApp
 
 from ouro.assemble import Options, open_session
 from ouro.events import Compacted, NotesRecalled, Prompted, Said, Titled
-from ouro.frontends.repl.paper import Paper
-from ouro.frontends.repl.printer import Printer
+from ouro.frontends.plain.paper import Paper
+from ouro.frontends.plain.printer import Printer
 from ouro.llm.model import ModelSpec
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.messages import Usage

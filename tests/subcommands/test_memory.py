@@ -6,8 +6,8 @@ import pytest
 from fakes.told_sessions import NOTE, Conversation
 
 from ouro.cli import main
+from ouro.memory.index.embeddings import local_embedder
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
-from ouro.memory.search.embeddings import local_embedder
 from ouro.messages import assistant, user
 
 TURNS = [

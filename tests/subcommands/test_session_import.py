@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import UsageError
-from ouro.memory.imports.importer import Importer
+from ouro.importers.importer import Importer
 from ouro.subcommands import sessions
 
 DATA = Path(__file__).parent.parent / "memory" / "imports" / "data"

@@ -11,13 +11,13 @@ from fakes.tool_context import call
 from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
 from ouro.memory.backend import TitleRecord
+from ouro.memory.index import schema as index_schema
+from ouro.memory.long_term.finding import make_lookup, search_for
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.store.stores import repo_store
-from ouro.memory.search import index_schema
 from ouro.messages import assistant, user
 from ouro.safety.permissions import Allow, Permissions
 from ouro.safety.workspace import Workspace
-from ouro.session.finding import make_lookup, search_for
 from ouro.tools.memory_search import Found, MemorySearch, MemorySearchArgs
 from ouro.tools.tool import parse_arguments
 

@@ -3,8 +3,7 @@
 A record is the lines from `---` to `...`, both in column 0; inside one, every line is indented or starts with a key,
 so that nothing in it can look like a mark. A record counts only with its end mark: a message cut by a crash or a
 full disk has none. There is no checksum, on purpose: a person may edit a session with any editor, and what fsync
-could leave as holes in the middle (NUL bytes) is no YAML and so is found anyway.
-"""
+could leave as holes in the middle (NUL bytes) is no YAML and so is found anyway."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import SessionError
+from ouro.errors import SessionError, SessionInUse
+from ouro.memory.backend import timestamp
 
 FILE_NAME = "session.yaml"
 START = b"---\n"
@@ -312,3 +312,48 @@ def read_range(descriptor: int, start: int, end: int) -> bytes:
         pieces.append(piece)
         start += len(piece)
     return b"".join(pieces)
+
+
+LOCK_NAME = "lock"
+
+
+class SessionLock:
+    """Held from its making to `release`.
+
+    Raises:
+        SessionInUse: someone else holds it; the message says which process, and since when.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with opened(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT) as descriptor:
+            self._descriptor = os.dup(descriptor)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._descriptor, 200, 0).decode("utf-8", "replace").strip()
+            os.close(self._descriptor)
+            raise _in_use(holder) from error
+        except OSError:
+            # A disk without locks: the session is still written record by record, each kept apart by O_APPEND.
+            return
+        self._write_holder()
+
+    def release(self) -> None:
+        """Let others have it."""
+        os.close(self._descriptor)
+
+    def _write_holder(self) -> None:
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()} {timestamp()}\n".encode(), 0)
+        except OSError:
+            # A full disk: the lock holds all the same, it only cannot say whose it is.
+            return
+
+
+def _in_use(holder: str) -> SessionInUse:
+    pid, _, since = holder.partition(" ")
+    if pid == str(os.getpid()):
+        return SessionInUse("This session is open already, here in this ouro.", "Go on there, or close it first.")
+    who = f"process {pid} since {since}" if since else "another process"
+    return SessionInUse(f"This session is in use by {who}.", "Go on there, close it, or go on in a copy: `--fork`.")

@@ -1,14 +1,134 @@
-"""What was used, by model, over a session, a day, a month and all: from the records, by way of their index."""
+"""Spending: what a session used, by day and model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
 
 import msgspec
 
+from ouro.errors import SaveFailed
 from ouro.memory.backend import SessionInfo, Spent, timestamp
-from ouro.memory.sessions.spending import day_of
+from ouro.memory.sessions.records import CompactionRecord, CostRecord, ForkRecord, MessageRecord, Record
 from ouro.messages import Usage
+from ouro.utils.log import log
+from ouro.utils.private_files import write_private
+from ouro.utils.runtime import ensure_private_dir
+
+
+class Spending:
+    """Adds up model calls. What stands before a `fork` was paid by the session that was copied."""
+
+    def __init__(self, before: Iterable[Spent] = ()) -> None:
+        self._spent = {(each.day, each.model): each for each in before}
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars; None where no price was known."""
+        costs = [each.usage.cost for each in self._spent.values() if each.usage.cost is not None]
+        return sum(costs) if costs else None
+
+    def spent(self) -> tuple[Spent, ...]:
+        """By day and model, in the order of the days."""
+        return tuple(self._spent[key] for key in sorted(self._spent))
+
+    def take(self, record: Record, model: str) -> None:
+        """One more record; `model` is that of the session, for calls that name none."""
+        match record:
+            case MessageRecord(_, at, message) if message.usage is not None:
+                self.add(at, message.model or model, message.usage)
+            case CompactionRecord(at=at, usage=usage) if usage is not None:
+                self.add(at, record.model or model, usage)
+            case CostRecord(at=at, model=asked, usage=usage):
+                self.add(at, asked or model, usage)
+            case ForkRecord():
+                self.forget()
+            case _:
+                pass
+
+    def add(self, at: str, model: str, usage: Usage) -> None:
+        """One model call more, made at that time."""
+        key = (day_of(at), model)
+        before = self._spent.get(key)
+        total = before.usage + usage if before else usage
+        self._spent[key] = Spent(*key, total, (before.calls if before else 0) + 1)
+
+    def forget(self) -> None:
+        """What was taken so far does not count."""
+        self._spent.clear()
+
+
+def day_of(at: str) -> str:
+    """The day on the person's wall at that time (UTC)."""
+    return _local_day(at[:15])
+
+
+@lru_cache(maxsize=4096)
+def _local_day(minutes: str) -> str:
+    try:
+        return datetime.fromisoformat(f"{minutes}0:00+00:00").astimezone().date().isoformat()
+    except (ValueError, OverflowError):
+        return minutes[:10]
+
+
+FILE_NAME = "spent.json"
+
+
+class SpendingFile:
+    """One JSON array beside the sessions: a row for each day and model. Blocks on the disk.
+
+    Several processes may add to it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+
+    def add(self, cost: CostRecord) -> None:
+        """Count a model call.
+
+        Raises:
+            SaveFailed: it could not be written.
+        """
+        try:
+            ensure_private_dir(self._path.parent)
+            with self._alone():
+                spending = Spending(self.spent())
+                spending.add(cost.at, cost.model, cost.usage)
+                rows = [msgspec.json.encode(each).decode() for each in spending.spent()]
+                write_private(self._path, "[\n" + ",\n".join(rows) + "\n]\n")
+        except OSError as error:
+            raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
+
+    def spent(self) -> tuple[Spent, ...]:
+        """By day and model. A file that cannot be read is set aside, and said so in the log."""
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            log.warning("%s cannot be read: %s", self._path, error)
+            return ()
+        try:
+            return msgspec.json.decode(data, type=tuple[Spent, ...])
+        except msgspec.MsgspecError as error:
+            aside = self._path.with_suffix(".aside.json")
+            log.warning("%s holds something else (%s): it is kept as %s", self._path, error, aside)
+            self._path.replace(aside)
+            return ()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        descriptor = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
 
 class ModelUse(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ from fakes.fake_session import FakeSession
 from fakes.whole_sessions import ID, PNG, everything
 
 from ouro.commands.dispatch import dispatch
-from ouro.commands.transcripts.export import document
+from ouro.commands.export.export import document
 from ouro.errors import UsageError
-from ouro.memory.imports.own_json import read_own_json
+from ouro.importers.own_json import read_own_json
 from ouro.memory.sessions.records import MessageRecord, SessionHeader
 from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore

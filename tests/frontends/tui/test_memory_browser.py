@@ -10,10 +10,10 @@ from fakes.screens import opened, screen_of, screen_text, shown, until
 from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged, NotesRecalled, Remembered
 from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
+from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
-from ouro.memory.search.lookup import Lookup
 from ouro.memory.sessions.records import MessageRecord, SessionHeader
-from ouro.memory.sessions.shelf import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionShelf
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest

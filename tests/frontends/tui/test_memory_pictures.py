@@ -9,9 +9,9 @@ from fakes.knowledge import Conversation
 from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.events import NotesRecalled, Remembered
+from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, Relation, note_text
 from ouro.memory.long_term.store.memory_files import blob_id
-from ouro.memory.search.lookup import Lookup
 
 AT = "2026-11-{:02}T10:00:00Z"
 

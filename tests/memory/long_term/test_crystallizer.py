@@ -12,8 +12,8 @@ from ouro.errors import ModelError, RequestRefused, UsageError
 from ouro.events import NoteKept
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
 from ouro.memory.long_term.capture.slim import slim
-from ouro.memory.long_term.digest import crystallizer as crystallizer_module
-from ouro.memory.long_term.digest.crystallizer import ORDER, OldSession, for_one_time
+from ouro.memory.long_term.maintenance import crystallizer as crystallizer_module
+from ouro.memory.long_term.maintenance.crystallizer import ORDER, OldSession, for_one_time
 from ouro.memory.sessions.records import ForkRecord, MessageRecord, RewindRecord
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest

@@ -1,9 +1,9 @@
 import pytest
 
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder
 from ouro.memory.long_term.notes.graph import Graph, Neighbour
 from ouro.memory.long_term.notes.note import Edge, Note, Relation, note_text
-from ouro.memory.search.index import Index, Sources
-from ouro.memory.search.index_notes import MemoryFolder
 
 
 @pytest.fixture

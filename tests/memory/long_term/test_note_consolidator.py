@@ -7,8 +7,8 @@ import pytest
 from fakes.knowledge import Conversation
 
 from ouro.errors import ModelError
-from ouro.memory.long_term.digest.near_duplicates import clusters
-from ouro.memory.long_term.digest.note_consolidator import MergeParts, NoteConsolidator
+from ouro.memory.long_term.maintenance.near_duplicates import clusters
+from ouro.memory.long_term.maintenance.note_consolidator import MergeParts, NoteConsolidator
 from ouro.memory.long_term.notes.note import CATEGORIES, Anchor, Edge, Note, Relation, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 
@@ -157,11 +157,11 @@ async def test_a_model_that_fails_or_is_slow_changes_nothing_and_is_asked_the_ne
     bench.keep(note(1, ONE), note(2, TWO))
     with pytest.raises(ModelError):
         await bench.merge(ModelError("down"))
-    monkeypatch.setattr("ouro.memory.long_term.digest.note_consolidator.LONGEST_SECONDS", 0.01)
+    monkeypatch.setattr("ouro.memory.long_term.maintenance.note_consolidator.LONGEST_SECONDS", 0.01)
     with pytest.raises(ModelError):
         await bench.merge(asyncio.Event().wait)
     assert bench.texts() == sorted([ONE, TWO])
-    monkeypatch.setattr("ouro.memory.long_term.digest.note_consolidator.LONGEST_SECONDS", 60)
+    monkeypatch.setattr("ouro.memory.long_term.maintenance.note_consolidator.LONGEST_SECONDS", 60)
     assert len(await bench.merge(MERGED)) == 1
 
 

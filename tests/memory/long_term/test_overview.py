@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ouro.memory.index.index import Index
 from ouro.memory.long_term.by_hand.overview import Overview
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.store.memory_files import blob_id
 from ouro.memory.long_term.store.stores import repo_store
-from ouro.memory.search.index import Index
 
 BEFORE = blob_id(b"before\n")
 

@@ -3,16 +3,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fakes.word_embedder import WordEmbedder
 
+from ouro.memory.index.embeddings import vectors_for
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder
+from ouro.memory.index.search import Search
 from ouro.memory.long_term.block import recalled_marks
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation, Tuning
 from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.search.embeddings import vectors_for
-from ouro.memory.search.index import Index, Sources
-from ouro.memory.search.index_notes import MemoryFolder
-from ouro.memory.search.search import Search
 
 NOW = datetime.now(UTC)
 MARK = "memory-0123456789abcdef"

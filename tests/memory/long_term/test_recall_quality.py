@@ -4,14 +4,14 @@ import pytest
 from fakes import recall_cases_elsewhere
 from fakes.recall_cases import EVERYDAY, NOTES, WANTED
 
+from ouro.memory.index.embeddings import local_embedder, vectors_for
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder
+from ouro.memory.index.search import Search
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation
 from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.search.embeddings import local_embedder, vectors_for
-from ouro.memory.search.index import Index, Sources
-from ouro.memory.search.index_notes import MemoryFolder
-from ouro.memory.search.search import Search
 
 needs_weights = pytest.mark.skipif(local_embedder() is None, reason="ouro[vectors] is not installed")
 

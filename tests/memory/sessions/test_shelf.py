@@ -4,10 +4,10 @@ import pytest
 
 from ouro.errors import SessionInUse, SessionNotFound, SeveralSessions
 from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, TitleRecord
-from ouro.memory.ephemeral import DictMemoryStore
-from ouro.memory.search.index import Index, Sources
-from ouro.memory.sessions.session_words import read_ends
-from ouro.memory.sessions.shelf import Preview, SessionShelf, shelf_on
+from ouro.memory.ephemeral_backend import DictMemoryStore
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.sessions.session_catalog import Preview, SessionShelf, shelf_on
+from ouro.memory.sessions.session_search import read_ends
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolReply, assistant, user
 

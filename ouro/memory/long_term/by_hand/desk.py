@@ -14,7 +14,7 @@ from ouro.memory.long_term.store.memory_files import FileRefused
 from ouro.memory.long_term.store.values import FileEdit, Origin, Scope
 
 if TYPE_CHECKING:
-    from ouro.memory.search.index import Index
+    from ouro.memory.index.index import Index
 
 NOWHERE = Moment("", 0)
 """What is done outside of any session."""

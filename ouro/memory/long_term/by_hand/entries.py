@@ -158,8 +158,8 @@ def _blamed(scope: ScopeMemory, name: str) -> dict[str, BlamedLine]:
 
 
 def _from_index(desk: Desk) -> list[Entry]:
-    from ouro.memory.search.index import Sources
-    from ouro.memory.search.index_notes import MemoryFolder, project_of
+    from ouro.memory.index.index import Sources
+    from ouro.memory.index.note_indexer import MemoryFolder, project_of
 
     assert desk.index is not None
     index = desk.index()

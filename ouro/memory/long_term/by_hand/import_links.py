@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from ouro.memory.long_term.store.values import Skipped
-from ouro.safety.trust import find_root
+from ouro.utils.repository import find_root
 
 NAMED = re.compile(r"@\S+(?:\n@\S+)*")
 """A paragraph that names files and says nothing else."""

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder, project_of
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.decay import confidence_now
 from ouro.memory.long_term.notes.graph import Graph, Link
 from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.search.index import Index, Sources
-from ouro.memory.search.index_notes import MemoryFolder, project_of
 
 _COLUMNS = "note, kind, scope, category, text, at, path, line, session, turn, branch, archived"
 

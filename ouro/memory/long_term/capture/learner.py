@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import NoteError, SearchUnavailable, SecretInMemory
+from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureParts, Moment
 from ouro.memory.long_term.capture.capture_request import LONGEST_PART, Spoken
 from ouro.memory.long_term.capture.said_before import SaidBefore
@@ -25,13 +26,12 @@ from ouro.memory.long_term.scope_memory import ASKED, ScopeMemory
 from ouro.memory.long_term.store.values import FileEdit, Scope
 from ouro.memory.long_term.trust.proposals import Proposals, by_agent
 from ouro.memory.long_term.trust.vouching import Vouching, below
-from ouro.memory.search.lookup import Lookup
 from ouro.messages import Message
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
+    from ouro.memory.index.search import Filter, Search
     from ouro.memory.long_term.notes.graph import Graph
-    from ouro.memory.search.search import Filter, Search
 
 _ASKED_BY = 6
 """Of the messages, those by which the nearest notes are looked for."""
@@ -143,8 +143,8 @@ class Learner:
 
     def _search(self) -> Search:
         """The search, its index brought up to date with the notes. Raises SearchUnavailable."""
-        from ouro.memory.search.index import Sources
-        from ouro.memory.search.index_notes import MemoryFolder, project_of
+        from ouro.memory.index.index import Sources
+        from ouro.memory.index.note_indexer import MemoryFolder, project_of
 
         search = self._parts.lookup.search()
         stores = [each.store for each in self._parts.scopes]
@@ -153,8 +153,8 @@ class Learner:
         return search
 
     def _notes_here(self) -> Filter:
-        from ouro.memory.search.index_notes import project_of
-        from ouro.memory.search.search import Filter
+        from ouro.memory.index.note_indexer import project_of
+        from ouro.memory.index.search import Filter
 
         repo = self._scopes.get("repo")
         return Filter(kinds=("note",), project=project_of("repo", repo.store.folder) if repo else "-", archived=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from ouro.memory.line import Entry
 from ouro.memory.long_term.capture.capture_request import MOST_CHARACTERS, Spoken, words_of
+from ouro.memory.message_tree import Entry
 from ouro.memory.sessions.records import SessionHeader
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context

@@ -7,9 +7,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from ouro.memory.index.schema import writing_alone
 from ouro.memory.long_term.by_hand.editing import EDITED
 from ouro.memory.long_term.forgetting.forgotten_text import Needle
-from ouro.memory.search.index_schema import writing_alone
 
 _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
 _MOST_BYTES = 256 << 20

@@ -12,10 +12,18 @@ import msgspec
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.long_term.forgetting.forget_files import Tally, forget_in_file, regular_files
 from ouro.memory.long_term.forgetting.forgotten_text import Needle
-from ouro.memory.sessions.session_file import FILE_NAME, Block, as_record, read_file, replace, split
+from ouro.memory.sessions.session_file import (
+    FILE_NAME,
+    LOCK_NAME,
+    Block,
+    SessionLock,
+    as_record,
+    read_file,
+    replace,
+    split,
+)
 from ouro.memory.sessions.session_folders import TRASH
 from ouro.memory.sessions.session_index import INDEX_NAME
-from ouro.memory.sessions.session_lock import LOCK_NAME, SessionLock
 from ouro.memory.sessions.session_reader import is_sound
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 

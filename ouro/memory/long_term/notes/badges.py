@@ -6,11 +6,11 @@ from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
+from ouro.memory.index.index import Index
+from ouro.memory.index.search import Hit
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.graph import Graph
 from ouro.memory.long_term.notes.note import Anchor
-from ouro.memory.search.index import Index
-from ouro.memory.search.search import Hit
 
 
 class Badges:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.search.index import Index
+from ouro.memory.index.index import Index
 
 _AT_ONCE = 500
 """Values in one question to the index."""

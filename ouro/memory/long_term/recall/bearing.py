@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ouro.memory.search.question import question_of
-from ouro.memory.search.search import Hit
-from ouro.memory.search.word_scores import stem
+from ouro.memory.index.query import question_of
+from ouro.memory.index.scoring import stem
+from ouro.memory.index.search import Hit
 
 LEAST_SHARE = 0.3
 """A note has to do with a message when it says this share of the message's words, weighted by their rarity,"""

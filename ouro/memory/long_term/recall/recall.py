@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ouro.errors import NoteError
 from ouro.events import Remembered
+from ouro.memory.index.search import Filter, Search
 from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.branches import is_visible
@@ -26,7 +27,6 @@ from ouro.memory.long_term.notes.graph import Graph, Link
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Kept, Notebook
 from ouro.memory.long_term.recall.bearing import LEAST_IMAGINED, Bearing, gist
-from ouro.memory.search.search import Filter, Search
 from ouro.memory.tokens import estimate
 from ouro.utils.terminal_text import one_line
 

@@ -1,0 +1,265 @@
+"""The plain prompt as the commands see it."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+
+from msgspec.structs import replace
+
+from ouro.commands.command import Choice, WayBack
+from ouro.commands.past import choose_from_list
+from ouro.errors import NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded, UsageError
+from ouro.events import Event, Level, Prompted
+from ouro.frontends.plain.printer import Printer
+from ouro.frontends.plain.questions import Questions, parse_choice
+from ouro.frontends.plain.sessions import SessionQuestion
+from ouro.frontends.plain.turns import Turns
+from ouro.messages import Image
+from ouro.open_request import PICK
+from ouro.session import OpenRequest, Session, SessionShelf
+from ouro.utils.terminal_text import one_line
+
+OpenSession = Callable[[OpenRequest], Awaitable[Session]]
+OpenShelf = Callable[[], Awaitable[SessionShelf]]
+SHOWN_AGAIN = 3
+"""Messages of the person, with what came of them, that are printed again on resume."""
+TRUST = (
+    Choice("yes", "yes: trust this folder, now and later"),
+    Choice("no", "no: work here without obeying these files"),
+    Choice("quit", "quit"),
+)
+IN_USE = (
+    Choice("read", "read-only: nothing that is said here is saved"),
+    Choice("copy", "go on in a copy: the session itself stays as it is"),
+)
+KEYS = (
+    ("Enter", "send; while the agent works: say it at its next step"),
+    ("Alt+Enter, Ctrl+J, \\ Enter", "a new line"),
+    ("Tab", "complete; while the agent works: keep the message for the next turn"),
+    ("Up", "what was typed before; while the agent works: take back what was not delivered"),
+    ("Ctrl+C", "interrupt; at rest: clear, twice: leave"),
+    ("Ctrl+D", "leave"),
+    ("Shift+Tab", "the next mode: ask, edit, plan, auto"),
+    ("Ctrl+R", "search what was typed"),
+    ("Ctrl+G, Ctrl+X Ctrl+E", "write in your editor"),
+)
+
+
+class ReplFrontEnd:
+    """What commands may ask of the plain prompt."""
+
+    theme = ""
+    themes: Sequence[str] = ()
+    keys: Sequence[tuple[str, str]] = KEYS
+
+    def __init__(
+        self,
+        open_session: OpenSession,
+        open_shelf: OpenShelf | None,
+        printer: Printer,
+        questions: Questions,
+        turns: Turns,
+        *,
+        redraw: Callable[[], None],
+        fill: Callable[[str], bool],
+        opened: Callable[[Session], None],
+        leave: Callable[[], None],
+    ) -> None:
+        self._open_session = open_session
+        self._open_shelf = open_shelf
+        self._printer = printer
+        self._questions = questions
+        self._turns = turns
+        self.redraw = redraw
+        self._fill = fill
+        self._opened = opened
+        self.leave = leave
+
+    @property
+    def session(self) -> Session:
+        """The session that is open."""
+        return self._turns.session
+
+    def set_theme(self, name: str) -> None:
+        """The colours are the terminal's: there is nothing to set."""
+
+    def show(self, markdown: str) -> None:
+        """Print Markdown."""
+        self._printer.markdown(markdown)
+
+    def say(self, text: str, level: Level = "info") -> None:
+        """Print one line."""
+        self._printer.say(text, level)
+
+    async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        """Print the choices with numbers, and wait for one."""
+        values = [choice.value for choice in choices]
+        self._printer.choices(title, [_label(choice, bool(current) and choice.value == current) for choice in choices])
+        return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
+
+    async def choose_way_back(self) -> WayBack | None:
+        """Print what lies behind with numbers, and wait for one."""
+        return await choose_from_list(self)
+
+    def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
+        """Print the end of the conversation as it is now, and put the draft into the prompt; pictures are named."""
+        self._show_again(list(self.session.history()))
+        self.redraw()
+        if images:
+            self.say("Its pictures are not sent again: this prompt takes none.", "warning")
+        if draft and not self._fill(draft):
+            self.say(f"The message was:\n{draft}")
+
+    async def pick_session(
+        self, shelf: SessionShelf, search: str = "", only: Collection[str] = ()
+    ) -> OpenRequest | None:
+        """Print the sessions with numbers, and wait for one."""
+        return await SessionQuestion(self._printer, self._questions, shelf).ask(search, only)
+
+    async def begin(self, request: OpenRequest) -> bool:
+        """Open the first session; False when the person would rather not.
+
+        Raises:
+            OuroError: it cannot be opened.
+        """
+        session = await self._open_trusted(request)
+        if session is not None:
+            await self._use(session, request.message)
+        return session is not None
+
+    async def open(self, request: OpenRequest) -> None:
+        """Open another session in place of this one."""
+        before = self.session
+        opened = await self._open_trusted(request)
+        if opened is not None:
+            await self._use(opened, request.message)
+            await before.close()
+
+    async def go_to(self, message: int) -> None:
+        """Print the conversation from a message on."""
+        try:
+            reached = await self.session.scrollback.reach(message)
+        except OuroError as error:
+            self.say(str(error), "error")
+            self._show_again(list(self.session.history()))
+            return
+        events = list(self.session.history())
+        begins = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
+        if reached.is_left:
+            self.say("This was said on a branch that was left by going back.", "warning")
+        self._printer.replay(events[begins[-reached.prompts] :])
+
+    async def send(self, text: str) -> None:
+        """Send a message, or steer with it."""
+        self._turns.submit(text)
+
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        """Print what happens as a turn is printed."""
+        if self._turns.is_busy:
+            raise UsageError("That has to wait until the agent, or your shell line, is at rest.")
+        self._turns.run(events)
+
+    async def browse_memory(self) -> bool:
+        """There is no screen for that: lists are printed."""
+        return False
+
+    def copy(self, text: str) -> None:
+        """Hand it to the terminal's clipboard.
+
+        Raises:
+            UsageError: the terminal takes no such order.
+        """
+        if self._printer.is_plain:
+            raise UsageError("This terminal has no clipboard that ouro could reach. /export writes a file.")
+        self._printer.order(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
+
+    async def edit(self, _text: str) -> str:
+        """The plain prompt keeps reading lines: it cannot lend the terminal.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError("There is no editor here.", "Edit the file itself: ouro notices, with your next message.")
+
+    async def ask(self, title: str, *, secret: bool = False) -> str:
+        """A line of text, empty when they gave none."""
+        self._printer.say(title)
+        return await self._questions.ask("answer: ", str.strip, secret=secret)
+
+    async def _open_trusted(self, request: OpenRequest) -> Session | None:
+        """A session; None when the person rather left. A script on standard input is asked nothing of this."""
+        while True:
+            try:
+                if request.resume == PICK:
+                    raise SeveralSessions("", "", ())
+                return await self._open_session(request)
+            except SeveralSessions as several:
+                if not sys.stdin.isatty() and several.message:
+                    raise
+                picked = await self._pick(request, several.ids)
+                if picked is None:
+                    return None
+                request = picked
+            except SessionInUse as error:
+                if not sys.stdin.isatty():
+                    raise
+                self.say(error.message, "warning")
+                answer = await self.choose("How shall it be opened?", IN_USE)
+                if answer is None:
+                    return None
+                request = replace(request, read_only=answer == "read", fork=answer == "copy")
+            except TrustNeeded as needed:
+                if not sys.stdin.isatty():
+                    raise
+                self.say(str(needed), "warning")
+                answer = await self.choose("Do you trust this folder?", TRUST)
+                if answer not in ("yes", "no"):
+                    return None
+                request = replace(request, trust="yes" if answer == "yes" else "no")
+            except NoModelError as error:
+                if not sys.stdin.isatty() or not await self._set_up_a_model(error):
+                    raise
+
+    async def _pick(self, request: OpenRequest, ids: Sequence[str]) -> OpenRequest | None:
+        if self._turns.has_session:
+            shelf = self.session.shelf
+        elif self._open_shelf is not None:
+            shelf = await self._open_shelf()
+        else:
+            return OpenRequest()
+        picked = await self.pick_session(shelf, only=ids)
+        return picked and replace(request, resume=picked.resume, fork=request.fork or picked.fork)
+
+    async def _set_up_a_model(self, error: NoModelError) -> bool:
+        """Offer the set-up; True when there may be a model now."""
+        from ouro.commands.setup import set_up  # the catalog and YAML, which only a first start needs here
+
+        self.say(str(error), "warning")
+        if not await self.choose("Set up a model now?", (Choice("yes", "yes"), Choice("", "quit"))):
+            return False
+        return bool(await set_up(self))
+
+    async def _use(self, session: Session, message: int) -> None:
+        self._turns.use(session)
+        self._opened(session)
+        for notice in session.notices:
+            self.say(notice, "warning")
+        if message:
+            await self.go_to(message)
+        else:
+            self._show_again(list(session.history()))
+        self.redraw()
+
+    def _show_again(self, events: Sequence[Event]) -> None:
+        begins = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
+        if len(begins) > SHOWN_AGAIN:
+            self.say(f"{len(begins) - SHOWN_AGAIN} earlier messages are not shown; /export writes them all.")
+            events = events[begins[-SHOWN_AGAIN] :]
+        self._printer.replay(events)
+
+
+def _label(choice: Choice, is_current: bool) -> str:
+    detail = f" — {choice.detail}" if choice.detail else ""
+    return one_line(f"{choice.label}{' (in use)' if is_current else ''}{detail}")

@@ -1,0 +1,253 @@
+"""Which files were taken over, and how they were then: so that the next time only what has changed is read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.errors import SessionError
+from ouro.importers.json_values import PROGRAM_NAMES, Foreign, Program, session_id_for
+from ouro.importers.sources import READERS, Source
+from ouro.memory.backend import (
+    CompactionRecord,
+    MemoryStore,
+    MessageRecord,
+    Record,
+    RewindRecord,
+    SessionHeader,
+    TitleRecord,
+)
+from ouro.memory.sessions.whole_session import read_whole
+from ouro.messages import Context, Message, ToolCall, ToolReply
+from ouro.utils.log import log
+from ouro.utils.private_files import write_private
+
+
+class Ledger:
+    """Derived, and may be deleted at any time: then all is read again, and nothing is added twice."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: dict[str, list[object]] = {}
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return
+        if isinstance(found, dict):
+            self._lines = {key: line for key, line in found.items() if isinstance(line, list) and len(line) == 3}
+
+    def session_of(self, path: Path, sessions: Container[object]) -> str:
+        """The session that a file was taken over into, where neither has changed or gone since; else empty."""
+        line = self._lines.get(str(path))
+        if line is None or line[2] not in sessions or line[:2] != _state(path):
+            return ""
+        return str(line[2])
+
+    def note(self, path: Path, session_id: str) -> None:
+        """A file has been taken over as it is now."""
+        self._lines[str(path)] = [*_state(path), session_id]
+
+    def save(self) -> None:
+        """Keep it for the next time."""
+        try:
+            write_private(self._path, json.dumps(self._lines, ensure_ascii=True))
+        except OSError as error:
+            log.warning("%s: %s", self._path, error)  # the next time all is read again
+
+
+def _state(path: Path) -> list[object]:
+    try:
+        found = path.stat()
+    except OSError:
+        return [0, 0]
+    return [found.st_size, found.st_mtime_ns]
+
+
+Outcome = Literal["new", "more", "known", "empty", "failed"]
+_Key = tuple[str, str, int]
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """What became of one source."""
+
+    source: Source
+    outcome: Outcome
+    session_id: str = ""
+    title: str = ""
+    messages: int = 0
+    """That were added."""
+    left_out: Mapping[str, int] = msgspec.field(default_factory=dict)
+    reason: str = ""
+    """Why it failed, or what else is to be said."""
+
+
+class Importer:
+    """Takes sources over into a store, which masks what is secret in them."""
+
+    def __init__(self, store: MemoryStore, ledger: Ledger) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._known = {each.id for each in store.list_sessions()}
+
+    def take(self, source: Source) -> Imported:
+        """Take one over; a failure is told in what is given back, and leaves the others alone."""
+        if known := self._ledger.session_of(source.path, self._known):
+            return Imported(source, "known", known)
+        try:
+            done = self._take(source, READERS[source.program](source.path))
+        except SessionError as error:
+            return Imported(source, "failed", reason=str(error))
+        if done.outcome != "empty":
+            self._ledger.note(source.path, done.session_id)
+        return done
+
+    def _take(self, source: Source, told: Foreign) -> Imported:
+        count = sum(isinstance(each, MessageRecord) for each in told.records)
+        title = next((each.title for each in reversed(told.records) if isinstance(each, TitleRecord)), "")
+        done = Imported(source, "new", told.header.id, title, count, told.left_out)
+        if not count:
+            return replace(done, outcome="empty")
+        header = self._own_header(told.header, source.program)
+        if header.id in self._known:
+            return self._add(replace(done, session_id=header.id), header, told.records)
+        self._store.import_session(header, told.records)
+        self._known.add(header.id)
+        return replace(done, session_id=header.id)
+
+    def _own_header(self, header: SessionHeader, program: Program) -> SessionHeader:
+        """The header, under another id where a session that is not this one has that already."""
+        if header.id not in self._known or _is_same(self._header_of(header.id), header):
+            return header
+        return replace(header, id=session_id_for(program, f"another {header.id}"))
+
+    def _header_of(self, session_id: str) -> SessionHeader:
+        return self._store.load_session(session_id, read_only=True).header
+
+    def _add(self, done: Imported, header: SessionHeader, records: tuple[Record, ...]) -> Imported:
+        """Add what the source has and the session that was taken over from it has not."""
+        if not header.origin:
+            return replace(done, outcome="known", messages=0)
+        more = _Growth(read_whole(self._store, header.id).records(), records)
+        new = more.records(header)
+        added = sum(isinstance(each, MessageRecord) for each in new) - more.has_parted
+        if added <= 0:
+            return replace(done, outcome="known", messages=0)
+        loaded = self._store.load_session(header.id)
+        try:
+            if loaded.read_only:
+                raise SessionError("; ".join(loaded.notices))
+            for record in new:
+                if isinstance(record, MessageRecord):
+                    self._store.save_message(header.id, record)
+                else:
+                    self._store.save_memory(header.id, record)
+        finally:
+            self._store.close_session(header.id)
+        said = "It went on in both places: what was added there now stands behind what was said here."
+        return replace(done, outcome="more", messages=added, reason=said if more.has_parted else "")
+
+
+class _Growth:
+    """What a source tells, against the session that was taken over from it before.
+
+    A message is known again by its time, its role and the call it begins with; text says nothing, secrets may have
+    been masked in it.
+    """
+
+    def __init__(self, there: Iterable[Record], told: Sequence[Record]) -> None:
+        self._told = told
+        self._there: dict[_Key, MessageRecord] = {}
+        self._changes: set[tuple[str, str]] = set()
+        self._titles: list[str] = []
+        self._next = 1
+        self._last_at = ""
+        for key, record in _keyed(there):
+            self._last_at = max(self._last_at, record.at)
+            if isinstance(record, MessageRecord):
+                self._there[key] = record
+            elif isinstance(record, TitleRecord):
+                self._titles.append(record.title)
+            self._changes.add(key[:2])
+            self._next = max(self._next, getattr(record, "number", 0) + 1)
+        known = {key for key, record in _keyed(told) if isinstance(record, MessageRecord)}
+        self.has_parted = any(key not in known for key in self._there)
+        """Something was said here that the source does not know."""
+
+    def records(self, header: SessionHeader) -> list[Record]:
+        """What is to be put behind the records that are here, numbered on."""
+        new: list[Record] = []
+        if self.has_parted:
+            program = PROGRAM_NAMES.get(header.origin.get("from", ""), "another program")
+            note = f"What follows was said in {program}, where this session went on, too."
+            new.append(MessageRecord(self._number(), self._last_at, Message("user", (Context(note),))))
+        numbers = {0: 0}
+        before = 0
+        for key, record in _keyed(self._told):
+            if not isinstance(record, MessageRecord):
+                if (change := self._change(key, record, numbers)) is not None:
+                    new.append(change)
+                continue
+            known = self._there.get(key)
+            if known and (len(known.message.parts) == len(record.message.parts) or self.has_parted):
+                numbers[record.number] = before = known.number
+                continue
+            if known:  # it was still being said when it was taken over
+                new.append(RewindRecord(before, record.at))
+            before = numbers[record.number] = self._number()
+            new.append(replace(record, number=before))
+        return new
+
+    def _change(self, key: _Key, record: Record, numbers: Mapping[int, int]) -> Record | None:
+        """A change as it counts here; None where it is here already, or would hide what was said here."""
+        if isinstance(record, TitleRecord):
+            return record if record.title not in self._titles and len(self._titles) <= 1 else None
+        if self.has_parted or key[:2] in self._changes:
+            return None
+        if isinstance(record, RewindRecord):
+            return replace(record, to=numbers.get(record.to, 0))
+        if isinstance(record, CompactionRecord):
+            covers = (numbers.get(record.covers[0], 1), numbers.get(record.covers[1], self._next - 1))
+            kept = tuple(numbers[each] for each in record.kept if each in numbers)
+            return replace(record, number=self._number(), covers=covers, kept=kept)
+        return record
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+
+def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
+    """Each record with what it is known again by; a message that was told again more fully keeps its key."""
+    seen: Counter[tuple[str, str]] = Counter()
+    last: dict[tuple[str, str], int] = {}
+    back: int | None = None
+    for record in records:
+        name = (_name(record), record.at)
+        number = record.number if isinstance(record, MessageRecord) else 0
+        is_again = number and back is not None and last.get(name, 0) > back
+        seen[name] += not is_again
+        if number:
+            last[name] = number
+        back = record.to if isinstance(record, RewindRecord) else None
+        yield (*name, seen[name]), record
+
+
+def _name(record: Record) -> str:
+    if not isinstance(record, MessageRecord):
+        return type(record).__name__
+    first = next(iter(record.message.parts), None)
+    call = first.id if isinstance(first, ToolCall) else first.call_id if isinstance(first, ToolReply) else ""
+    return f"{record.message.role} {call}".rstrip()
+
+
+def _is_same(one: SessionHeader, other: SessionHeader) -> bool:
+    """Whether one session was taken over from what the other speaks of, or is it."""
+    if other.origin or one.origin:
+        return all(one.origin.get(key) == other.origin.get(key) for key in ("from", "id"))
+    return one.created_at == other.created_at and one.project == other.project

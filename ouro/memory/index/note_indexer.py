@@ -1,0 +1,150 @@
+"""Core files and notes into the index: a file is read again when it is another one than last time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import SessionError
+from ouro.memory.index.tokenizer import content_hash
+from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
+from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
+from ouro.memory.sessions.session_file import opened, read_range
+from ouro.utils.log import log
+
+CORE_FILES = ("decisions.md", "preferences.md", "facts.md")
+LONGEST_FILE = 1 << 20
+"""Bytes; nobody reads a longer core file or note whole, and a model neither."""
+_HEADING = re.compile(r"\s{0,3}(#{1,6}\s|-{3,}\s*$|<!--)")
+
+
+class MemoryFolder(msgspec.Struct, frozen=True):
+    """One scope of long-term memory, as a folder of files."""
+
+    scope: str
+    project: str
+    """The root of the repository it speaks of; empty for the user's own."""
+    path: Path
+
+
+def project_of(scope: str, folder: Path) -> str:
+    """The root of the repository that a memory folder speaks of, one for all its worktrees; empty for the user's."""
+    return str(folder.parent.parent) if scope == "repo" else ""
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """A note, or one line of a core file."""
+
+    kind: str
+    note: Note
+    line: int = 0
+
+
+def changed_files(database: sqlite3.Connection, folder: MemoryFolder) -> tuple[list[str], list[str]]:
+    """The files of a memory folder to be read, and those that are gone, by their whole path."""
+    rows = database.execute("SELECT path, size, mtime FROM files WHERE folder = ?", (str(folder.path),))
+    known = {path: (size, mtime) for path, size, mtime in rows}
+    found = dict(_files(folder.path))
+    changed = sorted(path for path, signs in found.items() if known.get(path) != signs)
+    return changed, [path for path in known if path not in found]
+
+
+def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    for place in (folder, folder / "archive"):
+        try:
+            with os.scandir(place) as entries:
+                names = [each.name for each in entries]
+        except OSError:
+            continue
+        for name in names:
+            if is_note_name(name) or (place == folder and name in CORE_FILES):
+                try:
+                    found = os.stat(f"{place}/{name}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
+                except OSError:
+                    continue
+                yield f"{place}/{name}", (found.st_size, found.st_mtime_ns)
+
+
+def remove_file(database: sqlite3.Connection, path: str) -> None:
+    """Take a file, and all that it said, out of the index."""
+    database.execute("DELETE FROM entities WHERE note IN (SELECT id FROM notes WHERE path = ?)", (path,))
+    for table in ("notes", "edges", "anchors", "relations", "files"):
+        database.execute(f"DELETE FROM {table} WHERE path = ?", (path,))
+
+
+def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> None:
+    """Read one core file or note again. What cannot be read is passed over, with a line in the log."""
+    place = Path(path)
+    try:
+        with opened(place.parent, place.name, os.O_RDONLY) as descriptor:
+            found = os.fstat(descriptor)
+            data = read_range(descriptor, 0, min(found.st_size, LONGEST_FILE + 1))
+    except (OSError, SessionError) as error:
+        log.warning("%s is not searched: %s", path, error)
+        return
+    seen = hashlib.blake2b(data, digest_size=16).digest()
+    row = database.execute("SELECT hash FROM files WHERE path = ?", (path,)).fetchone()
+    if row == (seen,):
+        signs = (found.st_size, found.st_mtime_ns, path)
+        database.execute("UPDATE files SET size = ?, mtime = ? WHERE path = ?", signs)
+        return
+    remove_file(database, path)
+    values = (path, str(folder.path), folder.scope, folder.project, found.st_size, found.st_mtime_ns, seen)
+    database.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    if len(data) > LONGEST_FILE:
+        log.warning("%s is not searched: it has over %d bytes", path, LONGEST_FILE)
+        return
+    text = data.decode("utf-8", "replace").replace("\x00", "")
+    changed_at = datetime.fromtimestamp(found.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if place.name in CORE_FILES:
+        rows = _rows_of_core(place.name, text, changed_at)
+    else:
+        rows = [_Row("note", parse_note(place.name, text).note)]
+    for row in rows:
+        _insert(database, folder, path, row)
+
+
+def _rows_of_core(name: str, text: str, at: str) -> list[_Row]:
+    """The lines of a core file that say something."""
+    category = name.removesuffix(".md")
+    return [
+        _Row("core", Note(id=f"{name}:{number}", category=category, text=line.strip(), updated_at=at), number)
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not _HEADING.match(line)
+    ]
+
+
+def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, row: _Row) -> None:
+    note, root = row.note, folder.project
+    values = (
+        path, row.kind, note.id, row.line, folder.scope, folder.project, note.category, note.text,
+        note.updated_at or note.created_at, note.confidence, note.source, note.branch or "", note.session_id,
+        note.turn, note.supersedes or "", Path(path).parent.name == "archive", content_hash(note.text),
+    )  # fmt: skip
+    marks = ", ".join("?" * len(values))
+    (key,) = database.execute(f"INSERT INTO notes VALUES (NULL, {marks}, NULL) RETURNING id", values).fetchone()
+    entities = [(entity, key) for entity in _entities(note, root)] if row.kind == "note" else []
+    database.executemany("INSERT INTO entities VALUES (?, ?)", entities)
+    edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
+    database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
+    anchors = [(note.id, each.path, each.blob, path) for each in note.anchors]
+    database.executemany("INSERT INTO anchors VALUES (?, ?, ?, ?)", anchors)
+    pairs = [(normalized(each.source, root), each.rel, normalized(each.target, root)) for each in note.relations]
+    relations = [(*each, path) for each in pairs if each[0] and each[2]]
+    database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)
+
+
+def _entities(note: Note, root: str) -> tuple[str, ...]:
+    """What a note names, and what its text names: who writes a note by hand lists nothing.
+
+    A tool that a text speaks of by the way is left out: every second note does.
+    """
+    spoken_of = (each for each in entities_in(note.text) if not each.startswith("tool:"))
+    return tuple(dict.fromkeys((*normalized_all(note.entities, root), *spoken_of)))

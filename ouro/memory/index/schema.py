@@ -1,0 +1,244 @@
+"""The tables of the index, and a connection to them that is always good."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from ouro.memory.index.tokenizer import findable
+from ouro.utils.log import log
+from ouro.utils.runtime import ensure_private_dir
+
+VERSION = 5
+"""Of the tables; an index of another version is made again from the files."""
+_FIRST_WITH_MODELS = 5
+WAIT_SECONDS = 5.0
+SHIFT = 20
+"""The id of a passage is its session's `seq`, then in this many bits its place: neighbours have neighbouring ids."""
+
+_WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
+_LASTING = (
+    "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER NOT NULL, model INTEGER NOT NULL, vector BLOB NOT NULL,"
+    " PRIMARY KEY (model, hash)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL,"
+    " length INTEGER NOT NULL, used TEXT NOT NULL, UNIQUE (name, length))",
+    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+)
+_TABLES = (
+    """CREATE TABLE sessions (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, folder TEXT NOT NULL UNIQUE, project TEXT NOT NULL,
+    title TEXT NOT NULL DEFAULT '', summary TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
+    created_at TEXT NOT NULL DEFAULT '', updated_at TEXT NOT NULL DEFAULT '', messages INTEGER NOT NULL DEFAULT 0,
+    passages INTEGER NOT NULL DEFAULT 0, outputs INTEGER NOT NULL DEFAULT 0,
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, read INTEGER NOT NULL, hash BLOB NOT NULL)""",
+    "CREATE INDEX sessions_by_id ON sessions (id)",
+    """CREATE TABLE messages (
+    id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
+    text TEXT NOT NULL, hash INTEGER NOT NULL, stamp INTEGER)""",
+    "CREATE INDEX messages_by_stamp ON messages (stamp)",
+    """CREATE TABLE outputs (
+    id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
+    text TEXT NOT NULL)""",
+    """CREATE TABLE files (
+    path TEXT PRIMARY KEY, folder TEXT NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL,
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, hash BLOB NOT NULL)""",
+    """CREATE TABLE notes (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, kind TEXT NOT NULL, note TEXT NOT NULL,
+    line INTEGER NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL, category TEXT NOT NULL, text TEXT NOT NULL,
+    at TEXT NOT NULL, confidence REAL NOT NULL, source TEXT NOT NULL, branch TEXT NOT NULL, session TEXT NOT NULL,
+    turn INTEGER NOT NULL, supersedes TEXT NOT NULL, archived INTEGER NOT NULL, hash INTEGER NOT NULL,
+    stamp INTEGER)""",
+    "CREATE INDEX notes_by_path ON notes (path)",
+    "CREATE INDEX notes_by_note ON notes (note)",
+    "CREATE INDEX notes_by_supersedes ON notes (supersedes)",
+    "CREATE INDEX notes_by_stamp ON notes (stamp)",
+    "CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity, note)) WITHOUT ROWID",
+    "CREATE INDEX entities_by_note ON entities (note)",
+    "CREATE TABLE edges (note TEXT NOT NULL, relationship TEXT NOT NULL, other TEXT NOT NULL, path TEXT NOT NULL)",
+    "CREATE INDEX edges_by_note ON edges (note)",
+    "CREATE INDEX edges_by_other ON edges (other)",
+    "CREATE INDEX edges_by_path ON edges (path)",
+    "CREATE TABLE anchors (note TEXT NOT NULL, file TEXT NOT NULL, blob TEXT NOT NULL, path TEXT NOT NULL)",
+    "CREATE INDEX anchors_by_path ON anchors (path)",
+    "CREATE TABLE relations (source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT NULL, path TEXT NOT NULL)",
+    "CREATE INDEX relations_by_source ON relations (source)",
+    "CREATE INDEX relations_by_target ON relations (target)",
+    "CREATE INDEX relations_by_path ON relations (path)",
+    "CREATE VIEW core AS SELECT * FROM notes WHERE kind = 'core'",
+)
+"""`notes` holds notes and the lines of core files; `outputs` is apart, so that recall never reads what a tool said.
+`anchors` are the files that a note speaks of, with the git hash of what they held then.
+
+`stamp` rises as vectors come: those without one are still to be made, those above the last one seen are new. It speaks
+of the model that `facts` names; `vectors` has those of other `models`, too. A model that gives vectors of another
+length than before is another one; `used` is the day on which it was last worked with.
+"""
+
+
+def _words_of(table: str) -> tuple[str, ...]:
+    """The words index of a table's `text`, which follows the table by itself."""
+    words = f"{table}_words"
+    return (
+        f"CREATE VIRTUAL TABLE {words} USING fts5(text, content = '{table}', content_rowid = 'id', {_WORDS})",
+        f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN"
+        f" INSERT INTO {words} (rowid, text) VALUES (new.id, findable(new.text)); END",
+        f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN"
+        f" INSERT INTO {words} ({words}, rowid, text) VALUES ('delete', old.id, findable(old.text)); END",
+    )
+
+
+_SCHEMA = (*_LASTING, *_TABLES, *(line for table in ("messages", "outputs", "notes") for line in _words_of(table)))
+
+
+def make_tables(database: sqlite3.Connection) -> None:
+    """Put empty tables in place of those that are there; vectors stay: they took long to compute."""
+    kept = {"vectors", "models", "facts"}
+    found = database.execute(
+        "SELECT type, name FROM sqlite_schema WHERE sql LIKE 'CREATE %' AND name NOT LIKE 'sqlite_%'"
+    )
+    things = [(kind, name) for kind, name in found if kind in ("view", "table") and name not in kept]
+    virtual = [name for kind, name in things if name.endswith("_words")]
+    shadows = {name for _, name in things if any(name.startswith(f"{each}_") for each in virtual)}
+    for kind, name in sorted(things, key=lambda thing: thing[1] not in virtual):
+        if name not in shadows:
+            database.execute(f"DROP {kind} {name}")
+    for statement in _SCHEMA:
+        database.execute(statement)
+    database.execute("INSERT OR REPLACE INTO facts VALUES ('made', hex(randomblob(8)))")
+    database.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def open_index(path: Path) -> sqlite3.Connection:
+    """The index at `path`, ready. One that is broken, or of another version, is set aside first.
+
+    Where nothing can be written there, the index is kept in memory, for this process alone.
+    """
+    try:
+        ensure_private_dir(path.parent)
+        with writing_alone(path):
+            return _opened(path)
+    except (OSError, sqlite3.Error) as error:
+        log.warning("the index %s cannot be used (%s): one in memory is used", path, error)
+        return _new(":memory:")
+
+
+@contextmanager
+def writing_alone(path: Path, seconds: float = WAIT_SECONDS) -> Iterator[None]:
+    """Keep other processes from making, or setting aside, the index meanwhile.
+
+    Raises:
+        OSError: the lock cannot be had within that time.
+    """
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(descriptor, seconds)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise OSError(f"{path} is not a file that ouro made")
+    if path.exists() and not _is_good(path):
+        set_aside(path)
+    if path.exists():
+        return _connect(str(path))
+    made = _made(path)
+    _take_vectors_back(made, Path(f"{path}.aside"))
+    return made
+
+
+def _made(path: Path) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    return _new(str(path))
+
+
+def _take_vectors_back(made: sqlite3.Connection, aside: Path) -> None:
+    """The vectors of the index that was set aside: they may have been paid for."""
+    if not aside.is_file():
+        return
+    try:
+        made.execute("ATTACH ? AS aside", (str(aside),))
+        (version,) = made.execute("PRAGMA aside.user_version").fetchone()
+        if version < _FIRST_WITH_MODELS:
+            made.execute(
+                "INSERT INTO main.models (name, length, used) SELECT DISTINCT model, length(vector) / 2, date('now')"
+                " FROM aside.vectors"
+            )
+            made.execute(
+                "INSERT INTO main.vectors SELECT hash, models.id, vector FROM aside.vectors AS old"
+                " JOIN main.models ON models.name = old.model AND models.length = length(old.vector) / 2"
+            )
+            return
+        made.execute("INSERT INTO main.models SELECT id, name, length, used FROM aside.models")
+        made.execute("INSERT INTO main.vectors SELECT hash, model, vector FROM aside.vectors")
+    except sqlite3.Error as error:
+        log.warning("the vectors in %s are made again: %s", aside, error)
+    finally:
+        with suppress(sqlite3.Error):  # it was not attached
+            made.execute("DETACH aside")
+
+
+def _is_good(path: Path) -> bool:
+    try:
+        with closing(_connect(str(path))) as found:
+            (version,) = found.execute("PRAGMA user_version").fetchone()
+            found.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "readonly" in str(error):
+            raise
+        return False
+    except sqlite3.DatabaseError:
+        return False
+    return bool(version == VERSION)
+
+
+def set_aside(path: Path) -> None:
+    """Keep an index that cannot be used beside the new one, the last such one only."""
+    log.warning("the index %s is set aside and made again", path)
+    for ending in ("-wal", "-shm"):
+        Path(f"{path}{ending}").unlink(missing_ok=True)
+    if path.exists():
+        path.replace(f"{path}.aside")
+
+
+def _new(place: str) -> sqlite3.Connection:
+    made = _connect(place)
+    made.execute("BEGIN IMMEDIATE")
+    make_tables(made)
+    made.execute("COMMIT")
+    return made
+
+
+def _connect(place: str) -> sqlite3.Connection:
+    made = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        made.execute("PRAGMA journal_mode = WAL")
+        made.execute("PRAGMA synchronous = NORMAL")  # after a loss of power it is made again: the files are the truth
+        made.execute("PRAGMA secure_delete = ON")
+        made.execute("PRAGMA cache_size = -16000")
+        made.execute("PRAGMA trusted_schema = ON")  # so that the triggers may call this:
+        made.create_function("findable", 1, findable, deterministic=True)
+    except sqlite3.Error:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,224 @@
+"""What passages are worth as an answer to a question: a sum of few parts, each measured to help."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import re
+import sqlite3
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from functools import cache, lru_cache
+from typing import Any
+
+import msgspec
+
+from ouro.memory.index.query import Question
+from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.tokenizer import phrase
+
+_AFTER_DAYS = 14
+_ASKS = re.compile(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
+"""Ends with a question mark, before a remark in brackets perhaps."""
+
+
+class Weights(msgspec.Struct, frozen=True):
+    """How much each part counts beside the share of the question's words, which counts 1.0."""
+
+    vectors: float = 1.0
+    around: float = 0.2
+    """Of this, the closeness of the passage before and of the one after."""
+    speaker: float = 0.3
+    days: float = 0.3
+    asks: float = 0.1
+    """Taken off what is a question itself: it seldom holds the answer."""
+    session: float = 0.2
+    """Of the best passage in the same session."""
+    near_words: bool = True
+    """Words in the passages around count, too."""
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """A row of `messages`."""
+
+    id: int
+    number: int
+    role: str
+    at: str
+    text: str
+
+
+def score_passages(
+    passages: Iterable[Passage],
+    shares: Mapping[int, float],
+    cosines: Mapping[int, float],
+    question: Question,
+    weights: Weights,
+) -> dict[int, dict[str, float]]:
+    """The parts of the score of each passage; the score is their sum."""
+    found: dict[int, dict[str, float]] = {}
+    usual = sum(cosines.values()) / len(cosines) if cosines else 0.0
+    for each in passages:
+        parts = {"words": shares.get(each.id, 0.0)}
+        if cosines:
+            parts["vectors"] = weights.vectors * _closeness(each.id, cosines, usual, weights.around)
+        if question.speaker and each.role == question.speaker:
+            parts["speaker"] = weights.speaker
+        if question.days and (fit := days_fit(each.at, question)):
+            parts["days"] = weights.days * fit
+        if weights.asks and _ASKS.search(each.text):
+            parts["asks"] = -weights.asks
+        found[each.id] = parts
+    if weights.session:
+        _add_session(found, weights.session)
+    return found
+
+
+def _closeness(place: int, cosines: Mapping[int, float], usual: float, around: float) -> float:
+    """Of a passage and its neighbours; one whose vector is still to be made is taken for a usual one."""
+    beside = cosines.get(place - 1, 0.0) + cosines.get(place + 1, 0.0)
+    return max(0.0, (cosines.get(place, usual) + around * beside) / (1 + 2 * around))
+
+
+def days_fit(at: str, question: Question) -> float:
+    """1.0 for what was said on a day that the question names, half for the two weeks after: one tells of it later."""
+
+    day = at[:10]
+    if any(first <= day <= last for first, last in question.days):
+        return 1.0
+    for _, last in question.days:
+        if last < day <= (date.fromisoformat(last) + timedelta(days=_AFTER_DAYS)).isoformat():
+            return 0.5
+    return 0.0
+
+
+def _add_session(found: Mapping[int, dict[str, float]], weight: float) -> None:
+    best: dict[int, float] = {}
+    for place, parts in found.items():
+        best[place >> SHIFT] = max(best.get(place >> SHIFT, 0.0), sum(parts.values()))
+    for place, parts in found.items():
+        parts["session"] = weight * best[place >> SHIFT]
+
+
+MOST_PLACES = 2_000
+"""Of a word that is said more often than that, the newest places are looked at: it tells little apart."""
+MOST_LOOKED_AT = 6_000
+"""Places of all words together; the rare words come first."""
+NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
+"""A word counts for the passages around, too: one after it was said .7, one before .5 …; largest first."""
+
+
+EVERYTHING = "TRUE"
+
+
+class Within(msgspec.Struct, frozen=True):
+    """What alone is looked through."""
+
+    count: int
+    """Passages in it."""
+    condition: str = EVERYTHING
+    """In SQL, of `passage`, which is the id of one."""
+    values: tuple[str, ...] = ()
+    """For the marks in it."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self.condition == EVERYTHING
+
+
+class _Places(msgspec.Struct):
+    """Where one word is said, newest first."""
+
+    weight: float
+    """Its rarity."""
+    ids: list[int]
+
+
+def word_scores(
+    database: sqlite3.Connection, table: str, words: Sequence[Sequence[str]], within: Within, *, has_neighbours: bool
+) -> dict[int, float]:
+    """The share of `words`, weighted by rarity, that each passage of `table` says: 1.0 is all of them.
+
+    A word that is said nowhere counts among what was asked for. The neighbours may be out of what is looked through.
+    """
+    found = [_places(database, table, forms, within) for forms in _different(words)]
+    whole = sum(each.weight for each in found)
+    scores: dict[int, float] = {}
+    score = scores.get
+    room = MOST_LOOKED_AT
+    for left, each in zip(range(len(found), 0, -1), sorted(found, key=lambda places: len(places.ids)), strict=True):
+        ids = each.ids[: room // left]
+        room -= len(ids)
+        worth = each.weight / whole
+        for place, nearness in (_near(ids) if has_neighbours else dict.fromkeys(ids, 1.0)).items():
+            scores[place] = score(place, 0.0) + nearness * worth
+    return scores
+
+
+def best_of(scores: Mapping[int, float], count: int) -> list[int]:
+    """The ids of the highest scores."""
+    return heapq.nlargest(count, scores, key=scores.__getitem__)
+
+
+def _near(ids: Sequence[int]) -> dict[int, float]:
+    near = dict.fromkeys(ids, 1.0)
+    for step, nearness in NEAR:
+        for place in ids:
+            near.setdefault(place + step, nearness)
+    return near
+
+
+def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], within: Within) -> _Places:
+    question = " OR ".join(map(phrase, forms))
+    rows = database.execute(
+        f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND {within.condition}"
+        " ORDER BY rowid DESC LIMIT ?",
+        (question, *within.values, MOST_PLACES),
+    )
+    ids, count = [row[0] for row in rows], within.count
+    often = len(ids) if len(ids) < MOST_PLACES else _estimate(database, table, ids, count)
+    weight = math.log(1 + (count - often + 0.5) / (often + 0.5)) if often else math.log(1 + count)
+    return _Places(max(weight, 0.0) or 1e-9, ids)
+
+
+def _estimate(database: sqlite3.Connection, table: str, ids: Sequence[int], count: int) -> float:
+    """How often a common word is said: as often in the older passages as in the newest, by their ids."""
+    first, last = database.execute(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})").fetchone()
+    share = (ids[0] - ids[-1] + 1) / max(1, last - first + 1)
+    return float(min(count, len(ids) / share))
+
+
+def _different(words: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """The words, without those that the index takes for the same (`paint`, `painting`)."""
+    return list({stem(forms[0]): forms for forms in reversed(words)}.values())
+
+
+@lru_cache(maxsize=16_384)
+def stem(word: str) -> str:
+    """What the words index takes a word for: asked of one that holds nothing else."""
+    with _ONE_AT_A_TIME:
+        asked = _stemmer()
+        asked.execute("INSERT INTO one VALUES (?)", (word,))
+        row = asked.execute("SELECT term FROM terms").fetchone()
+        asked.execute("DELETE FROM one")
+    return str(row[0]) if row else word
+
+
+_ONE_AT_A_TIME = threading.Lock()
+
+
+@cache
+def _stemmer() -> sqlite3.Connection:
+    made = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    made.execute("CREATE VIRTUAL TABLE one USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')")
+    made.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(one, 'row')")
+    return made
+
+
+def rows_of(database: sqlite3.Connection, table: str, columns: str, ids: Sequence[int]) -> list[Any]:
+    """These columns of the rows of those ids."""
+    question = f"SELECT {columns} FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
+    return database.execute(question, (json.dumps(list(ids)),)).fetchall()

@@ -1,0 +1,223 @@
+"""Search: what was said and noted that bears on a question, by words and, where there are any, by vectors.
+
+No model is asked. A passage is worth the share of the question that it and its neighbours say, and how close its
+meaning is; and a little more when the right speaker says it, on a day that the question names.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from ouro.errors import ModelError
+from ouro.memory.index.index import Index
+from ouro.memory.index.query import SPEAKERS, Question, question_of
+from ouro.memory.index.scoring import Weights
+
+Kind = Literal["note", "core", "message", "output"]
+KINDS: tuple[Kind, ...] = ("note", "core", "message", "output")
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """Something that was found, and where it is from."""
+
+    id: str
+    """Of a note its id, of a core line `facts.md:3`, of what was said `<session id>:<message number>`."""
+    kind: Kind
+    text: str
+    score: float
+    parts: Mapping[str, float]
+    """What the score is the sum of: `words`, `vectors`, `speaker`, `days`, `asks`, `session`."""
+    place: int
+    """Its row in the index."""
+    at: str = ""
+    session: str = ""
+    title: str = ""
+    """Of the session."""
+    project: str = ""
+    number: int = 0
+    """Of the message; of a core line its line; of a note the turn that taught it."""
+    role: str = ""
+    """Who said it; of an output the tool."""
+    path: str = ""
+    """The file of a note or core line."""
+    scope: str = ""
+    category: str = ""
+    confidence: float = 1.0
+    source: str = ""
+    branch: str = ""
+    supersedes: str = ""
+    archived: bool = False
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """What alone is to be found; what is empty narrows nothing."""
+
+    kinds: tuple[Kind, ...] = KINDS
+    since: str = ""
+    """`2026-11-21`, or with a time, in UTC."""
+    scope: str = ""
+    category: str = ""
+    """Where scope or category is said, only notes and core lines are meant."""
+    project: str = ""
+    """The folder of the sessions, the root of the repository of notes. What is the user's own is found in each."""
+    session: str = ""
+    """Its whole id."""
+    archived: bool = False
+    """Faded notes, too."""
+    notes_of: tuple[str, ...] | None = None
+    """The roots of the repositories whose notes and core lines may be told beside the user's own; None: of each."""
+
+
+Weigh = Callable[[Hit], float]
+"""A factor for a note's score: what confidence, age and branch make of it."""
+
+
+class Only(msgspec.Struct, frozen=True):
+    """Passages among which the nearest are looked for."""
+
+    ids: Sequence[int] = ()
+    sessions: Sequence[int] = ()
+    """And all those of these sessions, by `seq`."""
+
+
+class Nearness(Protocol):
+    """What Search wants of vectors (`memory/search/vectors.py`), so that numpy is needed only where there are some."""
+
+    def question(self, text: str) -> Any:
+        """The vector of a question."""
+        ...
+
+    def questions(self, texts: Sequence[str]) -> list[Any]:
+        """Those of several questions."""
+        ...
+
+    def nearest(
+        self, database: sqlite3.Connection, table: str, question: Any, count: int, only: Only | None = None
+    ) -> list[int]:
+        """The ids of the passages, of `only` these where they are given, whose vectors are about the nearest."""
+        ...
+
+    def cosines(self, database: sqlite3.Connection, table: str, question: Any, ids: Sequence[int]) -> dict[int, float]:
+        """How close each of these is; those that have no vector yet are left out."""
+        ...
+
+
+class Looking(msgspec.Struct, frozen=True):
+    """One search, as its parts see it."""
+
+    database: sqlite3.Connection
+    question: Question
+    vector: Any
+    """Of the question; None where there are no vectors."""
+    vectors: Nearness | None
+    wanted: Filter
+    weights: Weights
+
+    def nearest(self, table: str, count: int, only: Callable[[], Only | None]) -> list[int]:
+        """The ids of what is nearest in meaning; none without vectors."""
+        if self.vectors is None:
+            return []
+        return self.vectors.nearest(self.database, table, self.vector, count, only())
+
+    def cosines(self, table: str, ids: Sequence[int]) -> dict[int, float]:
+        """How close each of these is in meaning; empty without vectors."""
+        return {} if self.vectors is None else self.vectors.cosines(self.database, table, self.vector, ids)
+
+
+class Search:
+    """Searches one index. Every method may block for some milliseconds: call it from a thread."""
+
+    def __init__(
+        self,
+        index: Index,
+        vectors: Nearness | None = None,
+        weights: Weights | None = None,
+        speakers: Sequence[str] = SPEAKERS,
+    ) -> None:
+        self.index = index
+        self.vectors = vectors
+        self._weights = weights or Weights()
+        self._speakers = speakers
+
+    def find(
+        self,
+        query: str,
+        k: int = 5,
+        wanted: Filter | None = None,
+        weigh: Weigh | None = None,
+        today: date | None = None,
+    ) -> list[Hit]:
+        """The `k` best hits of the kinds that are wanted, best first; nothing is told twice.
+
+        Where the embedding model does not answer, words alone decide.
+
+        Raises:
+            SearchUnavailable: the index cannot be read just now.
+        """
+        from ouro.memory.index.message_search import find_messages, find_outputs, prepare
+        from ouro.memory.index.note_search import find_notes
+
+        wanted = wanted or Filter()
+        question = question_of(query, self._speakers, today or datetime.now(UTC).date())
+        vectors, vector = self._vector(question.spoken)
+        kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
+        hits: list[Hit] = []
+        with self.index.reading() as database:
+            looking = Looking(database, question, vector, vectors, wanted, self._weights)
+            if {"note", "core"} & kinds:
+                hits += find_notes(looking, weigh)
+            if {"message", "output"} & kinds:
+                prepare(database, wanted)
+            if "message" in kinds:
+                hits += find_messages(looking, k)
+            if "output" in kinds:
+                hits += find_outputs(looking, k)
+        return _best(hits, k)
+
+    def nearest_notes(self, texts: Sequence[str], k: int, wanted: Sequence[Filter]) -> list[Hit]:
+        """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note with its best cosine.
+
+        By vectors alone; nothing where there are none. Best first.
+
+        Raises:
+            SearchUnavailable: the index cannot be read just now.
+            ModelError: the embedding model did not answer.
+        """
+        from ouro.memory.index.note_search import nearest_notes
+
+        if self.vectors is None:
+            return []
+        best: dict[str, Hit] = {}
+        asked = self.vectors.questions(texts)
+        with self.index.reading() as database:
+            for text, vector in zip(texts, asked, strict=True):
+                for each in wanted:
+                    looking = Looking(database, Question(text, ()), vector, self.vectors, each, self._weights)
+                    for hit in nearest_notes(looking, k):
+                        if hit.id not in best or hit.score > best[hit.id].score:
+                            best[hit.id] = hit
+        return sorted(best.values(), key=lambda hit: -hit.score)
+
+    def _vector(self, text: str) -> tuple[Nearness | None, Any]:
+        """The vectors, and that of the question; neither where there are none."""
+        if self.vectors is None:
+            return None, None
+        try:
+            return self.vectors, self.vectors.question(text)
+        except ModelError:
+            return None, None  # the embedder has said it once
+
+
+def _best(hits: Sequence[Hit], k: int) -> list[Hit]:
+    """The best, each text once: a copy of a session says all over again what the first one said."""
+    chosen: dict[str, Hit] = {}
+    for hit in sorted(hits, key=lambda each: -each.score):
+        chosen.setdefault(hit.text, hit)
+        if len(chosen) == k:
+            break
+    return list(chosen.values())

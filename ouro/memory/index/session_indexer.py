@@ -1,0 +1,223 @@
+"""Session files into the index: what was appended since, or all of a file that is another one now."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import SessionError
+from ouro.memory.backend import MessageRecord, ModelRecord, Record, SummaryRecord, TitleRecord
+from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.tokenizer import content_hash, passages
+from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
+from ouro.memory.sessions.session_file import FILE_NAME, Block, opened, read_range, split
+from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.messages import Message, ToolCall, ToolReply
+from ouro.utils.log import log
+
+_KIND = re.compile(rb"(?:\s|#[^\n]*\n)*(\w+):")
+_WINDOW = 8 << 20
+_LONGEST_RECORD = 32 << 20
+_HASHED_WHOLE = 8 << 20
+_HASHED_END = 64 << 10
+_MOST_PLACES = (1 << SHIFT) - 2
+_OUTPUT_HEAD = 600
+"""Characters of a tool's output that can be searched for."""
+
+
+class Session(msgspec.Struct):
+    """A row of `sessions`."""
+
+    seq: int
+    id: str
+    folder: str
+    project: str
+    title: str = ""
+    summary: str = ""
+    model: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+    messages: int = 0
+    passages: int = 0
+    outputs: int = 0
+    size: int = 0
+    mtime: int = 0
+    read: int = 0
+    """Up to here the file is in the index."""
+    hash: bytes = b""
+    """Of the bytes up to there: tells an appended file from one that was edited."""
+
+
+_COLUMNS = Session.__struct_fields__
+
+
+def known_sessions(database: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+    """Size and time of each session file as it was last read, by folder."""
+    rows = database.execute("SELECT folder, size, mtime FROM sessions")
+    return {folder: (size, mtime) for folder, size, mtime in rows}
+
+
+def changed_sessions(root: Path, known: dict[str, tuple[int, int]]) -> tuple[list[str], list[str]]:
+    """The folders below `root` to be read, oldest first, and those that are gone."""
+    found = dict(_folders(root))
+    changed = sorted(folder for folder, signs in found.items() if known.get(folder) != signs)
+    return changed, [folder for folder in known if folder not in found]
+
+
+def _folders(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
+    try:
+        with os.scandir(root) as entries:
+            names = [each.name for each in entries if not each.name.startswith(".") and each.is_dir()]
+    except OSError:
+        return
+    for name in names:
+        try:
+            found = os.stat(f"{root}/{name}/{FILE_NAME}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
+        except OSError:
+            continue
+        yield name, (found.st_size, found.st_mtime_ns)
+
+
+def remove_session(database: sqlite3.Connection, folder: str) -> None:
+    """Take a session out of the index."""
+    row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
+    if row:
+        span = (row[0] << SHIFT, ((row[0] + 1) << SHIFT) - 1)
+        database.execute("DELETE FROM messages WHERE id BETWEEN ? AND ?", span)
+        database.execute("DELETE FROM outputs WHERE id BETWEEN ? AND ?", span)
+        database.execute("DELETE FROM sessions WHERE seq = ?", row)
+
+
+def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> None:
+    """Bring one session up to date. A file that cannot be read is passed over, with a line in the log."""
+    try:
+        with opened(root / folder, FILE_NAME, os.O_RDONLY) as descriptor:
+            _feed(database, folder, descriptor)
+    except (OSError, SessionError, BadYamlError, BadRecordError) as error:
+        log.warning("the session in %s is not searched: %s", root / folder, error)
+
+
+def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> None:
+    found = os.fstat(descriptor)
+    session = _row(database, folder)
+    if session is not None and not (found.st_size >= session.read and _hash(descriptor, session.read) == session.hash):
+        remove_session(database, folder)
+        session = None
+    for block in _blocks(descriptor, session.read if session else 0, found.st_size):
+        if session is None:
+            session = _begin(database, folder, block)
+        else:
+            _take(database, session, block)
+        session.read = block.offset + block.size
+    if session is not None:
+        session.size, session.mtime = found.st_size, found.st_mtime_ns
+        session.hash = _hash(descriptor, session.read)
+        changes = ", ".join(f"{name} = ?" for name in _COLUMNS[1:])
+        values = [getattr(session, name) for name in _COLUMNS[1:]]
+        database.execute(f"UPDATE sessions SET {changes} WHERE seq = ?", (*values, session.seq))
+
+
+def _row(database: sqlite3.Connection, folder: str) -> Session | None:
+    row = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE folder = ?", (folder,)).fetchone()
+    return Session(*row) if row else None
+
+
+def _begin(database: sqlite3.Connection, folder: str, block: Block) -> Session:
+    header = header_from(load(block.data) if block.is_whole else None)
+    row = database.execute(
+        "INSERT INTO sessions (id, folder, project, model, created_at, updated_at, size, mtime, read, hash)"
+        " VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, x'') RETURNING seq",
+        (header.id, folder, header.project, header.model, header.created_at, header.created_at),
+    ).fetchone()
+    return Session(
+        row[0], header.id, folder, header.project, "", "", header.model, header.created_at, header.created_at
+    )
+
+
+def _hash(descriptor: int, end: int) -> bytes:
+    """Of what stands before `end`: all of it, or of a long file the last part."""
+    start = 0 if end <= _HASHED_WHOLE else end - _HASHED_END
+    return hashlib.blake2b(read_range(descriptor, start, end), digest_size=16).digest()
+
+
+def _blocks(descriptor: int, start: int, end: int) -> Iterator[Block]:
+    """The records from `start` on, with little of the file in memory at a time."""
+    window = _WINDOW
+    while start < end:
+        blocks, _ = split(read_range(descriptor, start, min(end, start + window)), start)
+        yield from blocks
+        if blocks:
+            start = blocks[-1].offset + blocks[-1].size
+            window = _WINDOW
+        elif start + window < end and window < 1 << 30:
+            window *= 8
+        else:
+            return
+
+
+def _take(database: sqlite3.Connection, session: Session, block: Block) -> None:
+    kind = _KIND.match(block.data)
+    if not kind or not block.is_whole or kind[1] not in _TAKEN or len(block.data) > _LONGEST_RECORD:
+        return
+    try:
+        record, _ = record_from(load(block.data), _no_image)
+    except (BadYamlError, BadRecordError, UnknownRecordError):
+        return  # whoever opens the session is told of it
+    _take_record(database, session, record)
+
+
+_TAKEN = (b"message", b"title", b"summary", b"model")
+
+
+def _no_image(_name: str) -> bytes:
+    return b""
+
+
+def _take_record(database: sqlite3.Connection, session: Session, record: Record) -> None:
+    match record:
+        case MessageRecord(number, at, message):
+            session.messages += 1
+            session.updated_at = max(session.updated_at, at)
+            if message.role in ("user", "assistant"):
+                _add_words(database, session, number, message.role, at, message.text)
+            _add_outputs(database, session, number, at, message)
+        case TitleRecord(title):
+            session.title = title
+        case ModelRecord(model):
+            session.model = model
+        case SummaryRecord(summary):
+            session.summary = summary
+
+
+def _add_words(database: sqlite3.Connection, session: Session, number: int, role: str, at: str, text: str) -> None:
+    rows = []
+    for passage in passages(text):
+        if session.passages >= _MOST_PLACES:
+            break
+        session.passages += 1
+        place = session.seq << SHIFT | session.passages
+        rows.append((place, session.seq, number, role, at, passage, content_hash(passage)))
+    database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
+
+
+def _add_outputs(database: sqlite3.Connection, session: Session, number: int, at: str, message: Message) -> None:
+    texts = [(call.name, _call_text(call)) for call in message.parts_of(ToolCall)]
+    texts += [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
+    for name, text in texts:
+        if text.strip() and session.outputs < _MOST_PLACES:
+            session.outputs += 1
+            place = session.seq << SHIFT | session.outputs
+            row = (place, session.seq, number, name, at, text)
+            database.execute("INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+def _call_text(call: ToolCall) -> str:
+    """What a call says in words: its short arguments (paths, commands, patterns), not what it writes into files."""
+    words = [value for value in call.arguments.values() if isinstance(value, str) and len(value) <= _OUTPUT_HEAD]
+    return " ".join(words)[:_OUTPUT_HEAD]

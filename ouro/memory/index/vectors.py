@@ -1,0 +1,312 @@
+"""Vectors of passages and notes: made beside the conversation, kept by model and hash of the text, searched by numpy.
+
+Two projects may choose two models: each finds its vectors again, and nothing is paid for twice. Those of a model that
+was not worked with for `KEPT_DAYS` go.
+
+Each is kept in half precision. What is compared with all of them is one bit a dimension (48 bytes a passage); the
+nearest by bits are compared exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ouro.errors import SearchUnavailable
+from ouro.memory.index.embeddings import Embedder
+from ouro.memory.index.index import Index
+from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.search import Only
+from ouro.utils.log import log
+
+TABLES = ("notes", "messages")
+BATCH = 64
+KEPT_DAYS = 30
+_READ_AT_ONCE = 20_000
+_COUNTED_AT_ONCE = 1 << 16
+"""Vectors; what is needed for so many stays in the processor's cache."""
+_HAS_VECTOR = "EXISTS (SELECT 1 FROM vectors WHERE vectors.hash = {}.hash AND vectors.model = ?)"
+_MOST_QUESTIONS = 64
+_LONGEST_QUESTION = 2_000
+
+Floats = NDArray[np.float32]
+
+
+class _Bits(msgspec.Struct):
+    """The signs of all vectors of one table, in the order in which they came."""
+
+    ids: NDArray[np.int64]
+    signs: NDArray[np.uint64]
+    """A row for each 64 dimensions: read row by row, all of them take a third of the time."""
+    stamp: int
+    made: str
+    """Which index and model they are of, and since which change of model."""
+
+
+class Vectors:
+    """One for an index and an embedder; every method may block: call it from a thread."""
+
+    def __init__(self, index: Index, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self._index = index
+        self._bits: dict[str, _Bits] = {}
+        self._questions: OrderedDict[str, Floats] = OrderedDict()
+        self._length = 0
+        """Of a vector, as the model gave the last one; 0 before it was asked."""
+        self._lock = threading.RLock()
+
+    def fill(self, most: int = BATCH, tables: Sequence[str] = TABLES) -> int:
+        """Make up to `most` vectors that are missing, notes and what is newest first; gives how many came.
+
+        Raises:
+            SearchUnavailable: the index cannot be written just now.
+            ModelError: the model did not answer.
+        """
+        self.choose_model()
+        done = 0
+        for table in tables:
+            while done < most and (came := self._fill(table, min(BATCH, most - done))):
+                done += came
+        return done
+
+    def missing(self) -> int:
+        """How many passages and notes have no vector yet."""
+        with self._index.reading() as database:
+            counts = [f"(SELECT count(*) FROM {table} WHERE stamp IS NULL)" for table in TABLES]
+            return int(database.execute(f"SELECT {' + '.join(counts)}").fetchone()[0])
+
+    def question(self, text: str) -> Floats:
+        """The vector of a question; of the last ones it is remembered.
+
+        Raises:
+            ModelError: the model did not answer.
+        """
+        text = text[:_LONGEST_QUESTION]
+        with self._lock:
+            if text not in self._questions:
+                self._questions[text] = self._embed([text])[0]
+                if len(self._questions) > _MOST_QUESTIONS:
+                    self._questions.popitem(last=False)
+            vector = self._questions[text]
+        self._choose_known(len(vector))
+        return vector
+
+    def questions(self, texts: Sequence[str]) -> list[Floats]:
+        """The vectors of several questions, asked for at once.
+
+        Raises:
+            ModelError: the model did not answer.
+        """
+        texts = [text[:_LONGEST_QUESTION] for text in texts]
+        vectors = list(self._embed(texts)) if texts else []
+        if vectors:
+            self._choose_known(len(vectors[0]))
+        return vectors
+
+    def nearest(
+        self, database: sqlite3.Connection, table: str, question: Floats, count: int, only: Only | None = None
+    ) -> list[int]:
+        """The ids of the passages, of `only` these where they are given, whose signs differ least from `question`'s."""
+        with self._lock:
+            bits = self._load(database, table, len(question))
+            chosen = np.arange(len(bits.ids)) if only is None else np.flatnonzero(_among(bits.ids, only))
+            if not len(chosen):
+                return []
+            distances = _differences(bits.signs, _signs(question[None])[:, 0])
+            chosen = chosen[_least(distances[chosen], count)]
+            return [int(each) for each in bits.ids[chosen]]
+
+    def cosines(
+        self, database: sqlite3.Connection, table: str, question: Floats, ids: Sequence[int]
+    ) -> dict[int, float]:
+        """How close each of these passages is to `question`; those that have no vector yet are left out."""
+        rows = database.execute(
+            f"SELECT passage.id, vectors.vector FROM {table} AS passage JOIN vectors ON vectors.hash = passage.hash"
+            " AND vectors.model = ? WHERE passage.id IN (SELECT value FROM json_each(?))",
+            (self._model(database, len(question))[0], json.dumps(list(ids))),
+        ).fetchall()
+        if not rows:
+            return {}
+        matrix = np.frombuffer(b"".join(vector for _, vector in rows), np.float16).reshape(len(rows), -1)
+        found = matrix.astype(np.float32) @ question
+        return dict(zip((place for place, _ in rows), found.tolist(), strict=True))
+
+    def choose_model(self) -> None:
+        """Have the stamps say what has a vector of this model: what another one has made meanwhile is no help.
+
+        Raises:
+            SearchUnavailable: the index cannot be written just now.
+        """
+        today = datetime.now(UTC).date()
+        with self._index.reading() as database:
+            if self._is_chosen(database, (model := self._model(database, self._length))[0]) and model[1] == str(today):
+                return
+        with self._index.writing() as database:
+            model = self._model(database, self._length)
+            if self._length and not model[0]:
+                new = (self.embedder.name, self._length, str(today))
+                database.execute("INSERT INTO models (name, length, used) VALUES (?, ?, ?)", new)
+                model = self._model(database, self._length)
+            database.execute("UPDATE models SET used = ? WHERE id = ?", (str(today), model[0]))
+            if not self._is_chosen(database, model[0]):
+                _restamp(database, model[0])
+            _drop_unused(database, str(today - timedelta(days=KEPT_DAYS)))
+
+    def _model(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
+        """Its number, and the day on which it was last used; 0 for one that has made no vector of this length yet.
+
+        Where no `length` is said: of the length that it last had.
+        """
+        found = database.execute(
+            "SELECT id, used FROM models WHERE name = ? AND ? IN (0, length) ORDER BY used DESC, id DESC LIMIT 1",
+            (self.embedder.name, length),
+        ).fetchone()
+        return found or (0, "")
+
+    @staticmethod
+    def _is_chosen(database: sqlite3.Connection, model: int) -> bool:
+        return bool(database.execute("SELECT value FROM facts WHERE name = 'model'").fetchone() == (str(model),))
+
+    def _embed(self, texts: Sequence[str]) -> Floats:
+        rows = self.embedder.embed(texts)
+        self._length = rows.shape[1]
+        return rows
+
+    def _choose_known(self, length: int) -> None:
+        """Before a search: where another model was chosen meanwhile, what this one has made counts again."""
+        try:
+            with self._index.reading() as database:
+                model, _ = self._model(database, length)
+                if not model or self._is_chosen(database, model):
+                    return
+            self.choose_model()
+        except SearchUnavailable as error:
+            log.warning("some vectors are not looked at: %s", error)
+
+    def _fill(self, table: str, most: int) -> int:
+        with self._index.reading() as database:
+            rows = database.execute(
+                f"SELECT id, hash, text FROM {table} WHERE stamp IS NULL ORDER BY id DESC LIMIT ?", (most,)
+            ).fetchall()
+            known = database.execute(
+                "SELECT hash FROM vectors WHERE model = ? AND hash IN (SELECT value FROM json_each(?))",
+                (self._model(database, self._length)[0], json.dumps([hashed for _, hashed, _ in rows])),
+            ).fetchall()
+        new = {hashed: text for _, hashed, text in rows if (hashed,) not in known}
+        vectors = self._embed(list(new.values())) if new else ()
+        self.choose_model()  # only now it is known of which length they are: perhaps of another one than before
+        with self._index.writing() as database:
+            model, _ = self._model(database, self._length)
+            values = [
+                (hashed, model, vector.astype(np.float16).tobytes())
+                for hashed, vector in zip(new, vectors, strict=True)
+            ]
+            database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
+            if not self._is_chosen(database, model):
+                return 0  # another process works with another model just now: the stamps are of that one
+            (last,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
+            stamps = [(last + step, place, hashed, model) for step, (place, hashed, _) in enumerate(rows, 1)]
+            database.executemany(
+                f"UPDATE {table} SET stamp = ? WHERE id = ? AND hash = ? AND {_HAS_VECTOR.format(table)}", stamps
+            )
+        return len(rows)
+
+    def warm(self) -> None:
+        """Have the signs of all vectors in memory, so that the first search need not read them."""
+        for table in TABLES:
+            stamp = -1
+            while stamp != (stamp := self._warm(table)):
+                pass
+
+    def _warm(self, table: str) -> int:
+        with self._index.reading() as database, self._lock:
+            return self._load(database, table, self._length).stamp
+
+    def _load(self, database: sqlite3.Connection, table: str, length: int) -> _Bits:
+        """The signs, with some more of those that came since last time."""
+        model, _ = self._model(database, length)
+        facts = database.execute("SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name")
+        made = " ".join([str(model), *(value for (value,) in facts)])
+        bits = self._bits.get(table)
+        if bits is None or bits.made != made:
+            bits = _Bits(np.empty(0, np.int64), np.empty((0, 0), np.uint64), 0, made)
+        rows = database.execute(
+            f"SELECT passage.id, passage.stamp, vectors.vector FROM {table} AS passage JOIN vectors"
+            " ON vectors.hash = passage.hash AND vectors.model = ? WHERE passage.stamp > ?"
+            " ORDER BY passage.stamp LIMIT ?",
+            (model, bits.stamp, _READ_AT_ONCE),
+        ).fetchall()
+        if rows:
+            signs = _signs(np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(len(rows), -1))
+            ids = np.array([row[0] for row in rows], np.int64)
+            signs = np.concatenate([bits.signs, signs], axis=1) if len(bits.ids) else signs
+            bits = _Bits(np.concatenate([bits.ids, ids]), signs, rows[-1][1], made)
+        self._bits[table] = bits
+        return bits
+
+
+def _restamp(database: sqlite3.Connection, model: int) -> None:
+    """Another model is chosen: only what has a vector of it has a stamp."""
+    facts = [("model", str(model)), ("stamped", os.urandom(8).hex())]
+    database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+    for table in TABLES:
+        has_vector = _HAS_VECTOR.format(table)
+        database.execute(f"UPDATE {table} SET stamp = NULL WHERE stamp IS NOT NULL AND NOT {has_vector}", (model,))
+        (last,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
+        found = database.execute(f"SELECT id FROM {table} WHERE stamp IS NULL AND {has_vector}", (model,)).fetchall()
+        stamps = [(last + step, place) for step, (place,) in enumerate(found, 1)]
+        database.executemany(f"UPDATE {table} SET stamp = ? WHERE id = ?", stamps)
+
+
+def _drop_unused(database: sqlite3.Connection, day: str) -> None:
+    """The vectors of models that nobody has worked with since that day."""
+    database.execute("DELETE FROM vectors WHERE model IN (SELECT id FROM models WHERE used < ?)", (day,))
+    database.execute("DELETE FROM models WHERE used < ?", (day,))
+
+
+def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
+    """A bit a dimension, filled up to whole numbers of 64: a column for each vector."""
+    packed = np.packbits(vectors > 0, axis=1)
+    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T)
+
+
+def _differences(signs: NDArray[np.uint64], question: NDArray[np.uint64]) -> NDArray[np.uint16]:
+    """In how many dimensions each column differs from `question`."""
+    found = np.zeros(signs.shape[1], np.uint16)
+    for start in range(0, len(found), _COUNTED_AT_ONCE):
+        part = slice(start, start + _COUNTED_AT_ONCE)
+        for row, own in zip(signs, question, strict=True):
+            found[part] += np.bitwise_count(row[part] ^ own)
+    return found
+
+
+def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
+    """The places of the `count` least, in no order. They are small numbers: to count them is faster than to sort."""
+    if count >= len(distances):
+        return np.arange(len(distances))
+    limit = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
+    near, at_limit = np.flatnonzero(distances < limit), np.flatnonzero(distances == limit)
+    return np.concatenate([near, at_limit[: count - len(near)]])
+
+
+def _among(ids: NDArray[np.int64], only: Only) -> NDArray[np.bool_]:
+    """Which of these are meant: a glance at a table by session first, since looking a million ids up takes long."""
+    sessions = ids >> SHIFT
+    by_id = np.array(only.ids, np.int64)
+    known = np.zeros(int(sessions.max(initial=0)) + 1, np.int8)
+    for state, wanted in ((1, by_id >> SHIFT), (2, np.array(only.sessions, np.int64))):
+        known[wanted[wanted < len(known)]] = state
+    found: NDArray[np.bool_] = known[sessions] == 2
+    in_part = np.flatnonzero(known[sessions] == 1)
+    found[in_part] = np.isin(ids[in_part], by_id)
+    return found

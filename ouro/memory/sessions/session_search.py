@@ -1,0 +1,208 @@
+"""What was said in a session, without opening it: its first and last words, and where some words stand."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ouro.errors import SessionError, SessionNotFound, SeveralSessions
+from ouro.memory.backend import MessageRecord, Record, SessionInfo
+from ouro.memory.serialization import BadRecordError, UnknownRecordError, record_from
+from ouro.memory.sessions.session_file import FILE_NAME, Block, opened, read_range, split
+from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.utils.repository import same_project
+
+_EDGE = 256 << 10
+"""Bytes that are read from each end of a session for its first and last words."""
+_SEARCHED = 8 << 20
+"""Bytes of one session that are searched, from its end."""
+_ROLE = re.compile(rb"^role: *(\w+)", re.MULTILINE)
+_AROUND = 60
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """Words that were said in a session."""
+
+    session_id: str
+    message: int
+    """Its number in the session."""
+    snippet: str
+    """The words with some of what stands around them, on one line."""
+
+
+def read_ends(folder: Path, count: int) -> list[Record]:
+    """The first message of the person and the last `count` messages with words, what is no message among the last.
+
+    Raises:
+        SessionError: the file is not ours.
+        OSError: it cannot be read.
+    """
+    with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+        size = os.fstat(descriptor).st_size
+        tail = max(0, size - _EDGE)
+        first, _ = split(read_range(descriptor, 0, min(size, _EDGE)))
+        last, _ = split(read_range(descriptor, tail, size), tail)
+    beginning = list(itertools.islice(filter(None, (_said(block, b"user") for block in first[1:])), 1))
+    seen = beginning[0].number if beginning else 0
+    ending: list[Record] = []
+    messages = 0
+    for block in reversed(last[1:]):  # the first one is the header, or has lost its start
+        record = _record(block)
+        if isinstance(record, MessageRecord):
+            if not record.message.text.strip() or record.number <= seen:
+                continue
+            messages += 1
+        if record is not None:
+            ending.append(record)
+        if messages == count:
+            break
+    return [*beginning, *reversed(ending)]
+
+
+def find_words(
+    root: Path, sessions: Iterable[SessionInfo], words: Sequence[str], goes_on: Callable[[], bool] = lambda: True
+) -> Iterator[Hit]:
+    """The last message of each session in which all these words were said, by the person or the model.
+
+    Reads the files themselves, the end of a very long one: for where there is no index.
+
+    Args:
+        goes_on: asked before each file; False ends the search.
+    """
+    patterns = [_pattern(word) for word in words]
+    for info in sessions:
+        if not goes_on():
+            return
+        if patterns and (hit := _find_in(root / info.folder, info.id, patterns)) is not None:
+            yield hit
+
+
+def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]) -> Hit | None:
+    try:
+        with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
+            size = os.fstat(descriptor).st_size
+            data = read_range(descriptor, max(0, size - _SEARCHED), size)
+    except (OSError, SessionError):
+        return None  # gone, or not ours: the list says so
+    if not all(pattern.search(data) for pattern in patterns):
+        return None
+    for block in reversed(split(data)[0]):
+        if all(pattern.search(block.data) for pattern in patterns):
+            record = _said(block, b"user", b"assistant")
+            text = record.message.text.encode() if record else b""
+            found = [pattern.search(text) for pattern in patterns]
+            if record and found[0] and all(found):
+                return Hit(session_id, record.number, _snippet(text, found[0]))
+    return None
+
+
+def _pattern(word: str) -> re.Pattern[bytes]:
+    """Matches a word in UTF-8, whatever its case."""
+    letters = (sorted({letter, letter.lower(), letter.upper()}) for letter in word)
+    alternatives = (b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms) for forms in letters)
+    return re.compile(b"".join(b"(?:" + each + b")" for each in alternatives))
+
+
+def _snippet(text: bytes, found: re.Match[bytes]) -> str:
+    before = text[: found.start()].decode("utf-8", "replace")
+    after = text[found.start() :].decode("utf-8", "replace")
+    around = ("…" if len(before) > _AROUND else "") + before[-_AROUND:] + after[: 3 * _AROUND]
+    return " ".join(around.split())
+
+
+def _said(block: Block, *roles: bytes) -> MessageRecord | None:
+    """The message in a block, where it is one of these roles and has words."""
+    role = _ROLE.search(block.data)
+    if role is None or role[1] not in roles:
+        return None
+    record = _record(block)
+    return record if isinstance(record, MessageRecord) and record.message.text.strip() else None
+
+
+def _record(block: Block) -> Record | None:
+    """What a block holds; None where it cannot be believed, or is a tool's answer."""
+    role = _ROLE.search(block.data)
+    if not block.is_whole or (role is not None and role[1] == b"tool"):
+        return None
+    try:
+        return record_from(load(block.data), lambda _name: b"")[0]
+    except (BadYamlError, BadRecordError, UnknownRecordError):
+        return None
+
+
+_LISTED = 8
+_LONG_PREFIX = 8
+"""Characters of an id that nobody types as a word."""
+
+
+def find_session(
+    sessions: Sequence[SessionInfo],
+    query: str,
+    project: str,
+    said: Callable[[str], Iterable[str]] = lambda _words: (),
+) -> SessionInfo:
+    """The one session that `query` means.
+
+    Args:
+        sessions: all there are, last used first.
+        query: an id, the start of one, the name of its folder, `latest` of this project, or words of a title or of the
+            conversation.
+        project: the folder that is worked in; sessions of other worktrees of its repository count as its own.
+        said: the ids of the sessions in which these words were said; asked only where no title has them.
+
+    Raises:
+        SeveralSessions: several answer to it; the message lists them.
+        SessionNotFound: none does.
+    """
+    query = query.strip()
+    is_here = same_project(project)
+    here = [each for each in sessions if is_here(each.project)]
+    if query == "latest":
+        return _only(here[:1], "No session of this folder yet.")
+    found = [each for each in sessions if each.folder == query] or _by_id(sessions, query.lower())
+    if len(query) < _LONG_PREFIX or not found:
+        titled = _titled(here, query) or _titled(sessions, query)
+        found += [each for each in titled if each not in found]
+    if not found and query:
+        ids = set(said(query))
+        spoken = [each for each in sessions if each.id in ids]
+        found = [each for each in spoken if is_here(each.project)] or spoken
+    return _only(found, f"No session answers to `{_shortened(query)}`.")
+
+
+def titled(title: str, words: Sequence[str]) -> bool:
+    """Whether a title holds all these words (in lower case)."""
+    lowered = title.lower()
+    return all(word in lowered for word in words)
+
+
+def _by_id(sessions: Iterable[SessionInfo], start: str) -> list[SessionInfo]:
+    return [each for each in sessions if start and each.id.startswith(start)]
+
+
+def _titled(sessions: Iterable[SessionInfo], query: str) -> list[SessionInfo]:
+    words = query.lower().split()
+    return [each for each in sessions if words and titled(each.title, words)]
+
+
+def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise SessionNotFound(otherwise, "`ouro sessions list --all` shows them all.")
+    lines = [f"  {each.id[:8]}  {each.updated_at[:10]}  {each.title}" for each in found[:_LISTED]]
+    more = [f"  … and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
+    raise SeveralSessions(
+        "Several sessions answer to that:\n" + "\n".join(lines + more),
+        "Say more of the id or the title.",
+        [each.id for each in found],
+    )
+
+
+def _shortened(query: str) -> str:
+    return query if len(query) <= 60 else query[:59] + "…"

@@ -1,0 +1,1 @@
+"""Shell lines: parsed, classified, and matched with the permission rules."""

@@ -1,0 +1,313 @@
+"""Resumed: a session that was taken up again: what the first call will cost, what has happened since, how to go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ouro.agent.replay import compaction_event
+from ouro.display import Todo
+from ouro.errors import OuroError, SaveFailed, SessionError
+from ouro.events import Event, Said, TurnFinished, UsageUpdated
+from ouro.llm.model import ModelSpec
+from ouro.memory.backend import SessionInfo
+from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
+from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.store.values import SESSION
+from ouro.memory.message_tree import Entry
+from ouro.memory.sessions.records import CompactionRecord
+from ouro.memory.short_term import compacted, sendable
+from ouro.memory.tokens import estimate_messages
+from ouro.messages import Context, Message, Usage
+from ouro.open_request import Part
+from ouro.session.context_window import ContextWindow
+from ouro.session.parts import SessionParts
+from ouro.utils.git import Git, GitError
+from ouro.utils.log import log
+from ouro.utils.repository import branch_in_note, git_branch
+
+TAIL_TURNS = 3
+TINY, SMALL = 2_000, 8_000
+"""Tokens of conversation below which nothing is to be chosen: in any case, and while the provider still has it."""
+ANTHROPIC_CACHE_SECONDS = 300
+_GIT_SECONDS = 1.5
+_SUBJECTS = 3
+_MOST_COMMITS, _MOST_CHANGES = 1_000, 100
+CacheState = Literal["warm", "cold", "probably warm", "probably cold"]
+Play = Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]]
+
+
+class RepositoryNews(msgspec.Struct, frozen=True):
+    """What has happened in the repository since the session was last used."""
+
+    branch: str
+    branch_then: str
+    """Empty where it is not known."""
+    commits: int
+    subjects: tuple[str, ...]
+    """Of the newest of them."""
+    changed: int
+    """Files that differ from the last commit now."""
+
+
+class Tail(msgspec.Struct, frozen=True):
+    """The last turns, where they are a good deal less than the whole."""
+
+    turns: int
+    tokens: int
+    """About what the first call would carry."""
+
+
+class ResumeCard(msgspec.Struct, frozen=True):
+    """What the person is told before the first call."""
+
+    info: SessionInfo
+    tokens: int
+    """That the first call carries."""
+    cache: CacheState
+    price: float | None
+    """Of the first call without its answer, in US dollars, with the cache as it is; None where prices are not known."""
+    price_cold: float | None
+    """The same where the provider has nothing of it any more."""
+    repository: RepositoryNews | None
+    """None outside a repository, or where git took too long."""
+    memory: Mapping[str, int]
+    """Changes of long-term memory since then, by scope; those without any are left out."""
+    folder: str
+    """Where the session goes on, where that is another folder than its own; else empty."""
+    todos: tuple[Todo, ...]
+    in_the_middle: bool
+    """It ended before the agent had answered."""
+    tail: Tail | None
+    """None where leaving out the rest would change little."""
+    is_long: bool
+    """Worth a choice how to go on."""
+
+
+class Resumed:
+    """What a session that was taken up again says of itself, and how it goes on."""
+
+    def __init__(
+        self,
+        parts: SessionParts,
+        info: SessionInfo,
+        window: ContextWindow,
+        play: Play,
+        carried: Callable[[], Awaitable[str]],
+        tell_again: Callable[[], None],
+    ) -> None:
+        self._parts = parts
+        self._memory = parts.memory
+        self._info = info
+        self._window = window
+        self._play = play
+        self._carried = carried
+        self._tell_again = tell_again
+        self._is_decided = False
+
+    async def card(self) -> ResumeCard:
+        """What there is to know before the first call; waits until all that is sent is loaded."""
+        await self._memory.read_all()
+        parts, info, memory = self._parts, self._info, self._memory
+        entries = memory.transcript.sent_entries()
+        messages = [entry.message for entry in entries]
+        repository, changes = await asyncio.gather(
+            asyncio.to_thread(repository_news, parts.cwd, info.updated_at, _branch_then(messages)),
+            asyncio.to_thread(parts.remembered_since, info.updated_at),
+        )
+        spec = parts.models.current()[0].spec
+        cache = _cache_state(spec.name, info.model, _seconds_since(info.updated_at))
+        size, tokens = estimate_messages(messages), memory.tokens
+        return ResumeCard(
+            info=info,
+            tokens=tokens,
+            cache=cache,
+            price=_price(spec, tokens, cached="warm" in cache),
+            price_cold=_price(spec, tokens, cached=False),
+            repository=repository,
+            memory=changes,
+            folder="" if info.project == str(parts.cwd) else str(parts.cwd),
+            todos=tuple(todo for todo in parts.plan.items if todo.state != "done"),
+            in_the_middle=_is_in_the_middle(messages),
+            tail=self._tail(entries),
+            is_long=not self._is_decided and size >= (SMALL if "warm" in cache else TINY),
+        )
+
+    def take(self, part: Part) -> AsyncGenerator[Event, None]:
+        """Go on with this part of it, as a turn. `full`: with all that was sent before; nothing is done.
+
+        Raises:
+            UsageError: a turn is under way.
+        """
+        if part == "summary":
+            return self._window.compact("")
+        return self._play(self._keep_tail if part == "tail" else _nothing)
+
+    async def apply(self, part: Part) -> None:
+        """The same, before anyone looks on.
+
+        Raises:
+            SessionError: it could not be done.
+        """
+        self._is_decided = True
+        async with aclosing(self.take(part)) as events:
+            async for event in events:
+                if isinstance(event, Said) and event.level == "error":
+                    raise SessionError(event.text, "Without `--part` it goes on with all that was said.")
+
+    async def _keep_tail(self) -> AsyncGenerator[Event, None]:
+        """Cover all but the last turns, without a summary: they stay in the session and can be searched."""
+        await self._memory.read_all()
+        memory = self._memory
+        entries = memory.transcript.sent_entries()
+        begin = _begin_of_tail(entries)
+        before, sent = memory.tokens, memory.context()
+        if begin == 0:
+            yield Said("The last turns are all there is: nothing is left out.")
+        else:
+            record = self._tail_record(entries, begin, await self._carried())
+            after = smaller(before, sent, self._sent_with(record, entries, begin), memory.constant)
+            record = msgspec.structs.replace(record, tokens=(before, after))
+            try:
+                await memory.record(record)
+            except SaveFailed as error:
+                yield Said(str(error), "error")
+            self._tell_again()
+            yield compaction_event(record)
+            yield UsageUpdated(memory.usage, memory.tokens, self._parts.models.current()[0].spec.window)
+        yield TurnFinished("answered")
+
+    def _tail_record(self, entries: Sequence[Entry], begin: int, carried: str) -> CompactionRecord:
+        memory, transcript = self._memory, self._memory.transcript
+        covered, earlier = entries[:begin], transcript.compaction
+        numbers = [entry.number for entry in covered if entry.number]
+        left_out = f"{begin} earlier messages of this session were left out here, without a summary of them."
+        return CompactionRecord(
+            memory.next_number,
+            memory.now(),
+            covers=(earlier.covers[0] if earlier else numbers[0], max(numbers)),
+            kept=tuple(number for number in numbers if number in transcript.pins),
+            summary="\n\n".join(filter(None, [earlier.summary if earlier else "", left_out, carried])),
+            trigger="manual",
+            messages=begin,
+            spent=memory.usage,
+            title=memory.title,
+            pins=tuple(sorted(transcript.pins)),
+            chosen=memory.model,
+            captured=transcript.captured,
+        )
+
+    def _sent_with(self, record: CompactionRecord, entries: Sequence[Entry], begin: int) -> list[Message]:
+        kept = [entry.message for entry in entries[:begin] if entry.number in record.kept]
+        return sendable(compacted(kept, record.summary, [entry.message for entry in entries[begin:]]))
+
+    def _tail(self, entries: Sequence[Entry]) -> Tail | None:
+        begin = _begin_of_tail(entries)
+        if not begin:
+            return None
+        memory, rest = self._memory, [entry.message for entry in entries[begin:]]
+        after = smaller(memory.tokens, memory.context(), sendable(rest), memory.constant)
+        turns = sum(is_own_words(message) for message in rest)
+        return Tail(turns, after) if after < memory.tokens * 0.9 else None
+
+
+def taken_up(
+    parts: SessionParts,
+    window: ContextWindow,
+    play: Play,
+    carried: Callable[[], Awaitable[str]],
+    tell_again: Callable[[], None],
+) -> Resumed | None:
+    """What a session says of being taken up again; None for a new one."""
+    if parts.resumed is None:
+        return None
+    parts.memory.set_model(parts.models.current()[0].spec.name)  # the command line may have named another one
+    return Resumed(parts, parts.resumed, window, play, carried, tell_again)
+
+
+def repository_news(cwd: Path, since: str, branch_then: str) -> RepositoryNews | None:
+    """What has happened in the repository since then; None outside of one, or where git took too long. Blocks."""
+    branch = git_branch(cwd)
+    if not branch:
+        return None
+    git = Git(cwd, _GIT_SECONDS)
+    try:
+        # Where HEAD was then; a clone that is younger has no such entry, and git gives its oldest.
+        then = git.ask("rev-parse", "--quiet", "--verify", f"HEAD@{{{since}}}").strip()
+        lines = git.ask("log", f"--max-count={_MOST_COMMITS}", "--format=%h %s", f"{then}..HEAD") if then else ""
+        changed = git.ask("status", "--porcelain", "--untracked-files=normal")
+    except GitError:
+        return None
+    commits = lines.splitlines()
+    return RepositoryNews(branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines()))
+
+
+def memory_changes(scopes: Iterable[ScopeMemory], session_id: str, since: str) -> dict[str, int]:
+    """How often each scope of long-term memory was changed since then, but by that session itself. Blocks.
+
+    Scopes without a change are left out.
+    """
+    after = datetime.fromisoformat(since).replace(microsecond=0)  # a commit knows no more of its time
+    found: dict[str, int] = {}
+    for each in scopes:
+        try:
+            commits = each.store.log(_MOST_CHANGES)
+        except OuroError as error:
+            log.warning("what memory has learned since: %s", error)
+            continue
+        others = [commit for commit in commits if commit.trailers.get(SESSION) != session_id]
+        if count := sum(datetime.fromisoformat(commit.at) >= after for commit in others):
+            found[each.scope] = count
+    return found
+
+
+async def _nothing() -> AsyncGenerator[Event, None]:
+    yield TurnFinished("answered")
+
+
+def _begin_of_tail(entries: Sequence[Entry]) -> int:
+    """Where the last turns begin: so many, as long as they are not too large, and one in any case."""
+    starts = [place for place, entry in enumerate(entries) if entry.number and is_own_words(entry.message)]
+    fitting = (
+        place
+        for place in starts[-TAIL_TURNS:]
+        if estimate_messages([entry.message for entry in entries[place:]]) <= LONGEST_TAIL
+    )
+    return next(fitting, starts[-1] if starts else 0)
+
+
+def _branch_then(messages: Sequence[Message]) -> str:
+    notes = (part.text for message in reversed(messages) for part in message.parts_of(Context))
+    return next(filter(None, map(branch_in_note, notes)), "")
+
+
+def _is_in_the_middle(messages: Sequence[Message]) -> bool:
+    last = messages[-1] if messages else None
+    return last is not None and (last.role != "assistant" or last.cut or bool(last.tool_calls))
+
+
+def _seconds_since(at: str) -> float:
+    try:
+        return (datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()
+    except (ValueError, TypeError):  # somebody wrote the file by hand
+        return float("inf")
+
+
+def _cache_state(model: str, model_then: str, seconds: float) -> CacheState:
+    if model != model_then:
+        return "cold"
+    is_recent = seconds < ANTHROPIC_CACHE_SECONDS
+    if "claude" in model:
+        return "warm" if is_recent else "cold"
+    return "probably warm" if is_recent else "probably cold"
+
+
+def _price(spec: ModelSpec, tokens: int, *, cached: bool) -> float | None:
+    usage = Usage(input=tokens, cached=tokens) if cached else Usage(input=tokens, cache_written=tokens)
+    return spec.prices.cost(usage) if spec.prices else None

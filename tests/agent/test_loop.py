@@ -1,0 +1,230 @@
+"""One turn, as a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from fakes.agents import make_agent
+
+from ouro.agent.compactor import TOO_LONG
+from ouro.agent.limits import Limits
+from ouro.agent.loop import Prompt
+from ouro.agent.tool_runner import ToolRunner
+from ouro.display import Display, Plain
+from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed
+from ouro.events import (
+    Compacted,
+    Prompted,
+    Replied,
+    Retrying,
+    Said,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    UsageUpdated,
+)
+from ouro.llm.model import ModelSpec
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
+from ouro.memory.ephemeral_backend import DictMemoryStore
+from ouro.memory.manager import MemoryManager
+from ouro.messages import Context, Message, Text, ToolReply
+from ouro.safety.access import Effect
+from ouro.safety.permissions import Permissions
+from ouro.safety.workspace import Workspace
+from ouro.session.turn import Questions
+from ouro.tools.tool import Tool, ToolResult
+
+BIG = "x" * 5000
+
+
+class StepArgs(msgspec.Struct):
+    what: str = "ok"
+
+
+class Echo(Tool[StepArgs]):
+    """Says back what it is given."""
+
+    name = "echo"
+    effect = Effect.NONE
+    Args = StepArgs
+
+    def title(self, args):
+        return f"echo {args.what}"
+
+    async def run(self, args, ctx):
+        return ToolResult(BIG if args.what == "big" else args.what, Display(args.what))
+
+
+@pytest.fixture
+def world(tmp_path):
+    return make_world(tmp_path)
+
+
+def make_world(tmp_path, store=None):
+    class World:
+        def __init__(self):
+            self.steering = []
+            self.memory = MemoryManager.start(store or DictMemoryStore(), project=str(tmp_path), model="scripted")
+
+        def agent(self, *models, limits=None, instructions_for=lambda _: ""):
+            runner = ToolRunner({"echo": Echo()}, Permissions(Workspace(tmp_path), "auto"), Questions().inquire)
+            return make_agent(
+                self.memory, runner, models, steering=self.take, instructions_for=instructions_for, limits=limits
+            )
+
+        def take(self):
+            taken, self.steering = self.steering, []
+            return taken
+
+    return World()
+
+
+async def play(agent, text="hi"):
+    return [event async for event in agent.run(Prompt(text))]
+
+
+async def test_a_plain_answer(world):
+    seen = await play(world.agent(ScriptedModel(["Hello there."])))
+    reply = world.memory.messages()[-1]
+    assert seen == [
+        Prompted("hi"),
+        TextDelta("Hello "),
+        TextDelta("there."),
+        Replied(reply),
+        UsageUpdated(reply.usage, world.memory.tokens, 128_000),
+        TurnFinished("answered"),
+    ]
+    assert reply.text == "Hello there."
+
+
+async def test_tool_calls_are_answered_in_the_order_asked(world):
+    model = ScriptedModel([calls(call("echo", what="a"), call("echo", what="b")), "Done."])
+    seen = await play(world.agent(model))
+    assert [event.title for event in seen if isinstance(event, ToolStarted)] == ["echo a", "echo b"]
+    replies = world.memory.messages()[2]
+    assert [part.text for part in replies.parts_of(ToolReply)] == ["a", "b"]
+    assert model.requests[1].messages[-1] == replies
+
+
+async def test_the_system_prompt_and_tools_are_the_same_in_every_request(world):
+    model = ScriptedModel([call("echo", what="a"), call("echo", what="b"), "Done."])
+    await play(world.agent(model))
+    assert len({(request.messages[0], str(request.tools)) for request in model.requests}) == 1
+
+
+async def test_steering_enters_at_the_next_tool_boundary(world):
+    def first(_messages):
+        world.steering.append(Prompt("and be quick"))
+        return call("echo", what="a")
+
+    model = ScriptedModel([first, "Done."])
+    seen = await play(world.agent(model))
+    assert Prompted("and be quick") in seen
+    assert [message.role for message in model.requests[1].messages] == ["system", "user", "assistant", "tool", "user"]
+
+
+async def test_steering_after_the_last_answer_goes_on_in_the_same_turn(world):
+    def first(_messages):
+        world.steering.append(Prompt("one more thing"))
+        return "Done."
+
+    seen = await play(world.agent(ScriptedModel([first, "That too."])))
+    assert [event.text for event in seen if isinstance(event, Prompted)] == ["hi", "one more thing"]
+    assert [event for event in seen if isinstance(event, TurnFinished)] == [TurnFinished("answered")]
+
+
+async def test_a_failed_attempt_is_voided_and_asked_again(world):
+    model = ScriptedModel([ScriptedReply("Half an ans", error=RateLimited("Too many requests.")), "Whole."])
+    seen = await play(world.agent(model))
+    assert any(isinstance(event, Retrying) for event in seen)
+    kept = [message for message in world.memory.messages() if message.role == "assistant"]
+    assert [(message.text, message.cut) for message in kept] == [("Half an ans", True), ("Whole.", False)]
+    assert [message.text for message in world.memory.context() if message.role == "assistant"] == ["Whole."]
+
+
+async def test_a_fallback_answers_when_the_first_model_cannot(world):
+    first = ScriptedModel([RateLimited("No.")] * 9, spec=ModelSpec("first"))
+    second = ScriptedModel(["Here."], spec=ModelSpec("second", window=9000))
+    seen = await play(world.agent(first, second))
+    assert world.memory.messages()[-1].model == "second"
+    assert [event.window for event in seen if isinstance(event, UsageUpdated)] == [9000]
+
+
+async def test_a_refused_key_ends_the_turn_with_what_to_do(world):
+    seen = await play(world.agent(ScriptedModel([AuthenticationFailed("The key is not accepted.", "Set another.")])))
+    assert seen[-1] == TurnFinished("unauthorized", "The key is not accepted.\nSet another.")
+    assert [message.role for message in world.memory.messages()] == ["user"]
+
+
+async def test_a_window_that_is_full_is_made_smaller_once_and_the_turn_goes_on(world):
+    parts = ["## Goal\nEcho."] * 4
+    model = ScriptedModel([call("echo", what="big"), call("echo", what="y"), ContextTooLong("Too."), *parts, "Done."])
+    seen = await play(world.agent(model))
+    assert seen[-1] == TurnFinished("answered")
+    assert [event.kept for event in seen if isinstance(event, Compacted)] == [1]
+    assert BIG in str(model.requests[2].messages)
+    assert BIG not in str(model.requests[-1].messages)
+
+
+async def test_a_window_that_stays_full_ends_the_turn_with_what_to_do(world):
+    seen = await play(world.agent(ScriptedModel([ContextTooLong("Too long.")] * 3)))
+    assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
+
+
+async def test_a_turn_limit_ends_the_turn_and_leaves_it_sendable(world):
+    model = ScriptedModel([call("echo", what=str(number)) for number in range(9)])
+    seen = await play(world.agent(model, limits=Limits(max_turns=3)))
+    assert seen[-1].outcome == "limit"
+    assert len(model.requests) == 3
+    assert world.memory.messages()[-1].role == "tool"
+
+
+async def test_the_same_call_again_and_again_is_stopped(world):
+    seen = await play(world.agent(ScriptedModel([call("echo", what="same") for _ in range(99)])))
+    assert seen[-1].outcome == "limit"
+    warned = [message for message in world.memory.messages() if message.parts_of(Context)]
+    assert len(warned) == 3
+
+
+async def test_instructions_of_a_folder_come_after_its_first_file(world):
+    model = ScriptedModel([call("echo", what="a"), "Done."])
+    await play(world.agent(model, instructions_for=lambda _: "Here we use tabs."))
+    assert model.requests[1].messages[-1] == Message("user", (Context("Here we use tabs."),))
+
+
+async def test_a_save_that_fails_is_told_and_the_turn_goes_on(tmp_path):
+    class FullDisk(DictMemoryStore):
+        def save_message(self, session_id, record):
+            raise SaveFailed("The disk is full.")
+
+    seen = await play(make_world(tmp_path, FullDisk()).agent(ScriptedModel(["Hello."])))
+    assert Said("The disk is full.", "error") in seen
+    assert seen[-1] == TurnFinished("answered")
+
+
+async def test_cancelling_mid_stream_keeps_what_was_said(world):
+    holding = asyncio.Event()
+    model = ScriptedModel([ScriptedReply("So far ", calls=(call("echo", what="a"),), hold=holding.wait)])
+
+    async def consume():
+        async for event in world.agent(model).run(Prompt("hi")):
+            if event == TextDelta("far "):
+                reached.set()
+
+    reached = asyncio.Event()
+    task = asyncio.create_task(consume())
+    await reached.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert world.memory.messages()[-1] == Message("assistant", (Text("So far "),), model="scripted", cut=True)
+
+
+async def test_a_refused_call_is_an_answer_to_the_model(world):
+    seen = await play(world.agent(ScriptedModel([call("nothing"), "I see."])))
+    finished = [event for event in seen if isinstance(event, ToolFinished)]
+    assert finished[0].failed
+    assert finished[0].display == Display("There is no tool `nothing`. There are: echo.", None)
+    assert isinstance(finished[0].display.body, Plain | None)

@@ -1,0 +1,261 @@
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ouro.importers.importer import Imported, Importer, Ledger
+from ouro.importers.sources import find_sources, usual_places
+from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader, TitleRecord
+from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.whole_session import read_whole
+from ouro.memory.short_term import sendable
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Context, user
+
+DATA = Path(__file__).parent / "data"
+CART = "6a1d2c3b-4e5f-4061-9b7c-8d9e0f1a2b3c"
+
+
+@pytest.fixture
+def store(home) -> YamlFileMemoryStore:
+    return YamlFileMemoryStore(home / ".ouro" / "sessions", lambda text: text.replace("hunter2hunter2", "[secret]"))
+
+
+def take(store, home, *paths, program=None) -> list[Imported]:
+    ledger = Ledger(home / ".ouro" / "cache" / "imports.json")
+    importer = Importer(store, ledger)
+    done = [importer.take(each) for each in find_sources(paths, program)]
+    ledger.save()
+    return done
+
+
+def outcomes(done) -> list[str]:
+    return [each.outcome for each in done]
+
+
+def texts(store, session_id) -> list[str]:
+    found = read_whole(store, session_id).records()
+    return [each.message.text for each in found if isinstance(each, MessageRecord) and each.message.text]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines(keepends=True)
+
+
+def test_every_format_is_known_by_its_beginning():
+    found = find_sources([DATA])
+    assert sorted((each.program, each.path.name) for each in found) == [
+        ("claude-code", "claude-code-1.0.jsonl"),
+        ("claude-code", "claude-code-2.1.jsonl"),
+        ("codex", "codex-0.2.jsonl"),
+        ("codex", "codex-0.98.jsonl"),
+        ("ouro-old", "session.yaml"),
+    ]
+    by_name = {each.path.name: (each.project, each.first_words) for each in found}
+    assert by_name["codex-0.98.jsonl"] == ("/home/me/src/shop", "add a test for the cart")
+    assert by_name["claude-code-1.0.jsonl"] == ("/home/me/src/shop", "fix the broken import in api.py")
+
+
+def test_the_usual_places_are_looked_into(home):
+    for name in (".claude/projects/-home-me", ".codex/sessions/2026/02/03"):
+        (home / name).mkdir(parents=True)
+    shutil.copy(DATA / "claude-code-2.1.jsonl", home / ".claude/projects/-home-me" / f"{CART}.jsonl")
+    shutil.copy(DATA / "codex-0.98.jsonl", home / ".codex/sessions/2026/02/03/rollout-x.jsonl")
+    agent = {"type": "user", "isSidechain": True, "sessionId": CART, "message": {"role": "user", "content": "x"}}
+    (home / ".claude/projects/-home-me" / "agent-1.jsonl").write_text(json.dumps(agent) + "\n")
+
+    places = usual_places({"HOME": str(home)})
+    assert sorted(each.program for each in find_sources(places)) == ["claude-code", "codex"]
+
+
+async def test_what_was_taken_over_can_be_listed_read_and_gone_on_with(store, home):
+    assert outcomes(take(store, home, DATA)) == ["new"] * 5
+    assert {each.title for each in store.list_sessions()} == {
+        "The cart", "Cart test", "read api.py", "list the files", "Flask import repaired",
+    }  # fmt: skip
+    assert [each.updated_at[:10] for each in store.list_sessions()] == [
+        "2026-03-02", "2026-02-03", "2025-09-01", "2025-06-20", "2025-05-16",
+    ]  # fmt: skip
+
+    for info in store.list_sessions():
+        memory = await MemoryManager.resume(store, info.id, project="/home/me/src/shop")
+        sent = memory.context()
+        assert sent == sendable(sent)
+        assert sent
+        await memory.add(user("and now?"))
+        await memory.close()
+        assert texts(store, info.id)[-1] == "and now?"
+
+
+def test_taking_over_again_adds_nothing_and_reads_nothing(store, home):
+    take(store, home, DATA)
+    before = {each.id: each.size for each in store.list_sessions()}
+    assert outcomes(take(store, home, DATA)) == ["known"] * 5
+    (home / ".ouro" / "cache" / "imports.json").unlink()
+    assert outcomes(take(store, home, DATA)) == ["known"] * 5
+    assert {each.id: each.size for each in store.list_sessions()} == before
+
+
+@pytest.mark.parametrize(
+    "name", ["claude-code-1.0.jsonl", "claude-code-2.1.jsonl", "codex-0.2.jsonl", "codex-0.98.jsonl"]
+)
+def test_a_log_that_grows_line_by_line_ends_as_if_it_had_been_read_at_once(store, home, tmp_path, name):
+    path = tmp_path / name
+    path.touch()
+    for line in lines(DATA / name):
+        with path.open("a") as file:
+            file.write(line)
+        take(store, home, tmp_path)
+    (session,) = store.list_sessions()
+    grown = list(read_whole(store, session.id).records())
+
+    fresh = YamlFileMemoryStore(tmp_path / "fresh")
+    Importer(fresh, Ledger(tmp_path / "ledger")).take(find_sources([path])[0])
+    assert texts_that_go_on(grown) == texts_that_go_on(list(read_whole(fresh, session.id).records()))
+
+
+def texts_that_go_on(records) -> list:
+    from ouro.memory.transcript import Transcript
+
+    transcript = Transcript()
+    for record in records:
+        transcript.take(record)
+    return [(each.message.role, each.message.parts) for each in transcript.entries]
+
+
+def test_what_was_added_since_is_added_once(store, home, tmp_path):
+    path = tmp_path / "log.jsonl"
+    whole = lines(DATA / "claude-code-2.1.jsonl")
+    path.write_text("".join(whole[:5]))
+    assert [(each.outcome, each.messages) for each in take(store, home, path)] == [("new", 2)]
+    path.write_text("".join(whole))
+    assert [(each.outcome, each.messages) for each in take(store, home, path)] == [("more", 9)]
+    assert outcomes(take(store, home, path)) == ["known"]
+    numbers = [each.number for each in read_whole(store, CART).records() if isinstance(each, MessageRecord)]
+    assert numbers == sorted(set(numbers))
+    assert RewindRecord(2, "2026-03-02T10:02:00.000Z") in list(read_whole(store, CART).records())
+
+
+def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path):
+    path = tmp_path / "log.jsonl"
+    whole = lines(DATA / "claude-code-2.1.jsonl")
+    path.write_text("".join(whole[:5]))
+    take(store, home, path)
+    loaded = store.load_session(CART)
+    number = max(each.number for each in loaded.records if isinstance(each, MessageRecord)) + 1
+    store.save_message(CART, MessageRecord(number, "2026-03-05T00:00:00.000Z", user("said here")))
+    store.save_memory(CART, TitleRecord("My own title", "2026-03-05T00:00:01.000Z"))
+    store.close_session(CART)
+    path.write_text("".join(whole))
+    (done,) = take(store, home, path)
+
+    assert (done.outcome, done.messages) == ("more", 9)
+    assert "went on in both places" in done.reason
+    said = texts(store, CART)
+    assert said.index("said here") < said.index("draw it as SVG")
+    contexts = [
+        part.text
+        for each in read_whole(store, CART).records()
+        if isinstance(each, MessageRecord)
+        for part in each.message.parts
+        if isinstance(part, Context)
+    ]
+    assert contexts == ["What follows was said in Claude Code, where this session went on, too."]
+    assert store.get_session_stats(CART).title == "My own title"
+    assert outcomes(take(store, home, path)) == ["known"]
+    assert texts(store, CART) == said
+
+
+def test_an_id_that_another_session_has_is_not_taken_from_it(store, home):
+    store.create_session(SessionHeader(CART, "/mine", "m", "2026-01-01T00:00:00.000Z"))
+    store.save_message(CART, MessageRecord(1, "2026-01-01T00:00:00.000Z", user("mine")))
+    store.close_session(CART)
+    (done,) = take(store, home, DATA / "claude-code-2.1.jsonl")
+
+    assert done.outcome == "new"
+    assert done.session_id != CART
+    assert texts(store, CART) == ["mine"]
+    assert outcomes(take(store, home, DATA / "claude-code-2.1.jsonl")) == ["known"]
+
+
+def test_a_session_that_is_open_here_is_left_alone_and_said(store, home, tmp_path):
+    path = tmp_path / "log.jsonl"
+    whole = lines(DATA / "claude-code-2.1.jsonl")
+    path.write_text("".join(whole[:5]))
+    take(store, home, path)
+    path.write_text("".join(whole))
+    holder = YamlFileMemoryStore(home / ".ouro" / "sessions")
+    holder.load_session(CART)
+    (done,) = take(store, home, path)
+    assert done.outcome == "failed"
+    holder.close_session(CART)
+    assert outcomes(take(store, home, path)) == ["more"]
+
+
+def test_secrets_are_masked_on_the_way_in(store, home, tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text((DATA / "codex-0.98.jsonl").read_text().replace("add a test", "use hunter2hunter2 to add a test"))
+    take(store, home, path)
+    kept = "".join(each.read_text(errors="replace") for each in (home / ".ouro").rglob("*") if each.is_file())
+    assert "hunter2hunter2" not in kept
+    assert texts(store, "019c22a0-1111-7222-8333-444455556666")[0] == "use [secret] to add a test for the cart"
+
+
+HOSTILE = [
+    b"\0" * 4096 + b"\n",
+    b'{"type":"user","uuid":"a","parentUuid":"a","message":{"role":"user","content":' + b"[" * 100_000 + b"\n",
+    b'{"type":"user","message":{"role":"user","content":"' + b"x" * 10_000_000 + b'"}}\n',
+    b'{"type":"user","message":{"role":"user","content":"\\ud800 \\u0000 \\u202e \xff\xfe"}}\n',
+    b'{"type":"user","cwd":"/../../etc","sessionId":"../../../etc/passwd","gitBranch":["x"],"timestamp":1e400,'
+    b'"message":{"role":"user","content":[{"type":"text","text":7},null,{"type":"image","source":{"data":"%%%"}}]}}\n',
+    b'{"type":"assistant","uuid":{},"message":{"id":[],"model":7,"content":[{"type":"tool_use","id":"../x","name":"'
+    + b"n" * 5000 + b'","input":{"k":' + b'{"k":' * 40 + b"1" + b"}" * 40 + b'}}],"usage":{"input_tokens":-5}}}\n',
+    b'{"type":"summary","leafUuid":null,"summary":{}}\n',
+    b'{"type":"system","subtype":"compact_boundary","compactMetadata":[]}\n',
+    b'{"type":"user","isCompactSummary":true,"message":{"role":"user","content":""}}\n',
+    b'{"type":"response_item","payload":{"type":"function_call","arguments":{"a":[]},"call_id":7,"name":null}}\n',
+    b'{"type":"response_item","payload":{"type":"message","role":"user","content":[{"image_url":"data:x"},[]]}}\n',
+    b'{"type":"response_item","payload":{"type":"reasoning","summary":{},"content":[7]}}\n',
+    b'{"type":"event_msg","payload":{"type":"thread_rolled_back","num_turns":99999999}}\n',
+    b'{"type":"event_msg","payload":{"type":"token_count","info":{"last_token_usage":{"input_tokens":1e99}}}}\n',
+    b'{"type":"session_meta","payload":{"id":{},"cwd":7,"git":7,"timestamp":[]}}\n',
+    b'[1]\n7\n"x"\nnull\ntrue\n{}\n',
+    b'{"type":"response_item","payload":{"type":"message","role":"user","content":"the end"}}\n',
+    b'{"type":"user","sessionId":"../../../etc/passwd","message":{"role":"user","content":"the end"}}\n',
+    b'{"type":"user","message":{"role":"user","content":"cut off in the mid',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", ["claude-code", "codex"])
+async def test_hostile_lines_never_stop_the_rest(store, home, tmp_path, program):
+    path = tmp_path / "hostile.jsonl"
+    path.write_bytes(b"".join(HOSTILE))
+    (done,) = take(store, home, path, program=program)
+
+    assert done.outcome == "new"
+    assert done.left_out["lines that cannot be read"] >= 7
+    assert texts(store, done.session_id)[-1] == "the end"
+    assert store.get_session_stats(done.session_id).project == ""
+    memory = await MemoryManager.resume(store, done.session_id, project="/p")
+    assert memory.context()
+    await memory.close()
+    assert sorted(each.name for each in home.iterdir()) == [".gitconfig", ".ouro"]
+
+
+@pytest.mark.parametrize("program", ["ouro-old", "json", "codex", "claude-code"])
+def test_files_of_another_kind_are_said_and_harm_nothing(store, home, tmp_path, program):
+    for name, data in (("a.jsonl", b"\xff\xfe\0"), ("b.jsonl", b""), ("c.jsonl", b'{"session": {"id": "../x"}}')):
+        (tmp_path / name).write_bytes(data)
+    done = take(store, home, tmp_path, program=program)
+    assert len(done) == 3
+    assert set(outcomes(done)) <= {"failed", "empty"}
+    assert store.list_sessions() == []
+
+
+def test_pipes_and_links_round_in_circles_are_not_followed(store, home, tmp_path):
+    import os
+
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "inner").symlink_to(tmp_path)
+    assert find_sources([tmp_path]) == []

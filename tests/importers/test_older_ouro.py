@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from ouro.errors import SessionError
+from ouro.importers.older_ouro import read_older_ouro
+from ouro.memory.sessions.records import MessageRecord
+from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, user
+
+PATH = Path(__file__).parent / "data" / "older" / "2025-09-01_8c3f4e5d" / "session.yaml"
+
+
+def messages(path) -> list[Message]:
+    return [each.message for each in read_older_ouro(path).records if isinstance(each, MessageRecord)]
+
+
+def written(tmp_path, text: str) -> Path:
+    (tmp_path / "session.yaml").write_text(text)
+    return tmp_path / "session.yaml"
+
+
+def test_a_session_is_told_in_its_order():
+    found = read_older_ouro(PATH)
+    assert messages(PATH) == [
+        user("read api.py"),
+        Message("assistant", (ToolCall("call_1", "read_file", {"file_path": "api.py"}),)),
+        Message("tool", (ToolReply("call_1", "read_file", "import os"),)),
+        Message("assistant", (Thinking("Short file."), Text("It imports os."))),
+    ]
+    assert (found.header.id, found.header.created_at) == (
+        "8c3f4e5d-6071-4283-9d9e-0f1a2b3c4d5e", "2025-09-01T10:00:00.123Z",
+    )  # fmt: skip
+    assert [each.at for each in found.records] == [
+        f"2025-09-01T10:00:00.{number}Z" for number in (123, 124, 125, 126, 126)
+    ]
+    assert found.records[-1].title == "read api.py"
+
+
+def test_the_oldest_messages_hold_calls_and_replies_in_their_content(tmp_path):
+    path = written(
+        tmp_path,
+        "id: x\ncreated_at: '2025-01-01T00:00:00'\nmessages:\n"
+        "- {role: assistant, content: [{type: text, text: Look}, {type: tool_use, id: t1, name: f, input: {q: a}}]}\n"
+        "- {role: user, content: [{type: tool_result, tool_use_id: t1, content: found}]}\n",
+    )
+    assert messages(path) == [
+        Message("assistant", (Text("Look"), ToolCall("t1", "f", {"q": "a"}))),
+        Message("tool", (ToolReply("t1", "f", "found"),)),
+    ]
+
+
+def test_messages_that_are_none_are_counted(tmp_path):
+    path = written(tmp_path, "id: x\nmessages: [7, {role: nobody}, {role: user}, {role: user, content: hi}]\n")
+    assert read_older_ouro(path).left_out == {"lines that cannot be read": 3}
+    assert messages(path) == [user("hi")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[1]", "messages: 7", "a: &x [1]\nb: *x", "!!python/object:os.system {}", "[" * 100_000, "id: \x00", "id: x"],
+)
+def test_what_is_no_session_is_said(tmp_path, text):
+    with pytest.raises(SessionError, match=r"session\.yaml"):
+        read_older_ouro(written(tmp_path, text))

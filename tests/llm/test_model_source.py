@@ -1,0 +1,85 @@
+"""The models that work beside the conversation, and what they fall back to."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from ouro.errors import NoModelError
+from ouro.llm.model import ModelSpec
+from ouro.llm.model_source import ModelSource
+from ouro.llm.scripted_model import ScriptedModel
+
+
+class Maker:
+    """Makes models by name, and keeps them."""
+
+    def __init__(self, *missing):
+        self.missing = missing
+        self.made = []
+
+    def __call__(self, name, effort):
+        if name in self.missing:
+            raise NoModelError(f"No model `{name}`.")
+        self.made.append(ScriptedModel([], spec=replace(ModelSpec(name), window=1_000)))
+        return [self.made[-1]]
+
+
+async def no_choices():
+    return ()
+
+
+def source(maker, **roles):
+    return ModelSource("own", "medium", maker, no_choices, roles)
+
+
+def names(models):
+    return [model.spec.name for model in models]
+
+
+@pytest.mark.parametrize(
+    ("roles", "compact", "classify", "retrieve"),
+    [
+        ({}, ["own"], ["own"], []),
+        ({"compact": "small"}, ["small"], ["small"], []),
+        ({"classify": "tiny"}, ["own"], ["tiny"], []),
+        ({"compact": "small", "classify": "tiny", "retrieve": "quick"}, ["small"], ["tiny"], ["quick"]),
+        ({"compact": "gone", "classify": "gone", "retrieve": "gone"}, ["own"], ["own"], []),
+    ],
+)
+def test_a_role_falls_back(roles, compact, classify, retrieve):
+    found = source(Maker("gone"), **roles)
+    assert (names(found.role("compact")), names(found.role("classify")), names(found.role("retrieve"))) == (
+        compact,
+        classify,
+        retrieve,
+    )
+
+
+def test_a_model_is_made_late_and_once():
+    maker = Maker()
+    found = source(maker, compact="small", classify="small")
+    assert names(maker.made) == ["own"]
+    assert found.role("compact") is found.role("classify")
+    assert names(maker.made) == ["own", "small"]
+
+
+def test_the_session_s_own_model_in_a_role_is_the_one_in_use():
+    maker = Maker()
+    found = source(maker, compact="own")
+    assert found.role("compact") is found.current()
+    found.change("other", "low")
+    assert found.role("classify") is not found.current()
+
+
+async def test_closing_closes_every_model_that_was_made():
+    maker = Maker()
+    found = source(maker, compact="small")
+    found.role("compact")
+    found.change("other", "low")
+    await found.close()
+    assert [(model.spec.name, model.closed) for model in maker.made] == [
+        ("own", True),
+        ("small", True),
+        ("other", True),
+    ]

@@ -1,0 +1,410 @@
+"""Vectors: the model run by numpy, the word pieces, what is kept and what is made anew."""
+
+import json
+import math
+import os
+import sqlite3
+from contextlib import closing
+
+import numpy as np
+import pytest
+from fakes.told_sessions import Conversation
+
+from ouro.agent.limits import Limits
+from ouro.errors import ModelError
+from ouro.llm.catalog import Catalog
+from ouro.llm.embeddings import Embedded
+from ouro.memory.index import embeddings
+from ouro.memory.index.embeddings import RemoteEmbedder, chosen_embedder, local_embedder, vectors_for
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.lookup import Lookup
+from ouro.memory.index.minilm import MiniLm, WordPieces
+from ouro.memory.index.search import Filter, Search
+from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Usage, assistant, user
+from ouro.session.budget import Purse
+
+VOCABULARY = (
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",
+    "api", ".", "py",
+)  # fmt: skip
+needs_weights = pytest.mark.skipif(local_embedder() is None, reason="requirements/vectors.txt is not installed")
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("The cats sat, on the MAT!", "[CLS] the cat ##s sat , on the mat ! [SEP]"),
+        ("Café", "[CLS] cafe [SEP]"),
+        ("猫cat", "[CLS] 猫 cat [SEP]"),
+        ("api_py api.py", "[CLS] api _ py api . py [SEP]"),
+        ("dog", "[CLS] [UNK] [SEP]"),
+        ("c" * 101, "[CLS] [UNK] [SEP]"),
+        ("", "[CLS] [SEP]"),
+        ("the cat " * 20, "[CLS] " + "the cat " * 5 + "[SEP]"),
+    ],
+)
+def test_texts_become_word_pieces(text, pieces):
+    ids = WordPieces(f"{each}\n" for each in VOCABULARY).encode(text, 12)
+    assert [VOCABULARY[each] for each in ids] == pieces.split()
+
+
+@pytest.fixture
+def small_model(tmp_path):
+    """A BERT of two layers with random weights, in the files of the real one; and the weights by name."""
+    wide, layers = 8, 2
+    shapes = {
+        "embeddings.word_embeddings.weight": (len(VOCABULARY), wide),
+        "embeddings.position_embeddings.weight": (300, wide),
+        "embeddings.token_type_embeddings.weight": (2, wide),
+        "embeddings.LayerNorm.weight": (wide,),
+        "embeddings.LayerNorm.bias": (wide,),
+    }
+    for number in range(layers):
+        for name, rows, columns in (
+            ("attention.self.query", wide, wide), ("attention.self.key", wide, wide),
+            ("attention.self.value", wide, wide), ("attention.output.dense", wide, wide),
+            ("intermediate.dense", 16, wide), ("output.dense", wide, 16),
+        ):  # fmt: skip
+            shapes[f"encoder.layer.{number}.{name}.weight"] = (rows, columns)
+            shapes[f"encoder.layer.{number}.{name}.bias"] = (rows,)
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes[f"encoder.layer.{number}.{name}.weight"] = (wide,)
+            shapes[f"encoder.layer.{number}.{name}.bias"] = (wide,)
+    random = np.random.default_rng(3)
+    weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    header, data = {}, b""
+    for name, each in weights.items():
+        header[name] = {"dtype": "F32", "shape": list(each.shape), "data_offsets": [len(data), len(data) + each.nbytes]}
+        data += each.tobytes()
+    head = json.dumps(header).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + data)
+    config = {"hidden_size": wide, "num_attention_heads": 2, "layer_norm_eps": 1e-12, "num_hidden_layers": layers}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    return tmp_path, {name: each.astype(float).tolist() for name, each in weights.items()}
+
+
+def by_the_book(weights, ids) -> list[float]:
+    """The same model, number by number, in plain Python."""
+
+    def linear(row, name):
+        matrix, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        return [sum(x * w for x, w in zip(row, line, strict=True)) + b for line, b in zip(matrix, bias, strict=True)]
+
+    def normed(row, name):
+        mean = sum(row) / len(row)
+        spread = math.sqrt(sum((x - mean) ** 2 for x in row) / len(row) + 1e-12)
+        scale = zip(row, weights[f"{name}.weight"], weights[f"{name}.bias"], strict=True)
+        return [(x - mean) / spread * w + b for x, w, b in scale]
+
+    def added(*rows):
+        return [sum(each) for each in zip(*rows, strict=True)]
+
+    kind = weights["embeddings.token_type_embeddings.weight"][0]
+    words, places = weights["embeddings.word_embeddings.weight"], weights["embeddings.position_embeddings.weight"]
+    states = [normed(added(words[one], places[at], kind), "embeddings.LayerNorm") for at, one in enumerate(ids)]
+    for layer in ("encoder.layer.0", "encoder.layer.1"):
+        asked, keys, values = (
+            [linear(row, f"{layer}.attention.self.{name}") for row in states] for name in ("query", "key", "value")
+        )
+        seen = []
+        for question in asked:
+            row = []
+            for head in (slice(0, 4), slice(4, 8)):
+                raw = [math.exp(sum(a * b for a, b in zip(question[head], key[head], strict=True)) / 2) for key in keys]
+                shares = [each / sum(raw) for each in raw]
+                heads = zip(shares, values, strict=True)
+                row += added(*[[share * x for x in value[head]] for share, value in heads])
+            seen.append(row)
+        outs = [linear(row, f"{layer}.attention.output.dense") for row in seen]
+        pairs = zip(states, outs, strict=True)
+        states = [normed(added(row, out), f"{layer}.attention.output.LayerNorm") for row, out in pairs]
+        wide = [linear(row, f"{layer}.intermediate.dense") for row in states]
+        wide = [[0.5 * x * (1 + math.erf(x / math.sqrt(2))) for x in row] for row in wide]
+        pairs = zip(states, (linear(row, f"{layer}.output.dense") for row in wide), strict=True)
+        states = [normed(added(row, out), f"{layer}.output.LayerNorm") for row, out in pairs]
+    mean = [sum(column) / len(states) for column in zip(*states, strict=True)]
+    length = math.sqrt(sum(x * x for x in mean))
+    return [x / length for x in mean]
+
+
+def test_the_model_gives_what_its_formulas_say_alone_and_in_a_batch(small_model):
+    folder, weights = small_model
+    model = MiniLm(folder)
+    texts = ["the cat sat on the mat", "cats", "the mat!"]
+    expected = [by_the_book(weights, model._pieces.encode(text, 256)) for text in texts]
+    for found in (model.embed(texts), [model.embed([text])[0] for text in texts]):
+        cosines = [float(np.dot(one, other)) for one, other in zip(found, expected, strict=True)]
+        assert cosines == pytest.approx([1, 1, 1], abs=1e-4)
+
+
+@needs_weights
+def test_the_real_model_gives_the_similarities_that_its_authors_publish():
+    rows = local_embedder().embed(
+        ["That is a happy person", "That is a happy dog", "That is a very happy person", "Today is a sunny day"]
+    )
+    assert [float(rows[0] @ row) for row in rows[1:]] == pytest.approx([0.695, 0.943, 0.257], abs=0.002)
+    assert rows.shape == (4, 384)
+
+
+class Counting:
+    """Vectors of letters, and what was asked of it."""
+
+    def __init__(self, name: str = "letters") -> None:
+        self.name = name
+        self.asked: list[str] = []
+        self.letters = "abcdefghijklmnop"
+
+    def embed(self, texts):
+        self.asked += texts
+        counts = [[text.count(letter) + 0.01 for letter in self.letters] for text in texts]
+        rows = np.array(counts, np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def told(home):
+    """A session of three passages, and an index that has read it."""
+    root = home / ".ouro" / "sessions"
+    talk = Conversation(root)
+    talk.say(user("aaab"), assistant("ccd"), user("kkkl"))
+    talk.end()
+    index = Index(home / ".ouro" / "cache" / "index.db")
+    index.follow(Sources(root))
+    yield index, root
+    index.close()
+
+
+def nearest(index, embedder, query) -> list[str]:
+    search = Search(index, vectors_for(index, embedder))
+    return [hit.text for hit in search.find(query, 1, Filter(kinds=("message",)))]
+
+
+def test_what_no_word_finds_is_found_by_its_vector(told):
+    index, _ = told
+    embedder = Counting()
+    vectors = vectors_for(index, embedder)
+    assert (vectors.missing(), vectors.fill(), vectors.missing()) == (3, 3, 0)
+    assert nearest(index, embedder, "aab") == ["aaab"]
+    assert nearest(index, embedder, "kl") == ["kkkl"]
+
+
+def test_a_text_is_embedded_once_also_when_its_session_is_read_again(told):
+    index, root = told
+    embedder = Counting()
+    vectors_for(index, embedder).fill()
+    index.rebuild(Sources(root))
+    vectors = vectors_for(index, embedder)
+    assert vectors.missing() == 3
+    vectors.fill()
+    assert sorted(embedder.asked) == ["aaab", "ccd", "kkkl"]
+    assert nearest(index, embedder, "aab") == ["aaab"]
+
+
+def test_two_models_take_turns_and_each_text_is_paid_for_once_a_model(told):
+    index, _ = told
+    one, other = Counting("one"), Counting("two")
+    for embedder in (one, other, one, other):
+        vectors = vectors_for(index, embedder)
+        while vectors.fill():
+            pass
+        assert vectors.missing() == 0
+        assert nearest(index, embedder, "aab") == ["aaab"]
+    for embedder in (one, other):
+        assert sorted(each for each in embedder.asked if each != "aab") == ["aaab", "ccd", "kkkl"]
+    vectors_for(index, Counting("three")).fill(1)
+    assert nearest(index, one, "aab") == ["aaab"]  # also before anything is filled
+
+
+def test_two_models_at_once_leave_each_other_alone(told):
+    index, _ = told
+    other = Counting("other")
+
+    class Interrupted(Counting):
+        def embed(self, texts):
+            vectors_for(index, other).fill(1)
+            return super().embed(texts)
+
+    again = Counting()
+    vectors_for(index, Interrupted()).fill()
+    for embedder in (other, again):
+        vectors = vectors_for(index, embedder)
+        while vectors.fill():
+            pass
+        assert vectors.missing() == 0
+    assert (sorted(other.asked), again.asked) == (["aaab", "ccd", "kkkl"], [])
+
+
+def test_the_vectors_of_a_model_that_nobody_works_with_any_more_go(told):
+    index, _ = told
+    vectors_for(index, Counting("one")).fill()
+    with index.writing() as database:
+        database.execute("UPDATE models SET used = '2026-01-01'")
+    vectors_for(index, Counting("two")).fill()
+    with index.reading() as database:
+        assert database.execute("SELECT name FROM models").fetchall() == [("two",)]
+        assert database.execute("SELECT count(*) FROM vectors").fetchall() == [(3,)]
+
+
+def test_a_server_that_changes_the_length_of_its_vectors_is_asked_anew(told):
+    index, root = told
+    embedder = Counting()
+    running = Search(index, vectors_for(index, embedder))
+    vectors_for(index, embedder).fill()
+    assert [hit.text for hit in running.find("aab", 1)] == ["aaab"]
+    embedder.letters = "lkdcba"
+    assert running.find("bba", 1) == []  # words alone decide, until there are new ones
+    for vectors in (vectors_for(index, embedder), running.vectors):
+        while vectors.fill():
+            pass
+        assert vectors.missing() == 0
+    assert [hit.text for hit in running.find("bba", 1)] == ["aaab"]
+    assert nearest(index, embedder, "kl") == ["kkkl"]
+    index.rebuild(Sources(root))
+    with index.writing() as database:
+        database.execute("DELETE FROM vectors WHERE hash NOT IN (SELECT hash FROM messages WHERE text = 'kkkl')")
+    embedder.letters = "klmabcd"  # another length while what is missing is made
+    while vectors_for(index, embedder).fill():
+        pass
+    assert embedder.asked[-1] == "kkkl"
+
+
+@pytest.mark.parametrize("version", [4, 999])
+def test_an_index_of_another_version_gives_its_vectors_to_the_new_one(told, version):
+    index, root = told
+    embedder = Counting()
+    vectors_for(index, embedder).fill()
+    with index.writing() as database:
+        database.execute("UPDATE facts SET value = 'old' WHERE name = 'made'")
+    index.close()
+    with closing(sqlite3.connect(root.parent / "cache" / "index.db")) as database:
+        if version < 5:
+            database.execute(
+                "CREATE TABLE before (hash INTEGER PRIMARY KEY, model TEXT NOT NULL, vector BLOB NOT NULL)"
+            )
+            database.execute("INSERT INTO before SELECT hash, 'letters', vector FROM vectors")
+            database.execute("DROP TABLE vectors")
+            database.execute("DROP TABLE models")
+            database.execute("ALTER TABLE before RENAME TO vectors")
+        database.execute(f"PRAGMA user_version = {version}")
+        database.commit()
+    index.follow(Sources(root))
+    vectors = vectors_for(index, embedder)
+    assert vectors.missing() == 3
+    vectors.fill()
+    assert (vectors.missing(), len(embedder.asked)) == (0, 3)
+    assert nearest(index, embedder, "aab") == ["aaab"]
+    assert index.made() != "old"
+
+
+def test_vectors_that_came_later_and_sessions_that_went_are_followed(told):
+    index, root = told
+    embedder = Counting()
+    vectors = vectors_for(index, embedder)
+    vectors.fill()
+    search = Search(index, vectors)
+    assert [hit.text for hit in search.find("mmn", 1)] != ["mmmn"]
+    talk = Conversation(root, 2)
+    talk.say(user("mmmn"))
+    talk.end()
+    index.follow(Sources(root))
+    vectors.fill()
+    assert [hit.text for hit in search.find("mmn", 1)] == ["mmmn"]
+    (session,) = root.glob("*00000002*")
+    (session / "session.yaml").unlink()
+    index.follow(Sources(root))
+    assert "mmmn" not in [hit.text for hit in search.find("mmn", 9)]
+
+
+def test_the_thread_limit_of_numpy_is_not_left_to_programs_that_we_start(told, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    vectors_for(told[0], Counting())
+    assert "OPENBLAS_NUM_THREADS" not in os.environ
+
+
+async def test_a_lookup_keeps_up_beside_the_conversation(home):
+    root = home / ".ouro" / "sessions"
+    embedder = Counting()
+    lookup = Lookup(home / ".ouro" / "cache" / "index.db", lambda: Sources(root), lambda: embedder)
+    talk = Conversation(root)
+    talk.say(user("aaab"))
+    await lookup.keep_up()
+    assert embedder.asked == ["aaab"]
+    talk.say(assistant("ccd"))
+    talk.end()
+    assert [hit.text for hit in await lookup.find("ccd", 1)] == ["ccd"]
+    assert [hit.session_id for hit in await lookup.sessions("ccd")] == [talk.id]
+    await lookup.close()
+
+
+class Far:
+    """A model elsewhere, which fails as long as it is told to; its vectors are those of Counting."""
+
+    failure = ModelError("The server is on fire.")
+
+    def __init__(self):
+        self.asked = 0
+
+    def embed(self, texts):
+        self.asked += 1
+        if self.failure:
+            raise self.failure
+        return Embedded(Counting().embed(texts).tolist(), Usage(10 * len(texts), cost=0.25))
+
+    def close(self):
+        self.is_closed = True
+
+
+async def test_a_model_that_fails_leaves_the_words_which_is_said_once(home, caplog, monkeypatch):
+    root = home / ".ouro" / "sessions"
+    talk = Conversation(root)
+    talk.say(user("aaab"))
+    talk.end()
+    far = Far()
+    lookup = Lookup(home / "index.db", lambda: Sources(root), lambda: RemoteEmbedder("far", far))
+    await lookup.keep_up()
+    for _ in range(3):
+        assert [hit.text for hit in await lookup.find("aaab", 1)] == ["aaab"]
+    assert caplog.text.count("The server is on fire") == 1
+    assert far.asked == 1  # it is left alone for a while
+    monkeypatch.setattr(embeddings, "_REST_SECONDS", 0.0)
+    embedder = RemoteEmbedder("far", far)
+    with pytest.raises(ModelError, match="fire"):
+        embedder.embed(["aab"])
+    far.failure = None
+    assert embedder.embed(["aab"]).shape == (1, 16)
+    await lookup.close()
+    assert far.is_closed
+
+
+def test_what_vectors_cost_is_counted_and_kept_to_the_limits(home):
+    shelf = SessionShelf(YamlFileMemoryStore(home / ".ouro" / "sessions"), "/p")
+    far = Far()
+    far.failure = None
+    embedder = RemoteEmbedder("far/away", far, Purse(shelf, Limits(max_cost_day=0.4)))
+    embedder.embed(["one", "two"])
+    embedder.embed(["three"])
+    with pytest.raises(ModelError, match=r"today has cost \$0\.50 of \$0\.40"):
+        embedder.embed(["four"])
+    assert far.asked == 2
+    ((model, usage, calls),) = [(each.model, each.usage, each.calls) for each in shelf.spent_beside()]
+    assert (model, usage, calls) == ("far/away", Usage(30, cost=0.5), 2)
+
+
+def test_a_model_that_gives_no_vectors_leaves_words_alone(home, caplog):
+    (home / ".ouro").mkdir(exist_ok=True)
+    models = home / ".ouro" / "models.yaml"
+    models.write_text("models:\n  anthropic/claude-sonnet-5: {api_key: k}\nembed: anthropic/claude-sonnet-5\n")
+    models.chmod(0o600)
+    assert chosen_embedder("", Catalog.from_files()) is None
+    assert "cannot give vectors" in caplog.text
+
+
+@needs_weights
+def test_the_weights_are_in_memory_once_however_many_sessions_there_are():
+    assert chosen_embedder("", Catalog({}, {})) is chosen_embedder("", Catalog({}, {}))

@@ -1,0 +1,106 @@
+"""A filter narrows what is looked through, not what was found: whatever stands in front of it."""
+
+import pytest
+from fakes.word_embedder import WordEmbedder
+
+from ouro.memory.index.embeddings import vectors_for
+from ouro.memory.index.index import Index
+from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.search import Filter, Search
+from ouro.memory.index.tokenizer import content_hash
+
+CROWD = 2_200
+"""Passages, and notes, of another project that fit as well and are newer."""
+TEXT = "the deploy of the gateway failed"
+BOTH = {f"{TEXT}, rare as it is", f"{TEXT}, put away"}
+ASKED = "why did the gateway deploy fail"
+
+
+def say(database, project, texts, at, until=""):
+    """A session of a project; its last text is said `until` then."""
+    (seq,) = database.execute(
+        "INSERT INTO sessions (id, folder, project, created_at, updated_at, passages, outputs, size, mtime, read, hash)"
+        " SELECT 's' || count(*), 's' || count(*), ?, ?, ?, ?, ?, 0, 0, 0, x'' FROM sessions RETURNING seq",
+        (project, at, until or at, len(texts), len(texts)),
+    ).fetchone()
+    rows = [(seq << SHIFT | place, seq, place, "user", at, text) for place, text in enumerate(texts, 1)]
+    rows[-1] = (*rows[-1][:4], until or at, rows[-1][5])
+    database.executemany("INSERT INTO outputs VALUES (?, ?, ?, ?, ?, ?)", rows)
+    marked = [(*row, content_hash(row[5])) for row in rows]
+    database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", marked)
+
+
+def note(database, number, text, project="", category="facts", archived=False):
+    scope = "repo" if project else "user"
+    day = f"2026-01-{number % 28 + 1:02}"
+    row = (f"/{number}.md", "note", f"mem_{number:08x}", 0, scope, project, category, text, day, 0.9,
+           "user", "", "", 0, "", archived, content_hash(text))  # fmt: skip
+    database.execute(f"INSERT INTO notes VALUES (NULL, {', '.join('?' * len(row))}, NULL)", row)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    made = Index(tmp_path_factory.mktemp("crowded") / "index.db")
+    with made.writing() as database:
+        say(database, "/rare", [f"{TEXT}, rare as it is", "thanks"], "2026-01-01T10")
+        say(
+            database,
+            "/long",
+            [*[f"{TEXT} early {n}" for n in range(20)], f"{TEXT} later"],
+            "2026-01-02T10",
+            "2026-02-02T10",
+        )
+        for start in range(0, CROWD, 100):
+            say(database, "/crowd", [f"{TEXT} again {start + n}" for n in range(100)], "2026-01-03T10")
+        note(database, 1, f"{TEXT}, rare as it is", "/rare", "api-quirks")
+        note(database, 2, f"{TEXT}, put away", "/rare", archived=True)
+        for number in range(CROWD):
+            note(database, 10 + number, f"{TEXT} again {number}", "/crowd")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module", params=["words", "vectors"])
+def search(request, index):
+    vectors = vectors_for(index, WordEmbedder()) if request.param == "vectors" else None
+    while vectors and vectors.fill(1_000):
+        pass
+    return Search(index, vectors)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "texts"),
+    [
+        (Filter(kinds=("message",), project="/rare"), {f"{TEXT}, rare as it is"}),
+        (Filter(kinds=("message",), session="s0"), {f"{TEXT}, rare as it is"}),
+        (Filter(kinds=("message",), since="2026-02-01"), {f"{TEXT} later"}),
+        (Filter(kinds=("message",), since="2026-02-01", project="/rare"), set()),
+        (Filter(kinds=("message",), project="/nowhere"), set()),
+        (Filter(kinds=("output",), project="/rare"), {f"{TEXT}, rare as it is"}),
+        (Filter(kinds=("note",), project="/rare"), {f"{TEXT}, rare as it is"}),
+        (Filter(kinds=("note",), category="api-quirks"), {f"{TEXT}, rare as it is"}),
+        (Filter(kinds=("note",), scope="repo", project="/rare", archived=True), BOTH),
+        (Filter(kinds=("note",), project="/rare", since="2026-02-01"), set()),
+    ],
+)  # fmt: skip
+def test_what_a_filter_lets_through_is_found_behind_a_crowd(search, wanted, texts):
+    found = {hit.text for hit in search.find(ASKED, 5, wanted) if hit.text != "thanks"}
+    assert found == texts
+
+
+def test_the_nearest_are_looked_for_behind_a_crowd(index):
+    vectors = vectors_for(index, WordEmbedder())
+    while vectors.fill(1_000):
+        pass
+    search = Search(index, vectors)
+    wanted = [Filter(kinds=("note",), project="/rare")]
+    assert [hit.text for hit in search.nearest_notes([ASKED], 3, wanted)] == [f"{TEXT}, rare as it is"]
+    for narrow, session in ((Filter(session="s0"), "s0"), (Filter(since="2026-02-01"), "s1")):
+        (hit,) = search.find("nothing of the kind", 1, narrow)
+        assert (hit.session, hit.parts["words"]) == (session, 0.0)
+
+
+def test_without_a_filter_the_crowd_is_found_too(search):
+    hits = search.find(ASKED, 5)
+    assert len(hits) == 5
+    assert "/crowd" in {hit.project for hit in hits}

@@ -1,0 +1,227 @@
+"""The index follows the files: what is appended, edited, deleted, added."""
+
+import sqlite3
+
+import pytest
+from fakes.told_sessions import AT, NOTE, Conversation, session_id
+
+from ouro.memory.backend import SummaryRecord, TitleRecord
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder
+from ouro.memory.index.session_search import search_sessions
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
+
+
+@pytest.fixture
+def root(home):
+    return home / ".ouro" / "sessions"
+
+
+@pytest.fixture
+def memory(home):
+    folder = home / ".ouro" / "memory"
+    folder.mkdir(mode=0o700, parents=True)
+    return folder
+
+
+@pytest.fixture
+def index(home):
+    index = Index(home / ".ouro" / "cache" / "index.db")
+    yield index
+    index.close()
+
+
+def sources(root, memory) -> Sources:
+    return Sources(root, (MemoryFolder("user", "", memory),))
+
+
+def said(index) -> list[tuple]:
+    with index.reading() as database:
+        return database.execute("SELECT number, role, text FROM messages ORDER BY id").fetchall()
+
+
+def noted(index) -> list[tuple]:
+    with index.reading() as database:
+        return database.execute("SELECT note, kind, text, archived FROM notes ORDER BY note").fetchall()
+
+
+def session_file(root):
+    [found] = root.glob("*/session.yaml")
+    return found
+
+
+def test_words_of_people_and_outputs_of_tools_are_kept_apart(index, root, memory):
+    talk = Conversation(root)
+    talk.say(
+        user("fix api.py", context="the date is today"),
+        Message("assistant", (Thinking("hm"), Text("I look."), ToolCall("1", "shell", {"command": "pytest -q"}))),
+        tool(ToolReply("1", "shell", "2 failed")),
+        assistant("Two tests fail."),
+    )
+    talk.end()
+    assert index.follow(sources(root, memory)) == 1
+    assert said(index) == [(1, "user", "fix api.py"), (2, "assistant", "I look."), (4, "assistant", "Two tests fail.")]
+    with index.reading() as database:
+        outputs = database.execute("SELECT number, role, text FROM outputs ORDER BY id").fetchall()
+    assert outputs == [(2, "shell", "pytest -q"), (3, "shell", "2 failed")]
+
+
+def test_what_is_appended_is_read_and_nothing_else(index, root, memory):
+    talk = Conversation(root)
+    talk.say(user("one"))
+    index.follow(sources(root, memory))
+    with index.reading() as database:
+        before = database.execute("SELECT seq, read FROM sessions").fetchone()
+    talk.say(assistant("two"))
+    talk.change(TitleRecord("counting", AT))
+    talk.change(SummaryRecord("They counted.", AT, 2))
+    assert index.follow(sources(root, memory)) == 1
+    assert [text for _, _, text in said(index)] == ["one", "two"]
+    with index.reading() as database:
+        row = database.execute("SELECT seq, title, summary, messages FROM sessions").fetchone()
+        read = database.execute("SELECT read FROM sessions").fetchone()[0]
+    assert row == (before[0], "counting", "They counted.", 2)
+    assert before[1] < read == session_file(root).stat().st_size
+    assert index.follow(sources(root, memory)) == 0
+
+
+def test_an_edited_session_is_read_again(index, root, memory):
+    talk = Conversation(root)
+    talk.say(user("the colour is red"), assistant("noted"))
+    talk.end()
+    index.follow(sources(root, memory))
+    file = session_file(root)
+    file.write_text(file.read_text().replace("red", "teal"))
+    index.follow(sources(root, memory))
+    assert said(index) == [(1, "user", "the colour is teal"), (2, "assistant", "noted")]
+    with index.reading() as database:
+        hits = database.execute("SELECT count(*) FROM messages_words WHERE messages_words MATCH 'red'").fetchone()
+    assert hits == (0,)
+
+
+def test_a_deleted_session_is_gone(index, root, memory):
+    for number in (1, 2):
+        talk = Conversation(root, number)
+        talk.say(user(f"session {number}"))
+        talk.end()
+    index.follow(sources(root, memory))
+    YamlFileMemoryStore(root).delete_session(session_id(1))
+    index.follow(sources(root, memory))
+    assert said(index) == [(1, "user", "session 2")]
+
+
+def test_a_record_without_its_end_waits_until_it_is_whole(index, root, memory):
+    talk = Conversation(root)
+    talk.say(user("whole"))
+    talk.end()
+    file = session_file(root)
+    with file.open("ab") as end:
+        end.write(f"---\nmessage: 2\nat: {AT}\nrole: user\ntext: half".encode())
+    index.follow(sources(root, memory))
+    assert [text for _, _, text in said(index)] == ["whole"]
+    with file.open("ab") as end:
+        end.write(b" and half\n...\n")
+    index.follow(sources(root, memory))
+    assert [text for _, _, text in said(index)] == ["whole", "half and half"]
+
+
+def test_a_long_message_is_found_by_any_of_its_passages(index, root, memory):
+    talk = Conversation(root)
+    talk.say(user("\n\n".join(f"Paragraph {number}. " + "words " * 60 for number in range(12)) + " zanzibar"))
+    talk.end()
+    index.follow(sources(root, memory))
+    assert {number for number, _, _ in said(index)} == {1}
+    assert len(said(index)) > 3
+    [hit] = search_sessions(index, "zanzibar")
+    assert (hit.session_id, hit.number) == (session_id(1), 1)
+
+
+def test_notes_and_core_lines_are_told_with_all_that_they_say(index, root, memory):
+    (memory / "facts.md").write_text("# Facts\n\n- likes tea\n- uses vim\n")
+    (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Use flask."))
+    (memory / "README.md").write_text("not memory")
+    index.follow(sources(root, memory))
+    assert noted(index) == [
+        ("facts.md:3", "core", "- likes tea", 0),
+        ("facts.md:4", "core", "- uses vim", 0),
+        ("mem_3f6c1e00", "note", "Use flask.", 0),
+    ]
+    with index.reading() as database:
+        assert database.execute("SELECT entity FROM entities ORDER BY 1").fetchall() == [
+            ("file:api.py",),
+            ("pkg:flask",),
+        ]
+        edges = database.execute("SELECT note, relationship, other FROM edges").fetchall()
+        relations = database.execute("SELECT source, relation, target FROM relations").fetchall()
+        row = database.execute(
+            "SELECT scope, category, confidence, session, turn, supersedes, at FROM notes WHERE kind = 'note'"
+        ).fetchone()
+    assert edges == [("mem_3f6c1e00", "refines", "mem_77777777")]
+    assert relations == [("file:api.py", "uses", "pkg:flask")]
+    assert row == ("user", "coding-preferences", 0.9, "s", 2, "mem_00000000", "2026-11-20T10:00:00Z")
+
+
+def test_notes_follow_an_editor(index, root, memory):
+    note = memory / "mem_3f6c1e00.md"
+    note.write_text(NOTE.format(id="3f6c1e00", text="Use flask."))
+    (memory / "facts.md").write_text("- likes tea\n")
+    index.follow(sources(root, memory))
+    note.write_text(NOTE.format(id="3f6c1e00", text="Use django."))
+    (memory / "facts.md").unlink()
+    index.follow(sources(root, memory))
+    assert noted(index) == [("mem_3f6c1e00", "note", "Use django.", 0)]
+    (memory / "archive").mkdir(mode=0o700)
+    note.rename(memory / "archive" / note.name)
+    index.follow(sources(root, memory))
+    assert noted(index) == [("mem_3f6c1e00", "note", "Use django.", 1)]
+    with index.reading() as database:
+        assert database.execute("SELECT count(*) FROM edges").fetchone() == (1,)
+
+
+def test_a_rebuild_gives_the_same_and_tells_how_far_it_is(index, root, memory):
+    for number in range(1, 4):
+        talk = Conversation(root, number)
+        talk.say(user(f"session {number}"))
+        talk.end()
+    (memory / "facts.md").write_text("- likes tea\n")
+    index.follow(sources(root, memory))
+    before, told = (said(index), noted(index)), []
+    assert index.rebuild(sources(root, memory), lambda done, whole: told.append((done, whole))) == 4
+    assert (said(index), noted(index)) == before
+    assert told == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_an_index_that_is_deleted_while_it_is_open_comes_back(index, root, memory, home):
+    talk = Conversation(root)
+    talk.say(user("one"))
+    talk.end()
+    index.follow(sources(root, memory))
+    for file in (home / ".ouro" / "cache").iterdir():
+        file.unlink()
+    index.follow(sources(root, memory))
+    assert said(index) == [(1, "user", "one")]
+    with sqlite3.connect(home / ".ouro" / "cache" / "index.db") as other:
+        assert other.execute("SELECT text FROM messages").fetchall() == [("one",)]
+
+
+def test_files_are_for_the_user_alone(index, root, memory, home):
+    index.follow(sources(root, memory))
+    cache = home / ".ouro" / "cache"
+    assert {oct(file.stat().st_mode & 0o777) for file in (cache, *cache.iterdir())} == {"0o700", "0o600"}
+
+
+def test_sessions_are_found_by_what_was_said_also_by_a_word_that_is_begun(index, root, memory):
+    for number, (words, project) in enumerate([("sqlite locks", "/a"), ("sqlite pages", "/b"), ("tea", "/a")], 1):
+        talk = Conversation(root, number, project)
+        talk.say(user("hello"), assistant(f"we spoke of {words} here"))
+        talk.end()
+    index.follow(sources(root, memory))
+    found = search_sessions(index, "spoke sqli")
+    assert sorted((hit.session_id, hit.number, hit.snippet) for hit in found) == [
+        (session_id(1), 2, "we spoke of sqlite locks here"),
+        (session_id(2), 2, "we spoke of sqlite pages here"),
+    ]
+    assert [hit.session_id for hit in search_sessions(index, "sqlite", "/a")] == [session_id(1)]
+    assert search_sessions(index, '"* OR ') == []
+    assert len(search_sessions(index, "spoke", limit=2)) == 2

@@ -1,0 +1,211 @@
+"""Search finds what bears on a question, and says where it is from."""
+
+from datetime import date
+
+import pytest
+from fakes.told_sessions import NOTE, Conversation
+
+from ouro.errors import SearchUnavailable
+from ouro.memory.index.benchmark import Answer, Document, Query, answers, measure
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder
+from ouro.memory.index.query import question_of
+from ouro.memory.index.scoring import MOST_PLACES, Weights, Within, word_scores
+from ouro.memory.index.search import Filter, Search
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import ToolCall, ToolReply, assistant, tool, user
+
+TODAY = date(2026, 11, 22)
+
+
+@pytest.fixture
+def search(home):
+    root, memory = home / ".ouro" / "sessions", home / ".ouro" / "memory"
+    memory.mkdir(mode=0o700, parents=True)
+    (memory / "facts.md").write_text("- The staging database is called heron.\n")
+    (memory / "mem_3f6c1e00.md").write_text(NOTE.format(id="3f6c1e00", text="Optimistic locking with a retry."))
+    talk = Conversation(root, 1, "/a")
+    talk.say(
+        user("Which locks shall we take for the orders table?"),
+        assistant("Row locks timed out under load. Let us use a version column."),
+        user("Good. Write it so."),
+        assistant("Done.", ToolCall("1", "shell", {"command": "alembic upgrade"})),
+        tool(ToolReply("1", "shell", "heron: migrated the orders table")),
+    )
+    talk.end()
+    talk = Conversation(root, 2, "/b")
+    talk.say(user("What is for lunch?"), assistant("Soup, as on the menu."))
+    talk.end()
+    index = Index(home / ".ouro" / "cache" / "index.db")
+    index.follow(Sources(root, (MemoryFolder("user", "", memory),)))
+    yield Search(index)
+    index.close()
+
+
+def found(search, query, wanted=None, k=5) -> list[str]:
+    return [hit.id for hit in search.find(query, k, wanted, today=TODAY)]
+
+
+def test_what_was_asked_and_what_was_answered_are_found_together(search):
+    hits = search.find("which locks for the orders table", 2, Filter(kinds=("message",)), today=TODAY)
+    assert [(hit.session[:8], hit.number, hit.project) for hit in hits] == [
+        ("00000001", 1, "/a"),
+        ("00000001", 2, "/a"),
+    ]
+    assert hits[0].parts["asks"] == -0.1
+    assert sum(hits[0].parts.values()) == pytest.approx(hits[0].score)
+
+
+def test_what_stands_beside_the_words_is_found_by_them(search):
+    """The answer itself says neither `lunch` nor what was asked."""
+    [asked, answer] = search.find("lunch", 5, Filter(kinds=("message",)), today=TODAY)
+    assert (asked.number, answer.number, answer.text) == (1, 2, "Soup, as on the menu.")
+    assert answer.parts["words"] == pytest.approx(0.7)
+
+
+def test_all_kinds_are_searched_and_tools_only_where_they_are_wanted(search):
+    assert {hit.kind for hit in search.find("heron", 9, today=TODAY)} == {"core", "output"}
+    assert found(search, "heron", Filter(kinds=("note", "core", "message"))) == ["facts.md:1"]
+
+
+def test_filters_narrow(search):
+    locks = "locking locks"
+    assert found(search, locks, Filter(category="coding-preferences")) == ["mem_3f6c1e00"]
+    assert found(search, locks, Filter(scope="repo")) == []
+    assert found(search, "lunch", Filter(project="/a")) == []
+    assert found(search, "lunch soup", Filter(project="/b", since="2026-11-21"))[0].startswith("00000002")
+    assert found(search, "lunch", Filter(since="2026-11-22")) == []
+    assert found(search, "lunch", Filter(session="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")) == []
+
+
+def test_a_note_is_weighed(search):
+    wanted = Filter(kinds=("note",))
+    [whole] = search.find("optimistic locking", 1, wanted, today=TODAY)
+    [half] = search.find("optimistic locking", 1, wanted, lambda hit: 0.5 if hit.confidence == 0.9 else 1, TODAY)
+    assert half.score == pytest.approx(whole.score / 2)
+    assert search.find("optimistic locking", 1, wanted, lambda _: 0.0, TODAY) == []
+
+
+def test_a_copy_of_a_session_is_not_told_twice(search, home):
+    root = home / ".ouro" / "sessions"
+    talk = Conversation(root, 3, "/a")
+    talk.say(user("What is for lunch?"), assistant("Soup, as on the menu."))
+    talk.end()
+    search.index.follow(Sources(root))
+    assert sorted(hit.text for hit in search.find("lunch", 9, today=TODAY)) == [
+        "Soup, as on the menu.",
+        "What is for lunch?",
+    ]
+
+
+def test_a_day_that_is_named_brings_what_was_said_on_it(search):
+    assert found(search, "what did we do yesterday?", Filter(kinds=("message",)), 9)
+    assert {hit.parts["days"] for hit in search.find("yesterday", 9, Filter(kinds=("message",)), today=TODAY)} == {0.3}
+    assert found(search, "what did we do on 3 May 2020?") == []
+
+
+def test_an_index_that_breaks_while_it_is_used_says_so_and_comes_back(search, home):
+    search.index.close()
+    (home / ".ouro" / "cache" / "index.db").write_bytes(b"no database at all" * 500)
+    assert found(search, "lunch") == []
+    search.index.follow(Sources(home / ".ouro" / "sessions"))
+    assert found(search, "lunch") != []
+    with pytest.raises(SearchUnavailable), search.index.reading() as database:
+        database.execute("SELECT nothing FROM nowhere")
+
+
+@pytest.mark.parametrize("query", ["", "?", "the of and", '" OR *', "a" * 20_000, "x " * 5_000, "\x00\ud800 NEAR("])
+def test_no_question_is_an_error(search, query):
+    search.find(query, 5, today=TODAY)
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("what did we say on 2026-11-20", [("2026-11-20", "2026-11-20")]),
+        ("in May 2025", [("2025-05-01", "2025-05-31")]),
+        ("on May 3", [("2026-05-03", "2026-05-03")]),
+        ("on the 3rd of December", [("2025-12-03", "2025-12-03")]),
+        ("last December", [("2025-12-01", "2025-12-31")]),
+        ("in 2024", [("2024-01-01", "2024-12-31")]),
+        ("yesterday", [("2026-11-21", "2026-11-21")]),
+        ("last week", [("2026-11-09", "2026-11-15")]),
+        ("this week", [("2026-11-16", "2026-11-22")]),
+        ("last month", [("2026-10-01", "2026-10-31")]),
+        ("last year", [("2025-01-01", "2025-12-31")]),
+        ("three days ago", [("2026-11-19", "2026-11-19")]),
+        ("2 weeks ago", [("2026-11-05", "2026-11-11")]),
+        ("you may march on", []),
+        ("31 February 2026", []),
+        ("on 2026-13-45", []),
+        ("port 2025", []),
+    ],
+)
+def test_days_are_understood(text, days):
+    assert list(question_of(text, today=TODAY).days) == days
+
+
+def test_who_is_asked_for_is_understood():
+    assert question_of("what did I say").speaker == "user"
+    assert question_of("what did you suggest for api.py").spoken == "what did I suggest for api.py"
+    assert question_of("what did you tell me").speaker == ""
+    named = question_of("Where is Ann's dog?", ("Ann", "Bob"))
+    assert (named.speaker, named.spoken, named.words) == ("Ann", "Where is my dog?", (("dog",),))
+    assert question_of("who took it", ("Ann",)).words == (("take", "took", "taken"),)
+
+
+def test_of_a_common_word_the_newest_places_are_looked_at(home):
+    index = Index(home / "index.db")
+    with index.writing() as database:
+        rows = [
+            (number, 1, number, "user", "", "common" if number != 7 else "common rare", 0) for number in range(1, 9_000)
+        ]
+        database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
+    with index.reading() as database:
+        scores = word_scores(database, "messages", (("rare",), ("common",)), Within(9_000), has_neighbours=False)
+    index.close()
+    assert len(scores) == MOST_PLACES + 1
+    assert max(scores, key=scores.__getitem__) == 7
+    assert min(scores.keys() - {7}) == 9_000 - MOST_PLACES
+
+
+TALK = [
+    Document("1", "I adopted a puppy.", "Ann", "2023-05-01T10:00", 1, 1),
+    Document("2", "Lovely! What is it called?", "Bob", "2023-05-01T10:00", 1, 2),
+    Document("3", "Rex, after my uncle.", "Ann", "2023-05-01T10:00", 1, 3),
+    Document("4", "I repaired the roof.", "Bob", "2023-06-01T10:00", 2, 1),
+    Document("5", "I repaired the fence.", "Ann", "2023-06-01T10:00", 2, 2),
+]
+
+
+def asked(query, tmp_path, **weights) -> tuple[str, ...]:
+    [answer] = answers(TALK, [Query("q", query)], 5, tmp_path, None, Weights(**weights))
+    return answer.ids
+
+
+def test_documents_are_searched_by_the_code_that_searches_sessions(tmp_path):
+    assert asked("What is the name of Ann's puppy?", tmp_path)[:3] == ("1", "3", "2")
+
+
+def test_the_speaker_that_is_named_comes_first(tmp_path):
+    assert asked("What did Bob repair?", tmp_path)[0] == "4"
+
+
+def test_each_weight_is_in_use(tmp_path):
+    whole = asked("What did Ann repair?", tmp_path / "1")
+    assert (whole[0], asked("What did Ann repair?", tmp_path / "2", speaker=0.0)[:2]) == ("5", ("5", "4"))
+    assert asked("puppy", tmp_path / "3", near_words=False, session=0.0) == ("1",)
+
+
+def test_recall_and_gain_are_counted():
+    found = [Answer("a", ("x", "y", "z"), 1.0), Answer("b", ("n",), 3.0)]
+    measured = measure(found, {"a": ["y"], "b": ["m"]})
+    assert (measured.recall, measured.ndcg10, measured.missed) == ({"5": 0.5, "10": 0.5, "25": 0.5}, 0.3155, ("b",))
+    assert (measured.p50_ms, measured.p95_ms) == (3.0, 3.0)
+
+
+def test_sessions_of_the_store_are_what_is_searched(search, home):
+    """The ids that a hit tells open the session."""
+    [hit] = search.find("timed out under load", 1, Filter(kinds=("message",)), today=TODAY)
+    loaded = YamlFileMemoryStore(home / ".ouro" / "sessions").load_session(hit.session, read_only=True)
+    assert hit.text in [record.message.text for record in loaded.records if getattr(record, "number", 0) == hit.number]

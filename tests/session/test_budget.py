@@ -1,0 +1,126 @@
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from ouro.agent.limits import Limits
+from ouro.errors import LimitReached
+from ouro.memory.backend import CostRecord, MessageRecord, SessionHeader, timestamp
+from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.sessions.usage import ModelUse, Period
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Message, Text, Usage, user
+from ouro.session.budget import Budget, Money
+
+OLD = "2026-01-05T12:00:00.000Z"
+
+
+@pytest.fixture
+def store(home) -> YamlFileMemoryStore:
+    return YamlFileMemoryStore(home / ".ouro" / "sessions")
+
+
+def spend(store, number: int, cost: float | None, at: str = "", model: str = "a/one", purpose: str = "") -> str:
+    """A session in which one call was made."""
+    at = at or timestamp()
+    session_id = f"0000000{number}-7e1b-4d0a-9a55-3b8f0c1d2e4f"
+    used = Usage(100, 40, 0, 10, cost)
+    answer = Message("assistant", (Text("x"),), None if purpose else used, model)
+    records = [MessageRecord(1, at, user("x")), MessageRecord(2, at, answer)]
+    if purpose:
+        records.append(CostRecord(purpose, at, model, used))
+    store.import_session(SessionHeader(session_id, "/p", model, at), records)
+    return session_id
+
+
+def money(store, **limits) -> Money:
+    memory = MemoryManager.start(store, project="/p", model="a/one")
+    return Money(memory, SessionShelf(store, "/p"), Limits(**limits))
+
+
+async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversation_too(store):
+    spend(store, 1, 0.5)
+    spend(store, 2, 0.25, purpose="title", model="a/small")
+    spend(store, 3, 2.0, at=OLD)
+    report = await money(store).report()
+
+    one, small = ModelUse("a/one", Usage(100, 40, 0, 10, 0.5), 1), ModelUse("a/small", Usage(100, 40, 0, 10, 0.25), 1)
+    both = ModelUse("a/one", Usage(200, 80, 0, 20, 2.5), 2)
+    assert report.periods == (
+        Period("session", ()),
+        *(Period(name, (one, small)) for name in ("today", "month")),
+        Period("all", (both, small)),
+    )  # fmt: skip
+    assert report.budgets == ()
+
+
+async def test_what_lies_in_the_trash_was_paid_all_the_same(store):
+    store.delete_session(spend(store, 1, 0.5))
+    report = await money(store, max_cost_day=1.0).report()
+    assert report.budgets == (Budget("today", "limits.max_cost_day", 1.0, 0.5),)
+
+
+async def test_without_a_limit_of_days_no_list_is_read(store, monkeypatch):
+    monkeypatch.setattr(YamlFileMemoryStore, "list_sessions", None)
+    assert await money(store, max_cost=1.0).check() == ""
+
+
+async def test_most_of_a_limit_is_warned_of_once(store):
+    purse = money(store, max_cost_day=1.0, max_cost_month=100.0)
+    spend(store, 1, 0.79)
+    assert await purse.check() == ""
+    spend(store, 2, 0.02)
+    assert await purse.check() == "Today has cost $0.81 of $1.00 (limits.max_cost_day): $0.19 are left."
+    assert await purse.check() == ""
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (
+            {"max_cost_day": 1.0},
+            "Stopped: today has cost $1.00 of $1.00.\nIt goes on tomorrow. Raise limits.max_cost_day",
+        ),
+        ({"max_cost_month": 0.5}, "Stopped: this month has cost $1.00 of $0.50.\nIt goes on next month."),
+    ],
+)
+async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, told):
+    purse = money(store, **limits)
+    purse.refuse()
+    spend(store, 1, 1.0)
+    with pytest.raises(LimitReached) as stopped:
+        await purse.check()
+    assert str(stopped.value).startswith(told)
+    with pytest.raises(LimitReached):
+        purse.refuse()  # beside the conversation, too
+
+
+async def test_yesterday_and_unknown_prices_count_for_nothing(store):
+    spend(store, 1, 5.0, at=OLD)
+    spend(store, 2, None)
+    purse = money(store, max_cost_day=1.0, max_cost_month=1.0)
+    assert await purse.check() == "The price of a/one is not known: it counts for no limit (`prices` in models.yaml)."
+    assert await purse.check() == ""
+
+
+def _spend_elsewhere(root: Path, numbers) -> None:
+    for number in numbers:
+        spend(YamlFileMemoryStore(root), number, 0.125)
+
+
+async def test_what_other_processes_spend_counts_as_soon_as_it_is_on_disk(store, home):
+    purse = money(store, max_cost_day=1.0)
+    context = multiprocessing.get_context("spawn")
+    others = [
+        context.Process(target=_spend_elsewhere, args=(home / ".ouro" / "sessions", part))
+        for part in ((1, 2, 3, 4), (5, 6, 7))
+    ]
+    for other in others:
+        other.start()
+    for other in others:
+        other.join()
+    assert "$0.88 of $1.00" in await purse.check()
+    spend(store, 8, 0.125)
+    with pytest.raises(LimitReached, match=r"today has cost \$1\.00"):
+        await purse.check()

@@ -1,0 +1,198 @@
+"""A session that is taken up again: what it says before the first call, and the ways to go on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from ouro.assemble import Options, open_session
+from ouro.errors import SessionError
+from ouro.events import Said
+from ouro.llm.model import ModelSpec, Prices
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.messages import Context, Usage
+from ouro.session import OpenRequest
+from ouro.session.resume import repository_news
+
+LONG = "a word and another, " * 1_000
+
+
+@pytest.fixture(autouse=True)
+def no_titles(monkeypatch):
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+
+
+async def opened(repository, *script, resume="", name="anthropic/claude-test", **request):
+    spec = ModelSpec(name, window=200_000, prices=Prices(2, 10, 0.2, 2.5))
+    model = ScriptedModel(script, spec=spec)
+    asked = OpenRequest(resume, trust="yes", **request)
+    return await open_session(Options(repository, ready_model=model, mode="auto"), asked), model
+
+
+async def said_before(repository, *turns, answer="So it is."):
+    """A session in which this was said, closed."""
+    answers = [ScriptedReply(answer, usage=Usage(input=6_000 * number)) for number in range(1, len(turns) + 1)]
+    session, _ = await opened(repository, *answers)
+    for text in turns:
+        assert [event async for event in session.send(text)]
+    await session.close()
+    return session.id
+
+
+async def card_of(repository, **options):
+    session, _ = await opened(repository, resume="latest", **options)
+    card = await session.resumed.card()
+    await session.close()
+    return card
+
+
+def git(repository, *arguments, minutes=1):
+    """git, so much later: it counts in seconds, and this test takes less."""
+    environment = {**os.environ, "GIT_COMMITTER_DATE": f"{int(time.time()) + 60 * minutes} +0000"}
+    subprocess.run(["git", *arguments], cwd=repository, check=True, env=environment)
+
+
+def commit(repository, subject, **when):
+    (repository / "api.py").write_text(f"# {subject}\n")
+    git(repository, "commit", "-qam", subject, **when)
+
+
+async def test_a_new_session_has_nothing_to_say(repository):
+    session, _ = await opened(repository)
+    assert session.resumed is None
+    await session.close()
+
+
+async def test_the_card_tells_size_price_and_the_cache(repository):
+    session_id = await said_before(repository, LONG, LONG)
+    card = await card_of(repository)
+    assert (card.info.id, card.info.messages, card.info.size > 40_000) == (session_id, 4, True)
+    assert card.cache == "warm"
+    assert card.price == pytest.approx(card.tokens * 0.2 / 1e6)
+    assert card.price_cold == pytest.approx(card.tokens * 2.5 / 1e6)
+    assert (card.folder, card.todos, card.in_the_middle, card.is_long) == ("", (), False, True)
+
+
+async def test_another_model_has_nothing_in_its_cache_and_of_others_one_can_only_guess(repository):
+    await said_before(repository, "hello")
+    assert (await card_of(repository, name="anthropic/claude-other")).cache == "cold"
+    session, _ = await opened(repository, "Yes.", name="openai/test")
+    assert [event async for event in session.send("hello")]
+    await session.close()
+    assert (await card_of(repository, name="openai/test")).cache == "probably warm"
+
+
+async def test_a_short_session_is_no_question(repository):
+    await said_before(repository, "hello")
+    card = await card_of(repository)
+    assert (card.is_long, card.tail) == (False, None)
+
+
+async def test_the_card_tells_what_the_repository_has_done_since(repository):
+    await said_before(repository, "hello")
+    commit(repository, "second")
+    commit(repository, "third")
+    git(repository, "checkout", "-qb", "elsewhere")
+    (repository / "new.py").write_text("")
+    news = (await card_of(repository)).repository
+    assert (news.branch, news.branch_then, news.commits, news.changed) == ("elsewhere", "main", 2, 1)
+    assert [re.sub(r"^\w+ ", "", subject) for subject in news.subjects] == ["third", "second"]
+
+
+async def test_commits_from_before_are_not_counted(repository):
+    commit(repository, "before", minutes=-1)
+    await said_before(repository, "hello")
+    news = (await card_of(repository)).repository
+    assert (news.commits, news.branch_then) == (0, "main")
+
+
+def test_outside_a_repository_there_is_no_news(tmp_path):
+    assert repository_news(tmp_path, "2026-11-21T20:14:03.120Z", "") is None
+
+
+async def test_the_card_tells_what_memory_has_learned_since(repository):
+    await said_before(repository, "hello")
+    assert (await card_of(repository)).memory == {}
+    other, _ = await opened(repository)
+    await other.knowledge.write("user", {"preferences.md": "- Answer in German.\n"}, "Prefer German", origin="person")
+    await other.close()
+    assert (await card_of(repository)).memory == {"user": 1}
+
+
+async def test_the_tail_is_what_is_sent_and_the_rest_stays_in_the_session(repository):
+    await said_before(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
+    session, model = await opened(repository, "Yes.", resume="latest")
+    card = await session.resumed.card()
+    assert (card.tail.turns, card.tail.tokens < card.tokens / 2) == (3, True)
+    seen = [event async for event in session.resumed.take("tail")]
+    assert any(isinstance(event, Said) and "4 earlier messages are not sent" in event.text for event in seen)
+    assert [event async for event in session.send("sixth")]
+    asked = [message for message in model.requests[-1].messages if message.role == "user"]
+    words = [message.text for message in asked if message.text]
+    assert words == ["third", "fourth", "fifth", "sixth"]
+    note = next(part.text for part in asked[0].parts_of(Context))
+    assert "4 earlier messages of this session were left out here, without a summary" in note
+    await session.close()
+    again, model = await opened(repository, "Yes.", resume="latest")
+    assert [event async for event in again.send("seventh")]
+    assert [m.text for m in model.requests[-1].messages if m.role == "user" and m.text] == [*words, "seventh"]
+    await again.close()
+
+
+async def test_what_is_pinned_stays_in_the_tail(repository):
+    await said_before(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
+    session, model = await opened(repository, "Yes.", resume="latest")
+    await session.window.pin(1)
+    assert [event async for event in session.resumed.take("tail")]
+    assert [event async for event in session.send("sixth")]
+    asked = [m.text for m in model.requests[-1].messages if m.role == "user" and m.text]
+    assert [text[:6] for text in asked] == ["first ", "third", "fourth", "fifth", "sixth"]
+    await session.close()
+
+
+async def test_a_request_can_ask_for_the_tail_or_a_summary_at_once(repository):
+    await said_before(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
+    session, model = await opened(repository, "## Goal\nCount.", "Yes.", resume="latest", part="summary")
+    assert (await session.resumed.card()).is_long is False
+    assert [event async for event in session.send("sixth")]
+    notes = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
+    assert any("## Goal\nCount." in note for note in notes)
+    await session.close()
+
+
+async def test_a_request_for_the_tail_leaves_the_rest_out_before_the_first_call(repository):
+    await said_before(repository, "first", "second", "third", "fourth", "fifth", answer=LONG)
+    session, model = await opened(repository, "Yes.", resume="latest", part="tail")
+    assert [event async for event in session.send("sixth")]
+    words = [message.text for message in model.requests[-1].messages if message.role == "user" and message.text]
+    assert words == ["fourth", "fifth", "sixth"], "three turns would be too long for a tail"
+    await session.close()
+
+
+async def test_a_summary_that_cannot_be_made_does_not_go_on_with_all_of_it_silently(repository):
+    await said_before(repository, f"first {LONG}", f"second {LONG}", "third")
+    with pytest.raises(SessionError, match="Nothing was compacted"):
+        await opened(repository, resume="latest", part="summary")
+    session, _ = await opened(repository, resume="latest")  # it was let go of
+    await session.close()
+
+
+async def test_a_session_that_ended_in_the_middle_says_so(repository):
+    session, _ = await opened(repository, call("read", path="api.py"))
+    assert [event async for event in session.send("look")]
+    await session.close()
+    assert (await card_of(repository)).in_the_middle
+
+
+async def test_in_another_worktree_it_says_where_it_goes_on(repository, tmp_path):
+    await said_before(repository, "hello")
+    folder = tmp_path / "worktree"
+    git(repository, "worktree", "add", "-q", str(folder))
+    card = await card_of(folder)
+    assert (card.info.project, card.folder) == (str(repository), str(folder))
+    assert replace(card.repository, subjects=(), changed=0).branch == "worktree"

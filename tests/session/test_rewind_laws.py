@@ -1,0 +1,180 @@
+"""Laws of the past, over many interleavings of saying, going back and forward, forking, compacting and resuming.
+
+What is sent after a resume is what was sent before it; what is on the line is what a plain list would hold; and
+nothing that was ever said is missing from the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from ouro.errors import UsageError
+from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.records import CompactionRecord
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import ToolCall, ToolReply, assistant, tool, user
+from ouro.session.rewind import Past
+
+SEEDS = range(40)
+STEPS = 45
+
+
+class Story:
+    """A session on disk, and beside it plain lists that say what it should be."""
+
+    def __init__(self, root: Path, seed: int):
+        self.chance = random.Random(seed)
+        self.store = YamlFileMemoryStore(root)
+        self.memory = MemoryManager.start(self.store, project="/p", model="m")
+        self.past = self._past()
+        self.here = 0
+        """The number of what should stand last on the line."""
+        self.lines: dict[int, list[str]] = {0: []}
+        """The person's words that should be on the line, by what stands last on it."""
+        self.undone: list[int] = []
+        self.said: set[str] = set()
+        self.count = 0
+
+    def _past(self) -> Past:
+        return Past(self.memory, lambda: False, lambda: None, {}, lambda: asyncio.sleep(0))
+
+    @property
+    def line(self) -> list[str]:
+        return self.lines[self.here]
+
+    async def say(self):
+        self.count += 1
+        words = f"message {self.count}"
+        line = [*self.line, words]
+        await self.memory.add(user(words))
+        if self.chance.random() < 0.4:
+            call = ToolCall(f"c{self.count}", "read", {"path": "a.py"})
+            await self.memory.add(assistant("Looking.", call))
+            await self.memory.add(tool(ToolReply(call.id, "read", f"text {self.count} " * self.chance.randrange(80))))
+        await self.memory.add(assistant(f"answer {self.count}"))
+        self.said |= {words, f"answer {self.count}"}
+        self._come_to(self.memory.next_number - 1, line)
+        self.undone.clear()
+
+    async def compact(self):
+        entries = self.memory.transcript.entries
+        if len(entries) < 3:
+            return
+        last = self.chance.choice(entries[:-1])
+        covered = [each for each in self.memory.transcript.sent_entries() if each.number <= last.number]
+        kept = tuple(each.number for each in covered if each.message.role == "user" and self.chance.random() < 0.5)
+        number = self.memory.next_number
+        record = CompactionRecord(number, self.memory.now(), (1, last.number), kept, f"summary {number}")
+        await self.memory.record(record)
+        sent = self.memory.context()
+        while self.memory.has_earlier and self.chance.random() < 0.5:  # it left memory: what is sent is the same
+            await self.memory.earlier(self.chance.randrange(1, 9))
+        assert self.memory.context() == sent
+        self._come_to(number, self.line)
+
+    async def rewind(self):
+        points = self.past.points()
+        if points:
+            place = self.chance.randrange(1, len(points) + 1)
+            line = self.line[: len(self.line) - place]
+            assert (await self.past.rewind(points[-place].number)).text == points[-place].text
+            self._leave_for(line)
+
+    async def undo(self):
+        if not self.line:
+            with pytest.raises(UsageError):
+                await self.past.undo()
+            return
+        line = self.line
+        assert (await self.past.undo()).text == line[-1]
+        self._leave_for(line[:-1])
+
+    async def redo(self):
+        if not self.undone:
+            with pytest.raises(UsageError):
+                await self.past.redo()
+            return
+        await self.past.redo()
+        self.here = self.undone.pop()
+
+    async def visit(self):
+        if branches := self.past.branches():
+            branch = self.chance.choice(branches)
+            await self.past.visit(branch.number)
+            self._leave_for(self.lines[branch.number])
+
+    async def resume(self):
+        if self.said:
+            before = self.memory.context()
+            await self._take_up(self.memory.session_id)
+            assert self.memory.context() == before
+
+    async def fork(self):
+        if not self.here:
+            return
+        at = self.chance.choice([None, *self.past.points()])
+        before = self.memory.context()
+        copy = await self.past.fork(at.number if at else None)
+        assert self.memory.context() == before
+        if not copy:
+            return
+        line = self.line if at is None else self.line[: self.line.index(at.text)]
+        await self._take_up(copy)
+        if at is None:
+            assert self.memory.context() == before
+        self._come_to(self.memory.transcript.last_number, line)
+        self.undone = list(self.memory.transcript.undone)
+
+    async def _take_up(self, session_id: str) -> None:
+        await self.memory.close()
+        self.memory = await MemoryManager.resume(self.store, session_id, project="/p")
+        await self.memory.read_all()
+        self.past = self._past()
+
+    def _come_to(self, number: int, line: list[str]) -> None:
+        self.here = number
+        self.lines[number] = line
+
+    def _leave_for(self, line: list[str]) -> None:
+        """Where one goes to is where one just was: that is a redo."""
+        left, target = self.here, self.memory.transcript.last_number
+        assert self.lines[target] == line
+        if self.undone and self.undone[-1] == target:
+            self.undone.pop()
+        elif left:
+            self.undone.append(left)
+        self.here = target
+
+    async def check(self):
+        while self.past.has_earlier:
+            await self.past.earlier(self.chance.randrange(1, 20))
+        assert [each.text for each in self.past.points()] == self.line
+        texts = [each.message.text for each in self.memory.transcript.entries if each.message.role == "user"]
+        assert texts == self.line
+
+
+async def play(story: Story) -> None:
+    ways = {story.say: 6, story.rewind: 2, story.undo: 2, story.redo: 2, story.visit: 1, story.compact: 1,
+            story.resume: 2, story.fork: 0.4}  # fmt: skip
+    for _ in range(STEPS):
+        [step] = story.chance.choices(list(ways), list(ways.values()))
+        await step()
+        if story.chance.random() < 0.3:
+            await story.check()
+    await story.check()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_the_laws_of_the_past_hold(seed, tmp_path, monkeypatch):
+    if seed % 2:  # so that the rest is read only when it is needed
+        monkeypatch.setattr("ouro.memory.sessions.walk_back.FEWEST_SHOWN", 3)
+        monkeypatch.setattr("ouro.memory.paging.FEWEST_SHOWN", 3)
+    story = Story(tmp_path / "sessions", seed)
+    await play(story)
+    await story.memory.close()
+    written = "".join(file.read_text() for file in (tmp_path / "sessions").glob("*/session.yaml"))
+    assert all(f"text: {each}\n" in written for each in story.said)

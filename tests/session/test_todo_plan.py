@@ -1,0 +1,57 @@
+"""The agent's plan after a resume: from behind what the screen reads first, and from behind a compaction."""
+
+import pytest
+
+from ouro.assemble import Options, open_session
+from ouro.display import Todo
+from ouro.events import TodosChanged
+from ouro.llm.model import ModelSpec
+from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.session import OpenRequest
+from ouro.session.context_window import carried
+
+PLAN = (Todo("look", "done"), Todo("mend it [now]", "in_progress"), Todo("tell"))
+
+
+@pytest.fixture(autouse=True)
+def no_titles(monkeypatch):
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+
+
+async def opened(repository, *script, resume=""):
+    model = ScriptedModel(script, spec=ModelSpec("anthropic/claude-test", window=500_000))
+    return await open_session(Options(repository, ready_model=model, mode="auto"), OpenRequest(resume, trust="yes"))
+
+
+async def planned(repository):
+    """A session whose agent has made that plan."""
+    todos = [{"text": each.text, "state": each.state} for each in PLAN]
+    session = await opened(repository, call("todo", todos=todos), "Planned.", *["So it is."] * 3, "## Goal\nMend it.")
+    assert [event async for event in session.send("Plan it.")]
+    assert session.todos == PLAN
+    return session
+
+
+async def test_an_older_plan_is_told_when_it_is_read_behind_the_screen(repository):
+    session = await planned(repository)
+    for _ in range(3):
+        assert [event async for event in session.send("a word and another, " * 5_000)]
+    await session.close()
+    again = await opened(repository, resume="latest")
+    assert again.todos == ()
+    assert (await again.resumed.card()).todos == PLAN[1:]
+    assert again.todos == PLAN
+    await again.close()
+    assert [event async for event in again.news() if isinstance(event, TodosChanged)] == [TodosChanged(PLAN)]
+
+
+async def test_a_plan_from_before_a_compaction_is_found_in_its_summary(repository):
+    session = await planned(repository)
+    for _ in range(3):
+        assert [event async for event in session.send("a word and another, " * 5_000)]
+    assert [event async for event in session.window.compact("")]
+    await session.close()
+    again = await opened(repository, resume="latest")
+    await again.resumed.card()
+    assert carried("", again.todos, (), "") == carried("", PLAN, (), "")
+    await again.close()
