@@ -1,0 +1,30 @@
+"""Every product module, read and parsed once for all architecture tests."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+
+class Source(NamedTuple):
+    """One module of the product."""
+
+    name: str
+    """Below `ouro/`, as `memory/manager.py`."""
+    text: str
+    tree: ast.Module
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    """All modules of `ouro/`, sorted by name."""
+    paths = sorted((ROOT / "ouro").rglob("*.py"))
+    return tuple(
+        Source(path.relative_to(ROOT / "ouro").as_posix(), text, ast.parse(text))
+        for path in paths
+        for text in [path.read_text()]
+    )

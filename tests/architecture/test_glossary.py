@@ -1,0 +1,99 @@
+"""The words of this project: names, docstrings, comments, messages and docs use the terms of the field."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+from architecture.sources import ROOT, sources
+
+WORDS = {
+    "user": r"the person|persons?'s?|a person|somebody|whoever|someone's hand",
+    "session": r"taken? up again|takes? up again|tak(?:e|es|en) over again|go(?:es|ne)? on with",
+    "trusted, accepted, approved": r"vouch\w*|is believed|not believed|are believed|believes\b",
+    "source, provenance": r"whence|teller\b",
+    "undo, revert": r"tak(?:e|es|en|ing) back|took back|put(?:s|ting)? back|taken_back|take_back|taking_back",
+    "archive, remove": r"put(?:s|ting)? away|put_away",
+    "background": r"abroad|out of band|beside the (?:conversation|turns?|session|loop)",
+    "warning, notice, error": r"complain(?:t|ts|s|ed)?\b",
+    "maintenance": r"growing old|digestion",
+    "MAX_, MIN_": r"\b_?(?:MOST|LONGEST|LEAST|FEWEST|LARGEST|SMALLEST)_[A-Z]\w*|_ABROAD",
+    "session catalog, writer, history": r"\bshelf\b|\bSessionShelf\b|\bDesk\b|\bchronicle\b",
+    "plain words": r"in other clothes|in another dress|is to be said|told of|as one asks for it|the way back"
+    r"|nobody is there|lend(?:s|ing)? (?:the|a) hand|it is written `",
+}
+"""What to write instead, and the pattern that is wrong."""
+
+FUNCTION_NAMES = {"told", "kept", "united", "taken_up", "whence", "said", "asked", "noted", "beside", "gone"}
+"""Participles and adverbs: a function is named by a verb, a value by a noun."""
+
+ALLOWED: dict[tuple[str, str], str] = {}
+"""(file, matched text) that must stay, with the reason: a name on disk, a protocol, a quotation."""
+
+_PATTERNS = {use: re.compile(pattern, re.IGNORECASE if "MAX_" not in use else 0) for use, pattern in WORDS.items()}
+DOCS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md", "models.yaml.example", "docs", "benchmarks")
+
+
+def wrong_words() -> Iterator[str]:
+    """`file:line: match: use …` for every forbidden word."""
+    for name, text in _texts():
+        spaced = re.sub(r"(?<=[a-z])_(?=[a-z])", " ", text)
+        for use, pattern in _PATTERNS.items():
+            for match in (*pattern.finditer(text), *(pattern.finditer(spaced) if name.endswith(".py") else ())):
+                if (name, match[0]) not in ALLOWED:
+                    yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]!r}: use {use}"
+
+
+def wrong_names() -> Iterator[str]:
+    """Loop variables named `each`, and functions named by a participle or adverb."""
+    for source in sources():
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.strip("_") in FUNCTION_NAMES:
+                yield f"ouro/{source.name}:{node.lineno}: function {node.name}"
+            if isinstance(node, ast.Name) and node.id == "each" and isinstance(node.ctx, ast.Store):
+                yield f"ouro/{source.name}:{node.lineno}: variable `each`"
+
+
+def repeated_class_names() -> list[str]:
+    """Public classes whose name is used by more than one module."""
+    places: dict[str, list[str]] = {}
+    for source in sources():
+        for node in source.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(source.name)
+    return [f"{name}: {', '.join(found)}" for name, found in places.items() if len(found) > 1]
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    for source in sources():
+        yield f"ouro/{source.name}", source.text
+    for path in (*(ROOT / "ouro").rglob("*.md"), *(ROOT / name for name in DOCS)):
+        found = sorted(path.rglob("*.md")) if path.is_dir() else [path]
+        yield from ((item.relative_to(ROOT).as_posix(), item.read_text()) for item in found if item.is_file())
+
+
+def test_no_forbidden_word():
+    assert sorted(set(wrong_words())) == []
+
+
+def test_names_say_what_things_are():
+    assert list(wrong_names()) == []
+
+
+def test_a_class_name_is_used_once():
+    assert repeated_class_names() == []
+
+
+@pytest.mark.parametrize("text", ["Taken back by the person", "def take_back(self)", "_MOST_READ = 4096", "whence"])
+def test_the_patterns_find_what_they_forbid(text):
+    assert any(pattern.search(text) for pattern in _PATTERNS.values())
+
+
+if __name__ == "__main__":
+    room = sys.argv[1] if len(sys.argv) > 1 else ""
+    found = [line for line in (*sorted(set(wrong_words())), *wrong_names()) if line.startswith(room)]
+    print(*found, f"{len(found)} words", sep="\n")
+    print(*(line for line in repeated_class_names() if room.removeprefix("ouro/") in line), sep="\n")
