@@ -65,10 +65,11 @@ def test_k4_releases_of_the_last_days_are_left_out():
 
 
 def test_k4_the_lock_is_installed_with_its_hashes_demanded():
-    installs = re.findall(r"pip install [^\n]*", (PROJECT / "README.md").read_text())
-    from_lock = [line for line in installs if "requirements/" in line]
-    assert from_lock
+    installs = re.findall(r"^pip .*$", (PROJECT / "install.sh").read_text(), re.MULTILINE)
+    from_lock = [line for line in installs if "-r " in line]
+    assert len(from_lock) == 2
     assert [line for line in from_lock if "--require-hashes" not in line] == []
+    assert [line for line in installs if line not in from_lock and "--no-deps" not in line] == []
 
 
 def test_k4_nothing_that_is_installed_runs_at_the_start_of_python():

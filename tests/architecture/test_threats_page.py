@@ -1,4 +1,4 @@
-"""docs/security.md says which test shows each fault: it does."""
+"""docs/threats.md names the test of each fault, and each test of a fault is named there."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ ROW = re.compile(r"^\| ((?:[A-Z]\d+(?:, )?)+) \| [^|]+ \| ([^|]+) \|$", re.MULTI
 
 
 def rows() -> list[tuple[list[str], list[str]]]:
-    text = (PROJECT / "docs" / "security.md").read_text()
+    text = (PROJECT / "docs" / "threats.md").read_text()
     return [(ids.split(", "), re.findall(r"`(test_\w+\.py)`", files)) for ids, files in ROW.findall(text)]
 
 

