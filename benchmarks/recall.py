@@ -21,7 +21,7 @@ from ouro.memory.index.embeddings import local_embedder
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.note_indexer import MemoryFolder
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.search import Filter, Search
+from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.tokenizer import content_hash
 from ouro.memory.index.vectors import Vectors
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -102,7 +102,7 @@ def _session(database, talk: Talk, number: int) -> None:
     database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
 
 
-def measure(name: str, search: Search, wanted: Filter, length: int) -> None:
+def measure(name: str, search: Search, wanted: SearchFilter, length: int) -> None:
     """Ask questions of so many words, and print how long they took."""
     talk, spent = Talk(), []
     for _ in range(SAMPLE):
@@ -196,9 +196,9 @@ def main() -> None:
     vectors.warm()
     for words in (6, 12, 40):
         for name, search in (("words", Search(index)), ("words and vectors", Search(index, vectors))):
-            measure(f"recall, {words} words asked, by {name}", search, Filter(kinds=("note", "core")), words)
+            measure(f"recall, {words} words asked, by {name}", search, SearchFilter(kinds=("note", "core")), words)
             if args.vectors or name == "words":
-                measure(f"memory_search, {words} words asked, by {name}", search, Filter(), words)
+                measure(f"memory_search, {words} words asked, by {name}", search, SearchFilter(), words)
     index.close()
     if args.notes:
         index = Index(args.folder / f"notes-{args.notes}.db")

@@ -32,7 +32,7 @@ from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store.store import GitMemoryStore
 from ouro.memory.long_term.store.stores import repo_store, user_store
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_catalog import SessionShelf, shelf_on
+from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.memory_rules import digest_rules, knowledge_rules, learning_rules, lookup_in
 from ouro.safety.guarded_memory import GuardedMemory
@@ -143,13 +143,13 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     mask_log(mask.mask)
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
-    shelf = _shelf(store, options)
-    resumed = await asyncio.to_thread(shelf.find, request.resume) if request.resume else None
+    session_catalog = _session_catalog(store, options)
+    resumed = await asyncio.to_thread(session_catalog.find, request.resume) if request.resume else None
     stores = _memory_stores(ground, mask)
     scopes, complaints = await asyncio.to_thread(open_scopes, stores)
     memory = await _memory(store, ground, request, resumed, begins_with(scopes))
     try:
-        parts = _parts(ground, (shelf, resumed), memory, mask, scopes)
+        parts = _parts(ground, (session_catalog, resumed), memory, mask, scopes)
         if stores:
             rules, finds = knowledge_rules(ground.settings, ground.catalog), mask.kind_of_secret
             parts = await asyncio.to_thread(with_knowledge, parts, stores, scopes, complaints, rules, finds)
@@ -255,7 +255,7 @@ def _guarded(store: GitMemoryStore) -> GuardedMemory:
 
 def _parts(
     ground: _Ground,
-    shelf: tuple[SessionShelf, SessionInfo | None],
+    session_catalog: tuple[SessionCatalog, SessionInfo | None],
     memory: MemoryManager,
     mask: SecretMask,
     scopes: Sequence[ScopeMemory],
@@ -277,7 +277,7 @@ def _parts(
     jobs, plan = ShellJobs(outputs, mask.mask), Plan()
     seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
     shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
-    lookup = lookup_in(root, scopes, settings, ground.catalog, shelf[0])
+    lookup = lookup_in(root, scopes, settings, ground.catalog, session_catalog[0])
     search = search_for(lookup, scopes, root) if lookup else None
     return SessionParts(
         cwd=options.cwd,
@@ -295,8 +295,8 @@ def _parts(
         knowledge=None,
         lookup=lookup,
         limits=Limits(**asdict(settings.limits)),
-        shelf=shelf[0],
-        resumed=shelf[1],
+        session_catalog=session_catalog[0],
+        resumed=session_catalog[1],
         remembered_since=partial(memory_changes, scopes, memory.session_id),
         list_files=lambda: list_project_files(options.cwd),
         titles=options.titles and settings.sessions.titles and not options.ephemeral,
@@ -305,12 +305,12 @@ def _parts(
     )
 
 
-def _shelf(store: MemoryStore, options: Options) -> SessionShelf:
+def _session_catalog(store: MemoryStore, options: Options) -> SessionCatalog:
     """All sessions, this one among them; those that are not kept are in memory only."""
     project = str(options.cwd)
     if options.ephemeral:
-        return SessionShelf(store, project)
-    return shelf_on(store, get_sessions_dir(), get_index_path(), project)
+        return SessionCatalog(store, project)
+    return catalog_on(store, get_sessions_dir(), get_index_path(), project)
 
 
 def _model_name(ground: _Ground, used_before: str = "") -> str:

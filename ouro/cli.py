@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from ouro.assemble import Options
     from ouro.frontends.tui.look import Look
     from ouro.open_request import OpenRequest
-    from ouro.session import Session, SessionShelf
+    from ouro.session import Session, SessionCatalog
 
     OpenSession = Callable[[OpenRequest], Awaitable[Session]]
-    OpenShelf = Callable[[], Awaitable[SessionShelf]]
+    OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
 
 SUBCOMMANDS = {
     "sessions": "list, show, export, rename, remove and repair sessions",
@@ -228,7 +228,7 @@ def _run_plain(args: argparse.Namespace) -> int:
 
     from ouro.frontends.plain.run import run_repl
 
-    return asyncio.run(run_repl(_opener(args, titles=True), _request(args), str(args.message), _shelf_opener(args)))
+    return asyncio.run(run_repl(_opener(args, titles=True), _request(args), str(args.message), _catalog_opener(args)))
 
 
 def _run_full_screen(args: argparse.Namespace) -> int:
@@ -251,7 +251,7 @@ def _run_full_screen(args: argparse.Namespace) -> int:
         look,
         frame,
         keep_theme=lambda name: save_setting("tui.theme", name),
-        open_shelf=_shelf_opener(args),
+        open_catalog=_catalog_opener(args),
     )
 
 
@@ -288,22 +288,22 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
     return open_session
 
 
-def _shelf_opener(args: argparse.Namespace) -> OpenShelf:
+def _catalog_opener(args: argparse.Namespace) -> OpenCatalog:
     """Gives the sessions that are kept, before one is open; loaded beside the loop, when it is asked for."""
     import asyncio
 
-    def make() -> SessionShelf:
-        from ouro.memory.sessions.session_catalog import shelf_of
+    def make() -> SessionCatalog:
+        from ouro.memory.sessions.session_catalog import catalog_of
         from ouro.safety.secrets import SecretMask, secret_values
         from ouro.utils.runtime import get_index_path, get_sessions_dir
 
         mask = SecretMask(secret_values(os.environ)).mask
-        return shelf_of(get_sessions_dir(), get_index_path(), str(_folder(args)), mask)
+        return catalog_of(get_sessions_dir(), get_index_path(), str(_folder(args)), mask)
 
-    async def open_shelf() -> SessionShelf:
+    async def open_catalog() -> SessionCatalog:
         return await asyncio.to_thread(make)
 
-    return open_shelf
+    return open_catalog
 
 
 def _options(args: argparse.Namespace, titles: bool) -> Options:

@@ -15,7 +15,7 @@ from ouro.memory.long_term.finding import make_lookup
 from ouro.memory.long_term.knowing import KnowledgeRules, RecallRules
 from ouro.memory.long_term.learning_rules import LearningRules
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.session.budget import Purse
 from ouro.settings import Settings
 
@@ -42,15 +42,17 @@ def digest_rules(settings: Settings, *, by_itself: bool) -> DigestRules:
 
 
 def lookup_in(
-    root: Path, scopes: Sequence[ScopeMemory], settings: Settings, catalog: Catalog, shelf: SessionShelf
+    root: Path, scopes: Sequence[ScopeMemory], settings: Settings, catalog: Catalog, session_catalog: SessionCatalog
 ) -> Lookup | None:
     """What searches sessions and memory; none where there is no memory."""
     if not scopes:
         return None
     has_own = any(each.scope == "repo" for each in scopes)
-    return make_lookup(root if has_own else None, lambda: embedder_of(settings, catalog, shelf))
+    return make_lookup(root if has_own else None, lambda: embedder_of(settings, catalog, session_catalog))
 
 
-def embedder_of(settings: Settings, catalog: Catalog, shelf: SessionShelf) -> Embedder | None:
+def embedder_of(settings: Settings, catalog: Catalog, session_catalog: SessionCatalog) -> Embedder | None:
     """The embedding model that the settings or models.yaml name, else the one of this machine; None for words alone."""
-    return chosen_embedder(settings.memory.embedding_model, catalog, Purse(shelf, Limits(**asdict(settings.limits))))
+    return chosen_embedder(
+        settings.memory.embedding_model, catalog, Purse(session_catalog, Limits(**asdict(settings.limits)))
+    )

@@ -16,8 +16,8 @@ from ouro.llm.model import Model, TextChunk, ToolSpec
 from ouro.llm.retry import Attempt, stream_with_retries
 from ouro.llm.streaming import ReplyBuilder
 from ouro.memory.compaction import (
+    CompactionPlan,
     CompactionRules,
-    Plan,
     ask_for_part,
     ask_for_summary,
     cut_summary,
@@ -94,13 +94,13 @@ class Compactor:
         """The same; 0 where it is not made smaller without being asked."""
         return self.limit if self._parts.rules.auto else 0
 
-    def tokens_after(self, plan: Plan) -> int:
+    def tokens_after(self, plan: CompactionPlan) -> int:
         """About what would be left, with a summary of middling length."""
         sent = self._memory.context()
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
         return smaller(self._memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self._constant())
 
-    def planned(self) -> Plan | None:
+    def planned(self) -> CompactionPlan | None:
         """What a compaction of now would do, if the person asked for it."""
         return self._plan("manual")
 
@@ -156,7 +156,7 @@ class Compactor:
                 async for event in dropping:
                     yield event
 
-    def _plan(self, trigger: CompactionTrigger) -> Plan | None:
+    def _plan(self, trigger: CompactionTrigger) -> CompactionPlan | None:
         rules, window, transcript = self._parts.rules, self._room(self.window, trigger), self._memory.transcript
         return plan_compaction(
             transcript.sent_entries(),
@@ -167,7 +167,9 @@ class Compactor:
             last=window // 3,
         )
 
-    async def _sum_up(self, plan: Plan, trigger: CompactionTrigger, focus: str) -> AsyncGenerator[Event, None]:
+    async def _sum_up(
+        self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str
+    ) -> AsyncGenerator[Event, None]:
         """Raises ModelError where there is no summary. Until the record is kept nothing has changed."""
         summariser = Summariser(self._parts.summarisers(), self._parts.requests, focus)
         room = self._room_of_summariser(trigger)
@@ -191,7 +193,7 @@ class Compactor:
             yield Said(f"Message {numbers} should still be sent word for word, and is not.", "error")
 
     async def _summed_up(
-        self, plan: Plan, trigger: CompactionTrigger, focus: str, summary: Summary
+        self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summary: Summary
     ) -> CompactionRecord | None:
         """The record with this summary; None where what is sent would not become smaller."""
         body = await self._body(plan, summary.text)
@@ -256,7 +258,7 @@ class Compactor:
             captured=transcript.captured,
         )
 
-    async def _body(self, plan: Plan, summary: str) -> str:
+    async def _body(self, plan: CompactionPlan, summary: str) -> str:
         """The model's words, and what goes with them."""
         before = self._memory.transcript.compaction
         listed = files_listed(before.summary) if before else []
@@ -286,7 +288,7 @@ class Compactor:
         is_same = model.name == self._parts.models()[0].spec.name
         return self._room(model.window, trigger) if is_same else model.window
 
-    def _still_dropped(self, plan: Plan) -> tuple[str, ...]:
+    def _still_dropped(self, plan: CompactionPlan) -> tuple[str, ...]:
         """The outputs that are left out by now, of those that will be sent."""
         return tuple(
             reply.call_id

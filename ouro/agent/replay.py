@@ -18,17 +18,17 @@ from ouro.events import (
     ToolFinished,
     ToolStarted,
 )
-from ouro.memory.message_tree import Entry
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import CompactionRecord, ModelRecord, RecalledRecord, RewindRecord
-from ouro.memory.transcript import Told
+from ouro.memory.transcript import ShownItem
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 
 
-def replay(told: Iterable[Told], title: Callable[[ToolCall], str]) -> Iterator[Event]:
+def replay(told: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Iterator[Event]:
     """The events of past turns, in order; tools are not run."""
     for each in told:
         match each:
-            case Entry():
+            case TranscriptEntry():
                 yield from _message(each.message, title)
             case CompactionRecord():
                 yield compaction_event(each)

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from ouro.events import Event, Level
 from ouro.messages import Image
-from ouro.session import OpenRequest, RewindScope, Session, SessionShelf
+from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ class FrontEnd(Protocol):
         ...
 
     async def pick_session(
-        self, shelf: SessionShelf, search: str = "", only: Collection[str] = ()
+        self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
     ) -> OpenRequest | None:
         """Let the person pick a session, to go on with it or with a copy; None when they did not.
 
         Args:
-            shelf: the sessions there are.
+            session_catalog: the sessions there are.
             search: words to begin the search with.
             only: the ids of those that answer to what was asked for; empty: all there are.
         """

@@ -27,7 +27,7 @@ from ouro.utils.runtime import get_sessions_dir, tilde
 from ouro.utils.terminal_text import one_line
 
 if TYPE_CHECKING:
-    from ouro.memory.index.search import Filter, Hit
+    from ouro.memory.index.search import MemoryHit, SearchFilter
 
 _MOST_LISTED = 50
 
@@ -76,9 +76,9 @@ async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) 
     if front_end.session.lookup is None:
         raise UsageError("There is no index here.")
     lookup = front_end.session.lookup
-    cwd, sessions = front_end.session.cwd, front_end.session.shelf.sessions
+    cwd, sessions = front_end.session.cwd, front_end.session.session_catalog.sessions
 
-    def narrowed() -> Filter:
+    def narrowed() -> SearchFilter:
         return filter_of(given, sessions, cwd, trusted_projects(lookup.search().index, cwd))
 
     hits = await lookup.find(words, 10, await asyncio.to_thread(narrowed))
@@ -88,7 +88,7 @@ async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) 
     front_end.show("\n".join(lines) or "Nothing is found. Try other words, or fewer filters.")
 
 
-def _found(hit: Hit, badges: Sequence[str]) -> str:
+def _found(hit: MemoryHit, badges: Sequence[str]) -> str:
     about = f" · **{escape(' · '.join(badges))}**" if badges else ""
     where = f"{escape(source_of(hit))}{about}  \n  {code(opening_of(hit, in_session=True))}"
     return f"- {escape(one_line(hit.text, 200))}  \n  {where}"

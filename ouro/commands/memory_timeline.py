@@ -80,7 +80,7 @@ async def why(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> N
     if rest and not rest.isdigit():
         raise UsageError("Say the number of a turn: `/memory why 3`; without one it is the last.")
     session = front_end.session
-    said = await asyncio.to_thread(session.shelf.turn, session.id, int(rest or 0))
+    said = await asyncio.to_thread(session.session_catalog.turn, session.id, int(rest or 0))
     texts = await asyncio.to_thread(known.chronicle().texts_of, [each.id for each in said.recalled])
     receipt = known.receipt()
     loaded = [line for line in receipt.lines if line.state == "loaded"]
@@ -239,7 +239,7 @@ async def show_turn(front_end: FrontEnd, session_id: str, turn: int, message: in
     """Show the words of a turn, and offer to go there: its session is opened to be looked at."""
     if not session_id or not turn:
         raise UsageError("No session taught it: it was written outside of a turn.")
-    said = await asyncio.to_thread(front_end.session.shelf.turn, session_id, turn, message)
+    said = await asyncio.to_thread(front_end.session.session_catalog.turn, session_id, turn, message)
     front_end.show(turn_markdown(said))
     await _offer_to_go(front_end, said)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block
-from ouro.memory.sessions.usage import ModelUse, Period
+from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Usage
 from ouro.session.budget import Budget
 from ouro.utils.terminal_text import clean
@@ -24,7 +24,7 @@ async def usage(front_end: FrontEnd, _argument: str) -> None:
     front_end.show(block("\n".join(lines)))
 
 
-def usage_lines(periods: Iterable[Period]) -> list[str]:
+def usage_lines(periods: Iterable[UsagePeriod]) -> list[str]:
     """The tables; a price that is not known is said to be so, never shown as free."""
     shown = list(periods)
     tables = [[(_NAMES[each.name], *_HEADS), *_rows(each)] for each in shown]
@@ -44,7 +44,7 @@ def budget_lines(budgets: Iterable[Budget]) -> list[str]:
     ]
 
 
-def _rows(period: Period) -> list[tuple[str, ...]]:
+def _rows(period: UsagePeriod) -> list[tuple[str, ...]]:
     rows = [_row(use) for use in period.models]
     if len(rows) > 1:
         rows.append(_row(ModelUse("together", period.total, sum(each.calls for each in period.models))))

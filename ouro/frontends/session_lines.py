@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.terminal_text import clean, one_line
 
 if TYPE_CHECKING:
-    from ouro.session import Preview, SessionInfo
+    from ouro.session import SessionExcerpt, SessionInfo
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
 """Seconds of a unit, up to how many of them it is used, its sign."""
@@ -64,7 +64,7 @@ def figures(info: SessionInfo, now: datetime) -> str:
     return " · ".join(part for part in [*parts, "copy" if info.fork_of else ""] if part)
 
 
-def preview_lines(preview: Preview, width: int) -> list[tuple[str, str]]:
+def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:
     """What a session was about: who, and what they said, each cut to about four lines of that width."""
     lines = [("", " ".join(clean(preview.summary).split()))] if preview.summary else []
     if preview.first:

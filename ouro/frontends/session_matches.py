@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ouro.session import Hit, SessionInfo
+    from ouro.session import SessionHit, SessionInfo
 
 _ALIKE = 80
 """Of 100: titles that are less like what was typed are not what was meant."""
@@ -69,7 +69,7 @@ class SessionMatches:
         self._words, self._hits = words, {}
         return True
 
-    def add(self, hit: Hit) -> None:
+    def add(self, hit: SessionHit) -> None:
         """The words were said in a session."""
         self._hits.setdefault(hit.session_id, hit.snippet)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ouro.importers.builder import TranscriptBuilder, foreign_display
 from ouro.importers.json_values import (
-    Foreign,
+    ForeignSession,
     count,
     folder,
     instant,
@@ -46,7 +46,7 @@ _MACHINE_TEXT = re.compile(
 )
 
 
-def read_claude_code(path: Path) -> Foreign:
+def read_claude_code(path: Path) -> ForeignSession:
     """The session in a file of Claude Code.
 
     Raises:
@@ -96,7 +96,7 @@ class _Teller:
         if isinstance(uuid := entry.get("uuid"), str):
             self._places[uuid] = number or self._place_of(entry)
 
-    def finish(self, path: Path) -> Foreign:
+    def finish(self, path: Path) -> ForeignSession:
         original = self._session_id or path.stem
         # A file holds the summaries of other sessions, too: its own speak of a place in it.
         summaries = [text for leaf, text in self._summaries.items() if leaf in self._places]
@@ -109,7 +109,7 @@ class _Teller:
             self._created or instant(0),
             origin={**origin, "branch": self._branch} if self._branch else origin,
         )
-        return Foreign(header, self._builder.finish(), +self._left_out)
+        return ForeignSession(header, self._builder.finish(), +self._left_out)
 
     def _take_title(self, entry: Mapping[str, Any]) -> None:
         """The person's own title wins over a model's, and each over the one before it."""

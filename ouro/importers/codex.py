@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ouro.importers.builder import TranscriptBuilder, foreign_display
 from ouro.importers.json_values import (
-    Foreign,
+    ForeignSession,
     count,
     folder,
     instant,
@@ -46,7 +46,7 @@ _WITHOUT_WORDS = {"ghost_snapshot", "compaction", "compaction_summary", "context
 _EXIT_CODE = re.compile(r"(?:Exit code: |Process exited with code )(\d{1,3})\b")
 
 
-def read_codex(path: Path) -> Foreign:
+def read_codex(path: Path) -> ForeignSession:
     """The session in a rollout file.
 
     Raises:
@@ -116,7 +116,7 @@ class _Teller:
         else:
             self._left_out[f"`{word(line.get('type'), 40) or 'nameless'}` lines"] += 1
 
-    def finish(self, path: Path) -> Foreign:
+    def finish(self, path: Path) -> ForeignSession:
         original = word(self._header.get("id")) or path.stem
         git = self._header.get("git")
         origin = {"from": "codex", "id": original, "file": str(path)}
@@ -127,7 +127,7 @@ class _Teller:
         header = SessionHeader(
             session_id_for("codex", original), self._project, self._builder.model, created, origin=origin
         )
-        return Foreign(header, records, +self._left_out)
+        return ForeignSession(header, records, +self._left_out)
 
     def _take_bare(self, line: Mapping[str, Any]) -> None:
         if "id" in line and "timestamp" in line and "type" not in line:

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import SessionError
-from ouro.importers.json_values import PROGRAM_NAMES, Foreign, Program, session_id_for
-from ouro.importers.sources import READERS, Source
+from ouro.importers.json_values import PROGRAM_NAMES, ForeignSession, Program, session_id_for
+from ouro.importers.sources import READERS, ImportSource
 from ouro.memory.backend import (
     CompactionRecord,
     MemoryStore,
@@ -29,7 +29,7 @@ from ouro.utils.log import log
 from ouro.utils.private_files import write_private
 
 
-class Ledger:
+class ImportLedger:
     """Derived, and may be deleted at any time: then all is read again, and nothing is added twice."""
 
     def __init__(self, path: Path) -> None:
@@ -69,15 +69,15 @@ def _state(path: Path) -> list[object]:
     return [found.st_size, found.st_mtime_ns]
 
 
-Outcome = Literal["new", "more", "known", "empty", "failed"]
+ImportOutcome = Literal["new", "more", "known", "empty", "failed"]
 _Key = tuple[str, str, int]
 
 
-class Imported(msgspec.Struct, frozen=True):
+class ImportResult(msgspec.Struct, frozen=True):
     """What became of one source."""
 
-    source: Source
-    outcome: Outcome
+    source: ImportSource
+    outcome: ImportOutcome
     session_id: str = ""
     title: str = ""
     messages: int = 0
@@ -90,27 +90,27 @@ class Imported(msgspec.Struct, frozen=True):
 class Importer:
     """Takes sources over into a store, which masks what is secret in them."""
 
-    def __init__(self, store: MemoryStore, ledger: Ledger) -> None:
+    def __init__(self, store: MemoryStore, ledger: ImportLedger) -> None:
         self._store = store
         self._ledger = ledger
         self._known = {each.id for each in store.list_sessions()}
 
-    def take(self, source: Source) -> Imported:
+    def take(self, source: ImportSource) -> ImportResult:
         """Take one over; a failure is told in what is given back, and leaves the others alone."""
         if known := self._ledger.session_of(source.path, self._known):
-            return Imported(source, "known", known)
+            return ImportResult(source, "known", known)
         try:
             done = self._take(source, READERS[source.program](source.path))
         except SessionError as error:
-            return Imported(source, "failed", reason=str(error))
+            return ImportResult(source, "failed", reason=str(error))
         if done.outcome != "empty":
             self._ledger.note(source.path, done.session_id)
         return done
 
-    def _take(self, source: Source, told: Foreign) -> Imported:
+    def _take(self, source: ImportSource, told: ForeignSession) -> ImportResult:
         count = sum(isinstance(each, MessageRecord) for each in told.records)
         title = next((each.title for each in reversed(told.records) if isinstance(each, TitleRecord)), "")
-        done = Imported(source, "new", told.header.id, title, count, told.left_out)
+        done = ImportResult(source, "new", told.header.id, title, count, told.left_out)
         if not count:
             return replace(done, outcome="empty")
         header = self._own_header(told.header, source.program)
@@ -129,7 +129,7 @@ class Importer:
     def _header_of(self, session_id: str) -> SessionHeader:
         return self._store.load_session(session_id, read_only=True).header
 
-    def _add(self, done: Imported, header: SessionHeader, records: tuple[Record, ...]) -> Imported:
+    def _add(self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]) -> ImportResult:
         """Add what the source has and the session that was taken over from it has not."""
         if not header.origin:
             return replace(done, outcome="known", messages=0)

@@ -100,7 +100,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OURS = uuid.UUID("6f75726f-0000-5000-8000-696d706f7274")
 
 
-class Foreign(msgspec.Struct, frozen=True):
+class ForeignSession(msgspec.Struct, frozen=True):
     """A session of another program, told in our records."""
 
     header: SessionHeader

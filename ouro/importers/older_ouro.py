@@ -12,7 +12,7 @@ from ouro.errors import SessionError
 from ouro.importers.builder import TranscriptBuilder, foreign_display
 from ouro.importers.json_values import (
     DAMAGED,
-    Foreign,
+    ForeignSession,
     count,
     instant,
     open_regular,
@@ -29,7 +29,7 @@ from ouro.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolRe
 _LARGEST = 256 << 20
 
 
-def read_older_ouro(path: Path) -> Foreign:
+def read_older_ouro(path: Path) -> ForeignSession:
     """The session in a `session.yaml` of the older layout. Its system messages are left out: ouro has its own.
 
     Raises:
@@ -48,7 +48,7 @@ def read_older_ouro(path: Path) -> Foreign:
     return _told(document, path)
 
 
-def _told(document: Mapping[str, Any], path: Path) -> Foreign:
+def _told(document: Mapping[str, Any], path: Path) -> ForeignSession:
     left_out: Counter[str] = Counter()
     original = word(document.get("id")) or path.parent.name
     created = instant(document.get("created_at")) or instant(path.stat().st_mtime)
@@ -67,7 +67,7 @@ def _told(document: Mapping[str, Any], path: Path) -> Foreign:
         builder.entitle(title)
     origin = {"from": "ouro-old", "id": original, "file": str(path)}
     header = SessionHeader(session_id_for("ouro-old", original), "", builder.model, created, origin=origin)
-    return Foreign(header, builder.finish(), +left_out)
+    return ForeignSession(header, builder.finish(), +left_out)
 
 
 def _message(data: Mapping[str, Any], calls: Mapping[str, ToolCall]) -> Message | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ouro.errors import SessionError
-from ouro.importers.json_values import Foreign, instant, open_regular, session_id_for
+from ouro.importers.json_values import ForeignSession, instant, open_regular, session_id_for
 from ouro.memory.backend import FORMAT, Record
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
 
@@ -18,7 +18,7 @@ DAMAGED_RECORDS = "records that cannot be read"
 _LARGEST = 1 << 30
 
 
-def read_own_json(path: Path) -> Foreign:
+def read_own_json(path: Path) -> ForeignSession:
     """The session in an export.
 
     Raises:
@@ -39,7 +39,7 @@ def read_own_json(path: Path) -> Foreign:
         raise SessionError(f"{path} is no export of ouro: its id or date is none.")
     left_out: Counter[str] = Counter()
     records = tuple(_records(document.get("records"), left_out))
-    return Foreign(header, records, +left_out)
+    return ForeignSession(header, records, +left_out)
 
 
 def _records(data: Any, left_out: Counter[str]) -> Iterable[Record]:

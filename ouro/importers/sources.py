@@ -13,11 +13,11 @@ import msgspec
 from ouro.errors import SessionError, UsageError
 from ouro.importers.claude_code import read_claude_code
 from ouro.importers.codex import read_codex
-from ouro.importers.json_values import Foreign, Program, folder, instant, json_lines, open_regular, word
+from ouro.importers.json_values import ForeignSession, Program, folder, instant, json_lines, open_regular, word
 from ouro.importers.older_ouro import read_older_ouro
 from ouro.importers.own_json import read_own_json
 
-READERS: Mapping[Program, Callable[[Path], Foreign]] = {
+READERS: Mapping[Program, Callable[[Path], ForeignSession]] = {
     "claude-code": read_claude_code,
     "codex": read_codex,
     "ouro-old": read_older_ouro,
@@ -27,7 +27,7 @@ _PEEK = 1 << 18
 _ENDINGS = (".jsonl", ".json", ".yaml")
 
 
-class Source(msgspec.Struct, frozen=True):
+class ImportSource(msgspec.Struct, frozen=True):
     """A file that holds a session of another program."""
 
     path: Path
@@ -47,7 +47,7 @@ def usual_places(environ: Mapping[str, str]) -> list[Path]:
     return [place for place in places if place.is_dir()]
 
 
-def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[Source]:
+def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[ImportSource]:
     """The sessions in files, and in all that lies below folders; the newest first.
 
     Args:
@@ -57,7 +57,7 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
     Raises:
         UsageError: a path is not there.
     """
-    found: list[Source] = []
+    found: list[ImportSource] = []
     for path in paths:
         if path.is_dir():
             found += [each for file in _files_below(path) if (each := _source(file, program)) is not None]
@@ -78,7 +78,7 @@ def _files_below(place: Path) -> Iterable[Path]:
         yield from (Path(name, file) for file in sorted(files) if file.endswith(_ENDINGS) and not file.startswith("."))
 
 
-def _source(path: Path, program: Program | None) -> Source | None:
+def _source(path: Path, program: Program | None) -> ImportSource | None:
     try:
         head = list(json_lines(path, Counter(), _PEEK)) if path.suffix == ".jsonl" else []
         found = program or _guess(path, head)
@@ -89,7 +89,7 @@ def _source(path: Path, program: Program | None) -> Source | None:
         return None
     project = next((name for line in head if (name := _project(line))), "")
     words = next((text for line in head if (text := _words(line))), "")
-    return Source(path, found, status.st_size, instant(status.st_mtime), project, words)
+    return ImportSource(path, found, status.st_size, instant(status.st_mtime), project, words)
 
 
 def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:

@@ -40,23 +40,23 @@ __all__ = [
     "CompactionRecord",
     "CompactionTrigger",
     "CostRecord",
+    "DailyUsage",
     "ForkRecord",
     "LoadedSession",
     "MemoryStore",
     "MessageRecord",
     "ModelRecord",
-    "Page",
     "PinRecord",
     "Progress",
     "Reach",
     "RecalledItem",
     "RecalledRecord",
     "Record",
+    "RecordPage",
     "RewindRecord",
     "RewindScope",
     "SessionHeader",
     "SessionInfo",
-    "Spent",
     "SummaryRecord",
     "TitleRecord",
     "timestamp",
@@ -68,7 +68,7 @@ Progress = Callable[[int, int], None]
 """Told how many of how many sessions were looked at."""
 
 
-class Spent(msgspec.Struct, frozen=True, array_like=True):
+class DailyUsage(msgspec.Struct, frozen=True, array_like=True):
     """What a session used of one model on one day."""
 
     day: str
@@ -95,7 +95,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     folder: str
     summary: str = ""
     """What it was about, on one line; empty where nobody has said so yet."""
-    spent: tuple[Spent, ...] = ()
+    spent: tuple[DailyUsage, ...] = ()
     """By day and model; what a fork has from its source is not among it."""
     fork_of: str = ""
     """The id of the session that it is a copy of."""
@@ -125,7 +125,7 @@ class LoadedSession(msgspec.Struct, frozen=True):
     """Of long branches not all messages are among it: after a way back it has to be loaded again."""
 
 
-class Page(msgspec.Struct, frozen=True):
+class RecordPage(msgspec.Struct, frozen=True):
     """Older records of the line that a session goes on with."""
 
     records: tuple[Record, ...]
@@ -196,7 +196,7 @@ class MemoryStore(Protocol):
         """
         ...
 
-    def load_before(self, session_id: str, place: int, count: int) -> Page:
+    def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
         """The `count` messages before `place` on the line that goes on there, and what stands between them.
 
         Raises:
@@ -260,7 +260,7 @@ class MemoryStore(Protocol):
         """
         ...
 
-    def spent_beside(self) -> tuple[Spent, ...]:
+    def spent_beside(self) -> tuple[DailyUsage, ...]:
         """What `save_cost` counted, by day and model."""
         ...
 

@@ -13,7 +13,7 @@ import msgspec
 from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.short_term import compacted, kept_message, sendable, without_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
-from ouro.memory.transcript import Entry
+from ouro.memory.transcript import TranscriptEntry
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, system
 
 LONGEST_TAIL = 16_000
@@ -48,17 +48,17 @@ class CompactionRules(msgspec.Struct, frozen=True):
         return min(LONGEST_TAIL, window // 8)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CompactionPlan(msgspec.Struct, frozen=True):
     """What a compaction will do."""
 
     covers: tuple[int, int]
     kept: tuple[int, ...]
     """Numbers of the covered messages that stay word for word, oldest first."""
-    quoted: tuple[Entry, ...]
+    quoted: tuple[TranscriptEntry, ...]
     """Messages of the person that are too long to be kept whole: their beginning and end are quoted."""
-    covered: tuple[Entry, ...]
+    covered: tuple[TranscriptEntry, ...]
     """What the summary stands for, as far as it is sent now."""
-    tail: tuple[Entry, ...]
+    tail: tuple[TranscriptEntry, ...]
     """What stays as it is."""
 
     def lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
@@ -74,8 +74,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan_compaction(
-    sent: Sequence[Entry], before: CompactionRecord | None, pins: Collection[int], *, words: int, tail: int, last: int
-) -> Plan | None:
+    sent: Sequence[TranscriptEntry],
+    before: CompactionRecord | None,
+    pins: Collection[int],
+    *,
+    words: int,
+    tail: int,
+    last: int,
+) -> CompactionPlan | None:
     """What to cover and what to keep; None where a summary would stand for nothing new.
 
     Args:
@@ -94,7 +100,7 @@ def plan_compaction(
     numbers = [entry.number for entry in covered if entry.number]
     kept, quoted = _kept(covered, pins, words)
     first = before.covers[0] if before else numbers[0]
-    return Plan((first, max(numbers)), kept, quoted, tuple(covered), tuple(sent[begin:]))
+    return CompactionPlan((first, max(numbers)), kept, quoted, tuple(covered), tuple(sent[begin:]))
 
 
 def is_own_words(message: Message) -> bool:
@@ -104,7 +110,7 @@ def is_own_words(message: Message) -> bool:
     )
 
 
-def quotes(entries: Iterable[Entry]) -> str:
+def quotes(entries: Iterable[TranscriptEntry]) -> str:
     """Messages that are too long to be kept whole, by their beginning and end; empty where there are none."""
     return "\n\n".join(_quote(entry) for entry in entries)
 
@@ -122,7 +128,7 @@ def files_section(lines: Iterable[str]) -> str:
     return "\n".join([FILES, *reversed(newest)]) if newest else ""
 
 
-def pictures_section(plan: Plan) -> str:
+def pictures_section(plan: CompactionPlan) -> str:
     """The pictures that are not sent any more, as a section of a summary; empty where there are none."""
     gone = [entry for entry in plan.covered if entry.number not in plan.kept]
     lines = [
@@ -141,7 +147,7 @@ def smaller(before: int, sent: Sequence[Message], will_be_sent: Sequence[Message
     return before * (constant + estimate_messages(will_be_sent)) // max(1, now)
 
 
-def _begin_of_tail(sent: Sequence[Entry], room: int, room_of_last: int) -> int:
+def _begin_of_tail(sent: Sequence[TranscriptEntry], room: int, room_of_last: int) -> int:
     """Where the part begins that stays as it is: as many whole rounds as fit, and the last one in any case."""
     starts = list(_starts(sent))
     if not starts:
@@ -154,7 +160,7 @@ def _begin_of_tail(sent: Sequence[Entry], room: int, room_of_last: int) -> int:
     return whole[-1] if whole and sum(sizes[whole[-1] :]) <= room_of_last else starts[-1]
 
 
-def _starts(sent: Sequence[Entry]) -> Iterator[int]:
+def _starts(sent: Sequence[TranscriptEntry]) -> Iterator[int]:
     """The places at which the conversation can be cut: no call before one has its answer behind it."""
     waiting: set[str] = set()
     for place, entry in enumerate(sent):
@@ -170,12 +176,14 @@ def _starts(sent: Sequence[Entry]) -> Iterator[int]:
         yield len(sent)
 
 
-def _kept(covered: Sequence[Entry], pins: Collection[int], room: int) -> tuple[tuple[int, ...], tuple[Entry, ...]]:
+def _kept(
+    covered: Sequence[TranscriptEntry], pins: Collection[int], room: int
+) -> tuple[tuple[int, ...], tuple[TranscriptEntry, ...]]:
     """What stays word for word while it fits: how it began, what is pinned, then the person's words, newest first."""
     own = [entry for entry in covered if is_own_words(entry.message)]
     pinned = [entry for entry in covered if entry.number in pins]
     kept: list[int] = []
-    quoted: list[Entry] = []
+    quoted: list[TranscriptEntry] = []
     for entry in {each.number: each for each in (*own[:1], *pinned, *reversed(own))}.values():
         size = estimate_messages([kept_message(entry.message)])
         short = int(sum(SHORTENED) / CHARACTERS_A_TOKEN)
@@ -188,12 +196,12 @@ def _kept(covered: Sequence[Entry], pins: Collection[int], room: int) -> tuple[t
     return tuple(sorted(kept)), tuple(sorted(quoted, key=lambda entry: entry.number))
 
 
-def _images(entry: Entry) -> tuple[Image, ...]:
+def _images(entry: TranscriptEntry) -> tuple[Image, ...]:
     replies = entry.message.parts_of(ToolReply)
     return (*entry.message.parts_of(Image), *(image for reply in replies for image in reply.images))
 
 
-def _quote(entry: Entry) -> str:
+def _quote(entry: TranscriptEntry) -> str:
     text = entry.message.text
     head, tail = SHORTENED
     left_out = len(text) - head - tail

@@ -12,23 +12,23 @@ from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
     CostRecord,
+    DailyUsage,
     ForkRecord,
     LoadedSession,
     MessageRecord,
     ModelRecord,
-    Page,
     Progress,
     Reach,
     RecalledRecord,
     Record,
+    RecordPage,
     SessionHeader,
     SessionInfo,
-    Spent,
     TitleRecord,
     timestamp,
 )
 from ouro.memory.sessions.usage import Spending
-from ouro.memory.sessions.walk_back import Step, walk_back, walk_page
+from ouro.memory.sessions.walk_back import WalkStep, walk_back, walk_page
 from ouro.memory.transcript import Transcript
 
 _MOST = 1 << 62
@@ -94,11 +94,11 @@ class DictMemoryStore:
         found = tuple(step.source for step in way.steps)
         return LoadedSession(header, found, (), read_only, tuple(kept), way.place)
 
-    def load_before(self, session_id: str, place: int, count: int) -> Page:
+    def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
         """The messages before `place` on the line."""
         records = self._records[self._header(session_id).id]
         found, begin = walk_page(_steps(records[: max(0, place - 1)]), count)
-        return Page(tuple(step.source for step in found), begin)
+        return RecordPage(tuple(step.source for step in found), begin)
 
     def place_of(self, session_id: str, number: int) -> int | None:
         """Behind how many records a message stands, itself among them."""
@@ -149,7 +149,7 @@ class DictMemoryStore:
         """Count a model call that belongs to no session."""
         self._beside.add(record.at, record.model, record.usage)
 
-    def spent_beside(self) -> tuple[Spent, ...]:
+    def spent_beside(self) -> tuple[DailyUsage, ...]:
         """What `save_cost` counted."""
         return self._beside.spent()
 
@@ -212,12 +212,12 @@ class DictMemoryStore:
         )
 
 
-def _steps(records: Sequence[Record]) -> Iterator[Step[Record]]:
+def _steps(records: Sequence[Record]) -> Iterator[WalkStep[Record]]:
     for place, record in enumerate(reversed(records)):
         is_message = isinstance(record, MessageRecord)
         change = None if isinstance(record, MessageRecord) else record
         is_told = isinstance(record, ModelRecord | RecalledRecord)
-        yield Step(len(records) - place, 1, record, is_message, _number(record), change, is_told)
+        yield WalkStep(len(records) - place, 1, record, is_message, _number(record), change, is_told)
 
 
 def _number(record: Record) -> int:

@@ -21,13 +21,13 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.paging import Rest
+from ouro.memory.paging import TranscriptPager
 from ouro.memory.saver import Saver
 from ouro.memory.sessions.session_search import find_session
 from ouro.memory.sessions.whole_session import WholeSession, read_whole
 from ouro.memory.short_term import sendable
 from ouro.memory.tokens import TokenCount
-from ouro.memory.transcript import Entry, Told, Transcript, title_of
+from ouro.memory.transcript import ShownItem, Transcript, TranscriptEntry, title_of
 from ouro.messages import Message, Usage
 
 _ID_LENGTH = 36
@@ -52,7 +52,7 @@ class MemoryManager:
         self.constant = 0
         """About how many tokens go with every request: the system prompt and the tools."""
         self._size = TokenCount()
-        self._rest = Rest(store, header.id)
+        self._rest = TranscriptPager(store, header.id)
         self._saver = Saver(store, header, is_created=loaded is not None, read_only=self.read_only)
         if loaded is not None:
             self._rest.begins(loaded)
@@ -174,11 +174,11 @@ class MemoryManager:
         """The same, behind what a compaction keeps from before it."""
         return (*(entry.message for entry in self.transcript.kept), *self.messages())
 
-    def shown(self) -> tuple[Told, ...]:
+    def shown(self) -> tuple[ShownItem, ...]:
         """The end of the transcript that a screen begins with, and what was asked for with `show_more`, as loaded."""
         return self._rest.shown(self.transcript)
 
-    async def show_more(self, count: int) -> tuple[Told, ...]:
+    async def show_more(self, count: int) -> tuple[ShownItem, ...]:
         """What stands before what is `shown`, about `count` messages of it; raises as `earlier` does."""
         await self.read_all()
         return await self._rest.show_more(self.transcript, count)
@@ -252,7 +252,7 @@ class MemoryManager:
         if told := await self._rest.all_read():
             self._notice(told)
 
-    async def earlier(self, count: int) -> tuple[Entry, ...]:
+    async def earlier(self, count: int) -> tuple[TranscriptEntry, ...]:
         """The `count` messages before those that are loaded, fewer at the start; they are loaded then.
 
         Raises:

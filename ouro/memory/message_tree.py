@@ -14,7 +14,7 @@ _UNKNOWN = -1
 """In place of the number before: something stands there that is not loaded."""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TranscriptEntry(msgspec.Struct, frozen=True):
     """A message of the transcript."""
 
     number: int
@@ -25,25 +25,25 @@ class Entry(msgspec.Struct, frozen=True):
     """Said with long-term memory off."""
 
 
-class Branch(msgspec.Struct, frozen=True):
+class TranscriptBranch(msgspec.Struct, frozen=True):
     """What was left when the conversation went back, or on elsewhere."""
 
     since: int
     """What it parts from the line that goes on behind; 0: from the start."""
-    entries: tuple[Entry, ...]
+    entries: tuple[TranscriptEntry, ...]
     """Its own messages, oldest first; a rewind to the last one goes on with it."""
 
 
-Item = Entry | CompactionRecord
+TreeItem = TranscriptEntry | CompactionRecord
 
 
 class _Node(msgspec.Struct, frozen=True):
-    item: Item
+    item: TreeItem
     before: int
     """The number of what stands before it; 0: it is the start."""
 
 
-class Line:
+class MessageTree:
     """Messages and compactions, each known by its number and by what it follows.
 
     Args:
@@ -51,7 +51,7 @@ class Line:
     """
 
     def __init__(self, *, is_whole: bool) -> None:
-        self.items: list[Item] = []
+        self.items: list[TreeItem] = []
         """Those of the line that goes on, oldest first."""
         self._nodes: dict[int, _Node] = {}
         self._places: dict[int, int] = {}
@@ -77,18 +77,18 @@ class Line:
         """Whether what bears that number stands on the line that goes on."""
         return number in self._places
 
-    def get(self, number: int) -> Item | None:
+    def get(self, number: int) -> TreeItem | None:
         """What bears that number, on the line or on a branch."""
         node = self._nodes.get(number)
         return node.item if node else None
 
-    def append(self, item: Item) -> None:
+    def append(self, item: TreeItem) -> None:
         """The line goes on with it."""
         self._nodes[item.number] = _Node(item, self.last if self._nodes else self._start)
         self._places[item.number] = len(self.items)
         self.items.append(item)
 
-    def prepend(self, items: Sequence[Item], *, is_whole: bool) -> None:
+    def prepend(self, items: Sequence[TreeItem], *, is_whole: bool) -> None:
         """Put older ones before the first one that is known."""
         before = 0 if is_whole else _UNKNOWN
         first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
@@ -117,7 +117,7 @@ class Line:
         kept[first] = replace(kept[first], before=_UNKNOWN)
         self._nodes = kept
 
-    def answer(self, answers: Mapping[int, Entry]) -> None:
+    def answer(self, answers: Mapping[int, TranscriptEntry]) -> None:
         """Put answers that no record holds behind the messages of these numbers; they bear the same numbers."""
         self._put([each for item in self.items for each in (item, answers.get(item.number)) if each is not None])
 
@@ -138,24 +138,24 @@ class Line:
             return number
         return max((each for each in self._nodes if each < number), default=None if self._start else 0)
 
-    def branches(self) -> tuple[Branch, ...]:
+    def branches(self) -> tuple[TranscriptBranch, ...]:
         """What is not on the line, in the order in which it parts from it."""
         on_line = self._places
         followed = {node.before for node in self._nodes.values()}
-        found: list[tuple[int, Branch]] = []
+        found: list[tuple[int, TranscriptBranch]] = []
         for number in self._nodes.keys() - followed - on_line.keys():
             path, since = self._path(number, on_line)
-            if entries := tuple(each for each in path if isinstance(each, Entry)):
-                found.append((on_line.get(since, -1), Branch(max(since, 0), entries)))
+            if entries := tuple(each for each in path if isinstance(each, TranscriptEntry)):
+                found.append((on_line.get(since, -1), TranscriptBranch(max(since, 0), entries)))
         return tuple(branch for _, branch in sorted(found, key=lambda each: (each[0], each[1].entries[0].number)))
 
-    def _put(self, items: list[Item]) -> None:
+    def _put(self, items: list[TreeItem]) -> None:
         self.items = items
         self._places = {item.number: place for place, item in enumerate(items)}
 
-    def _path(self, number: int, until: Collection[int]) -> tuple[list[Item], int]:
+    def _path(self, number: int, until: Collection[int]) -> tuple[list[TreeItem], int]:
         """What leads up to that number, oldest first: from the start, or from behind the first one in `until`."""
-        path: list[Item] = []
+        path: list[TreeItem] = []
         while number in self._nodes and number not in until:
             node = self._nodes[number]
             path.append(node.item)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 from ouro.errors import SessionError
 from ouro.memory.backend import LoadedSession, MemoryStore
-from ouro.memory.message_tree import Entry
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import CompactionRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.sessions.walk_back import FEWEST_SHOWN
-from ouro.memory.transcript import Told, Transcript
+from ouro.memory.transcript import ShownItem, Transcript
 from ouro.utils.log import log
 
 
-class Rest:
+class TranscriptPager:
     """Knows where the loaded part of a session begins, and where the part that a screen shows.
 
     Args:
@@ -52,17 +52,17 @@ class Rest:
             return self._shown_place > 0
         return self._hidden(transcript.told()) > 0 or self.has_earlier(transcript)
 
-    def shown(self, transcript: Transcript) -> tuple[Told, ...]:
+    def shown(self, transcript: Transcript) -> tuple[ShownItem, ...]:
         """The line from the first message on that was there for the screen to show; the screen is made of it anew."""
         self._shown_place = None
         told = transcript.told()
         shown = told[self._hidden(told) :]
-        first = next((each for each in shown if isinstance(each, Entry)), None)
+        first = next((each for each in shown if isinstance(each, TranscriptEntry)), None)
         if first is not None and not transcript.is_whole:
             self._shown_from = first.number  # what it was may have left memory
         return tuple(shown)
 
-    async def show_more(self, transcript: Transcript, count: int) -> tuple[Told, ...]:
+    async def show_more(self, transcript: Transcript, count: int) -> tuple[ShownItem, ...]:
         """What stands before what is shown, `count` messages of it; shown then. Raises as `earlier` does."""
         if self._shown_place is not None:
             return await self._read_more(self._shown_place, count)
@@ -73,12 +73,12 @@ class Rest:
         begin = end = self._hidden(told)
         while begin and (count > 0 or _is_answer(told[begin])):
             begin -= 1  # answers are shown with what asked for them
-            count -= isinstance(told[begin], Entry)
-        first = next((each for each in told[begin:end] if isinstance(each, Entry)), None)
+            count -= isinstance(told[begin], TranscriptEntry)
+        first = next((each for each in told[begin:end] if isinstance(each, TranscriptEntry)), None)
         self._shown_from = first.number if first else self._shown_from
         return tuple(told[begin:end])
 
-    async def earlier(self, transcript: Transcript, count: int) -> tuple[Entry, ...]:
+    async def earlier(self, transcript: Transcript, count: int) -> tuple[TranscriptEntry, ...]:
         """The `count` messages before those that are loaded. Raises SessionNotFound and SessionDamaged."""
         while self.has_earlier(transcript):
             place = self._place
@@ -97,7 +97,7 @@ class Rest:
         told = transcript.told()
         hidden = self._hidden(told)
         if self._shown_place is None and hidden < told.index(first):
-            shown = next((each for each in told[hidden:] if isinstance(each, Entry)), None)
+            shown = next((each for each in told[hidden:] if isinstance(each, TranscriptEntry)), None)
             self._shown_place = self._place_of(shown) if hidden else self._place
             if self._shown_place is None:
                 return
@@ -129,29 +129,31 @@ class Rest:
         self._reading = None
         return told
 
-    async def _read_more(self, place: int, count: int) -> tuple[Told, ...]:
+    async def _read_more(self, place: int, count: int) -> tuple[ShownItem, ...]:
         """From the file: what a screen still shows has left memory, and what stands before it need not come back."""
-        records: list[Told] = []
+        records: list[ShownItem] = []
         while place and (count > 0 or (records and _is_answer(records[0]))):
             page = await asyncio.to_thread(self._store.load_before, self._session_id, place, max(1, count))
             found = [told for each in page.records if (told := _told(each)) is not None]
             records[:0] = found
-            count -= sum(isinstance(each, Entry) for each in found)
+            count -= sum(isinstance(each, TranscriptEntry) for each in found)
             place = page.place
         self._shown_place = place
         return tuple(records)
 
-    def _place_of(self, entry: Entry | None) -> int | None:
+    def _place_of(self, entry: TranscriptEntry | None) -> int | None:
         return self._store.place_of(self._session_id, entry.number) if entry is not None else None
 
-    def _messages(self, told: Sequence[Told]) -> int:
+    def _messages(self, told: Sequence[ShownItem]) -> int:
         """How many messages stand before the first one that is shown."""
-        return sum(isinstance(each, Entry) for each in told[: self._hidden(told)])
+        return sum(isinstance(each, TranscriptEntry) for each in told[: self._hidden(told)])
 
-    def _hidden(self, told: Sequence[Told]) -> int:
+    def _hidden(self, told: Sequence[ShownItem]) -> int:
         """The place of the first message that is shown."""
         numbers = (
-            place for place, each in enumerate(told) if isinstance(each, Entry) and each.number == self._shown_from
+            place
+            for place, each in enumerate(told)
+            if isinstance(each, TranscriptEntry) and each.number == self._shown_from
         )
         return next(numbers, 0)
 
@@ -168,11 +170,11 @@ class Rest:
         return ""
 
 
-def _is_answer(told: Told) -> bool:
-    return isinstance(told, Entry) and told.message.role == "tool"
+def _is_answer(told: ShownItem) -> bool:
+    return isinstance(told, TranscriptEntry) and told.message.role == "tool"
 
 
-def _told(record: object) -> Told | None:
+def _told(record: object) -> ShownItem | None:
     if isinstance(record, MessageRecord):
-        return Entry(record.number, record.at, record.message)
+        return TranscriptEntry(record.number, record.at, record.message)
     return record if isinstance(record, CompactionRecord | RecalledRecord | ModelRecord | RewindRecord) else None

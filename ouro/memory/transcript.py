@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.memory.backend import LoadedSession
-from ouro.memory.message_tree import Branch, Entry, Item, Line
+from ouro.memory.message_tree import MessageTree, TranscriptBranch, TranscriptEntry, TreeItem
 from ouro.memory.sessions.records import (
     CapturedRecord,
     CompactionRecord,
@@ -40,9 +40,9 @@ def title_of(text: str) -> str:
     return (cut.rpartition(" ")[0] or cut).rstrip(",;:") + "…"
 
 
-__all__ = ["Branch", "Entry", "Told", "Transcript"]
+__all__ = ["ShownItem", "Transcript", "TranscriptBranch", "TranscriptEntry"]
 
-Told = Entry | CompactionRecord | RecalledRecord | ModelRecord | RewindRecord
+ShownItem = TranscriptEntry | CompactionRecord | RecalledRecord | ModelRecord | RewindRecord
 """What a reader is shown of a conversation, in its order."""
 
 
@@ -101,8 +101,8 @@ class Transcript:
         """The number from which on the model in use was asked: another one's figures are those of another tokenizer."""
         self._marks: dict[int, list[_Mark]] = {}
         """By the number of what they stand behind."""
-        self._line = Line(is_whole=is_whole)
-        self._kept = {each.number: Entry(each.number, each.at, each.message) for each in kept}
+        self._line = MessageTree(is_whole=is_whole)
+        self._kept = {each.number: TranscriptEntry(each.number, each.at, each.message) for each in kept}
 
     @classmethod
     def of(cls, loaded: LoadedSession) -> Transcript:
@@ -117,12 +117,12 @@ class Transcript:
         return transcript
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[TranscriptEntry, ...]:
         """The messages of the line that goes on, oldest first, as far as loaded."""
-        return tuple(each for each in self._line.items if isinstance(each, Entry))
+        return tuple(each for each in self._line.items if isinstance(each, TranscriptEntry))
 
     @property
-    def branches(self) -> tuple[Branch, ...]:
+    def branches(self) -> tuple[TranscriptBranch, ...]:
         """What was left and can be gone back to, in the order in which it parts from the line; as far as loaded."""
         return self._line.branches()
 
@@ -160,7 +160,7 @@ class Transcript:
         reaches = last >= compaction.number - 1 or any(each.number <= last for each in before)
         return reaches and all(self._entry(number) is not None for number in compaction.kept)
 
-    def sent_entries(self) -> list[Entry]:
+    def sent_entries(self) -> list[TranscriptEntry]:
         """The messages that are sent, oldest first: those that the compaction in force keeps, and what it leaves."""
         kept, following = self._sent()
         return [*kept, *following]
@@ -184,10 +184,10 @@ class Transcript:
         """Whether a message or compaction of that number is loaded; 0 is the start."""
         return number in self._line or (number == 0 and self.is_whole)
 
-    def told(self) -> list[Told]:
+    def told(self) -> list[ShownItem]:
         """The line as it is shown, as far as loaded: messages, their receipts, and what was changed between them."""
         items = self._line.items
-        told: list[Told] = list(self._marks_behind(0)) if self.is_whole else []
+        told: list[ShownItem] = list(self._marks_behind(0)) if self.is_whole else []
         for place, item in enumerate(items):
             told.append(item)
             if place + 1 < len(items) and items[place + 1].number == item.number:
@@ -207,7 +207,7 @@ class Transcript:
         else:
             item = items[begin]
             count.reset(item.tokens[1] if isinstance(item, CompactionRecord) else told_tokens(item.message))
-            following = [each.message for each in items[begin + 1 :] if isinstance(each, Entry)]
+            following = [each.message for each in items[begin + 1 :] if isinstance(each, TranscriptEntry)]
         for message in following:
             count.add(message, is_told=False)
 
@@ -217,12 +217,12 @@ class Transcript:
         return self.turns_gone + sum(is_turn(each.message) for each in self.entries)
 
     @property
-    def kept(self) -> list[Entry]:
+    def kept(self) -> list[TranscriptEntry]:
         """The messages that the compaction in force keeps, of those that do not stand on the line as far as loaded."""
         kept, _ = self._sent()
         return [each for each in kept if each.number not in self._line]
 
-    def needed_from(self, count: int) -> Entry | None:
+    def needed_from(self, count: int) -> TranscriptEntry | None:
         """The message before which nothing is needed: all behind it is sent, or among the last `count` messages."""
         entries = self.entries
         _, following = self._sent()
@@ -231,12 +231,14 @@ class Transcript:
             place -= 1  # answers stay with what asked for them
         return entries[place] if place else None
 
-    def let_go(self, first: Entry) -> None:
+    def let_go(self, first: TranscriptEntry) -> None:
         """Forget what stands before that message of the line, but for what is sent of it."""
         kept, _ = self._sent()
         place = self._line.items.index(first)
         self._kept = {each.number: each for each in kept}
-        self.turns_gone += sum(isinstance(each, Entry) and is_turn(each.message) for each in self._line.items[:place])
+        self.turns_gone += sum(
+            isinstance(each, TranscriptEntry) and is_turn(each.message) for each in self._line.items[:place]
+        )
         self._line.cut(place)
         self.lacks_branches = True
         self.recalled = {number: each for number, each in self.recalled.items() if number in self._line}
@@ -273,9 +275,9 @@ class Transcript:
             case RecalledRecord(message):
                 self.recalled[message] = record
 
-    def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[Entry, ...]:
+    def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[TranscriptEntry, ...]:
         """Put older records of the line before the others; gives their messages."""
-        items: list[Item] = []
+        items: list[TreeItem] = []
         for each in records:
             match each:
                 case MessageRecord() | CompactionRecord():
@@ -285,19 +287,19 @@ class Transcript:
                 case RecalledRecord(message):
                     self.recalled.setdefault(message, each)
         self._line.prepend(items, is_whole=is_whole)
-        entries = tuple(each for each in items if isinstance(each, Entry))
+        entries = tuple(each for each in items if isinstance(each, TranscriptEntry))
         self.turns_gone = max(0, self.turns_gone - sum(is_turn(each.message) for each in entries))
         return entries
 
     def answer_open_calls(self) -> None:
         """Put an "interrupted" behind each tool call on the line that was never answered, for who reads it."""
         known = {id(each.message): each for each in self.entries}
-        last, answers = 0, dict[int, Entry]()
+        last, answers = 0, dict[int, TranscriptEntry]()
         for message in with_answers([each.message for each in self.entries]):
             if entry := known.get(id(message)):
                 last = entry.number
             else:
-                answers[last] = Entry(last, "", message)
+                answers[last] = TranscriptEntry(last, "", message)
         if answers:
             self._line.answer(answers)
 
@@ -324,17 +326,17 @@ class Transcript:
         self._line.go_to(target)
         self._marks.setdefault(target, []).append(_Mark(record, left))
 
-    def _named(self, record: MessageRecord | CompactionRecord) -> Item:
+    def _named(self, record: MessageRecord | CompactionRecord) -> TreeItem:
         number = record.number
         if number <= 0 or number in self._line:
             number = self.next_number
         self.next_number = max(self.next_number, number + 1)
         self._highest = max(self._highest, number)
         if isinstance(record, MessageRecord):
-            return Entry(number, record.at, record.message, record.private)
+            return TranscriptEntry(number, record.at, record.message, record.private)
         return record if number == record.number else replace(record, number=number)
 
-    def _sent(self) -> tuple[list[Entry], list[Entry]]:
+    def _sent(self) -> tuple[list[TranscriptEntry], list[TranscriptEntry]]:
         """Of what the compaction in force covers the messages that it keeps; and all that it does not cover."""
         compaction, items = self.compaction, self._line.items
         if compaction is None:
@@ -342,7 +344,7 @@ class Transcript:
         begin = items.index(compaction)
         while begin and items[begin - 1].number > compaction.covers[1]:
             begin -= 1
-        following = [each for each in items[begin:] if isinstance(each, Entry)]
+        following = [each for each in items[begin:] if isinstance(each, TranscriptEntry)]
         seen = {each.number for each in following}
         kept = (self._entry(number) for number in compaction.kept if number not in seen)
         return [each for each in kept if each is not None], following
@@ -350,11 +352,11 @@ class Transcript:
     def _marks_behind(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
         return (each.record for each in self._marks.get(number, ()) if not each.left or not self._line.has(each.left))
 
-    def _has_figure(self, item: Item) -> bool:
+    def _has_figure(self, item: TreeItem) -> bool:
         if item.number < self._asked_since:
             return False
         return bool(item.tokens[1] if isinstance(item, CompactionRecord) else told_tokens(item.message))
 
-    def _entry(self, number: int) -> Entry | None:
+    def _entry(self, number: int) -> TranscriptEntry | None:
         item = self._line.get(number) or self._kept.get(number)
-        return item if isinstance(item, Entry) else None
+        return item if isinstance(item, TranscriptEntry) else None

@@ -18,16 +18,16 @@ from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
     CostRecord,
+    DailyUsage,
     ForkRecord,
     LoadedSession,
     MessageRecord,
-    Page,
     Progress,
     Reach,
     Record,
+    RecordPage,
     SessionHeader,
     SessionInfo,
-    Spent,
     TitleRecord,
     timestamp,
 )
@@ -49,7 +49,7 @@ from ouro.memory.sessions.session_file import (
     sync_folder,
 )
 from ouro.memory.sessions.session_folders import SessionFolders, link_outputs, not_found
-from ouro.memory.sessions.session_reader import Found, name_messages, read_page, read_session, unnamed
+from ouro.memory.sessions.session_reader import ParsedSession, name_messages, read_page, read_session, unnamed
 from ouro.memory.sessions.usage import SpendingFile
 from ouro.memory.sessions.yaml_text import dump
 
@@ -145,7 +145,7 @@ class YamlFileMemoryStore:
             self._open[session_id] = _Open(folder, lock, places)
         return found.session
 
-    def load_before(self, session_id: str, place: int, count: int) -> Page:
+    def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
         """The messages before `place` on the line."""
         folder = self._find(session_id)
         with _reading(folder):
@@ -204,7 +204,7 @@ class YamlFileMemoryStore:
         """Count a model call that belongs to no session that is kept."""
         self._spending.add(record)
 
-    def spent_beside(self) -> tuple[Spent, ...]:
+    def spent_beside(self) -> tuple[DailyUsage, ...]:
         """What `save_cost` counted."""
         return self._spending.spent()
 
@@ -275,7 +275,7 @@ def _bytes_back(record: CompactionRecord, places: Mapping[int, int], place: int)
     return {BYTES_BACK: [place - each for each in known]} if known and len(known) == len(record.kept) else {}
 
 
-def _read_to_write(folder: Path, reach: Reach) -> Found:
+def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     """A session that is about to be gone on with: a tail without its end is set aside, each message has a number."""
     found = read_session(folder, reach)
     if found.session.read_only:

@@ -13,8 +13,8 @@ from ouro.memory.long_term.said_turn import SaidTurn
 from ouro.memory.long_term.store.taking_back import PlannedUndo, named
 from ouro.memory.long_term.store.values import BlamedLine, Commit, FileEdit, Hunk, Scope
 from ouro.memory.long_term.trust.proposals import Proposal
-from ouro.memory.sessions.session_catalog import Preview, SessionShelf
-from ouro.memory.sessions.session_search import Hit
+from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt
+from ouro.memory.sessions.session_search import SessionHit
 from ouro.open_request import OpenRequest
 from ouro.session.context_window import ContextWindow, Outlook, Pinnable, WindowReport
 from ouro.session.parts import SessionParts, Status
@@ -40,7 +40,6 @@ __all__ = [
     "Digest",
     "Entry",
     "FileEdit",
-    "Hit",
     "Hunk",
     "JobInfo",
     "LongTermMemoryManager",
@@ -53,7 +52,6 @@ __all__ = [
     "Pinnable",
     "PlannedUndo",
     "Point",
-    "Preview",
     "Proposal",
     "ReceiptLine",
     "RepositoryNews",
@@ -64,9 +62,11 @@ __all__ = [
     "SaidTurn",
     "Scope",
     "Session",
+    "SessionCatalog",
+    "SessionExcerpt",
+    "SessionHit",
     "SessionInfo",
     "SessionParts",
-    "SessionShelf",
     "Status",
     "Tail",
     "WindowReport",

@@ -12,8 +12,8 @@ from ouro.agent.limits import Limits
 from ouro.errors import LimitReached, SaveFailed
 from ouro.memory.backend import CostRecord, timestamp
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_catalog import SessionShelf
-from ouro.memory.sessions.usage import Period, periods_of, today
+from ouro.memory.sessions.session_catalog import SessionCatalog
+from ouro.memory.sessions.usage import UsagePeriod, periods_of, today
 from ouro.messages import Usage
 from ouro.utils.log import log
 
@@ -40,7 +40,7 @@ class Budget(msgspec.Struct, frozen=True):
 class MoneyReport(msgspec.Struct, frozen=True):
     """What was used, and the limits that are set."""
 
-    periods: tuple[Period, ...]
+    periods: tuple[UsagePeriod, ...]
     budgets: tuple[Budget, ...]
 
 
@@ -49,13 +49,13 @@ class Money:
 
     Args:
         memory: the messages of this session.
-        shelf: all sessions there are.
+        session_catalog: all sessions there are.
         limits: what may be spent.
     """
 
-    def __init__(self, memory: MemoryManager, shelf: SessionShelf, limits: Limits) -> None:
+    def __init__(self, memory: MemoryManager, session_catalog: SessionCatalog, limits: Limits) -> None:
         self._memory = memory
-        self._shelf = shelf
+        self._session_catalog = session_catalog
         self._limits = limits
         self._told: set[str] = set()
         self._known: tuple[Budget, ...] = ()
@@ -63,7 +63,7 @@ class Money:
 
     async def report(self) -> MoneyReport:
         """What was used by model in this session, today, this month and in all; and what is left."""
-        found = await asyncio.to_thread(_periods, self._shelf, self._memory.session_id)
+        found = await asyncio.to_thread(_periods, self._session_catalog, self._memory.session_id)
         return MoneyReport(found, self._budgets(found))
 
     async def check(self) -> str:
@@ -76,9 +76,9 @@ class Money:
         """
         limits = self._limits
         reads = limits.max_cost_day is not None or limits.max_cost_month is not None
-        found: tuple[Period, ...] = ()
+        found: tuple[UsagePeriod, ...] = ()
         if reads:  # a list is not read for nothing
-            found = await asyncio.to_thread(_periods, self._shelf, self._memory.session_id)
+            found = await asyncio.to_thread(_periods, self._session_catalog, self._memory.session_id)
         self._known, self._spent_then = self._budgets(found), self._memory.usage.cost or 0.0
         self.refuse()
         return " ".join(self._news(self._known, found))
@@ -92,7 +92,7 @@ class Money:
         since = (self._memory.usage.cost or 0.0) - self._spent_then
         refuse_over(replace(each, spent=each.spent + since) for each in self._known)
 
-    def _news(self, budgets: Sequence[Budget], periods: Sequence[Period]) -> Iterator[str]:
+    def _news(self, budgets: Sequence[Budget], periods: Sequence[UsagePeriod]) -> Iterator[str]:
         """What was not told yet: which limits are near, and what counts for none."""
         for each in budgets:
             if each.spent >= WARN_AT * each.limit and self._is_new(each.setting):
@@ -110,7 +110,7 @@ class Money:
         self._told.add(what)
         return is_new
 
-    def _budgets(self, periods: Sequence[Period]) -> tuple[Budget, ...]:
+    def _budgets(self, periods: Sequence[UsagePeriod]) -> tuple[Budget, ...]:
         limits, spent = self._limits, self._memory.usage.cost or 0.0
         own = () if limits.max_cost is None else (Budget("session", "limits.max_cost", limits.max_cost, spent),)
         return (*own, *budgets_of(periods, limits.max_cost_day, limits.max_cost_month))
@@ -120,12 +120,12 @@ class Purse:
     """Pays for what belongs to no session: vectors. Blocks on the disk.
 
     Args:
-        shelf: all sessions there are, and what was spent beside them.
+        session_catalog: all sessions there are, and what was spent beside them.
         limits: what may be spent of a day and a month.
     """
 
-    def __init__(self, shelf: SessionShelf, limits: Limits) -> None:
-        self._shelf = shelf
+    def __init__(self, session_catalog: SessionCatalog, limits: Limits) -> None:
+        self._session_catalog = session_catalog
         self._limits = limits
 
     def afford(self) -> None:
@@ -136,22 +136,24 @@ class Purse:
         """
         limits = self._limits
         if limits.max_cost_day is not None or limits.max_cost_month is not None:
-            refuse_over(budgets_of(_periods(self._shelf), limits.max_cost_day, limits.max_cost_month))
+            refuse_over(budgets_of(_periods(self._session_catalog), limits.max_cost_day, limits.max_cost_month))
 
     def pay(self, model: str, usage: Usage) -> None:
         """Count a call; where that cannot be written the log has it."""
         try:
-            self._shelf.save_cost(CostRecord("vectors", timestamp(), model, usage))
+            self._session_catalog.save_cost(CostRecord("vectors", timestamp(), model, usage))
         except SaveFailed as error:
             log.warning("a call of %s is not in `ouro usage`: %s", model, error)
 
 
-def _periods(shelf: SessionShelf, session_id: str = "") -> tuple[Period, ...]:
+def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tuple[UsagePeriod, ...]:
     # Those in the trash, too: what they cost was paid.
-    return periods_of([*shelf.sessions(), *shelf.deleted()], shelf.spent_beside(), today(), session_id)
+    return periods_of(
+        [*session_catalog.sessions(), *session_catalog.deleted()], session_catalog.spent_beside(), today(), session_id
+    )
 
 
-def budgets_of(periods: Sequence[Period], day: float | None, month: float | None) -> tuple[Budget, ...]:
+def budgets_of(periods: Sequence[UsagePeriod], day: float | None, month: float | None) -> tuple[Budget, ...]:
     """The limits of a day and of a month that are set, with what was spent."""
     spent = {each.name: each.total.cost or 0.0 for each in periods}
     found = (("today", "limits.max_cost_day", day), ("month", "limits.max_cost_month", month))

@@ -16,7 +16,7 @@ from ouro.events import Event, TurnFinished
 from ouro.llm.model import Model
 from ouro.memory.compaction import is_own_words
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import Entry
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import PinRecord
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
@@ -176,7 +176,7 @@ def carried(environment: str, todos: Sequence[Todo], jobs: Sequence[JobInfo], hi
     return "\n\n".join(part for part in (plan, background, environment, hint) if part)
 
 
-def _can_be_pinned(entry: Entry) -> bool:
+def _can_be_pinned(entry: TranscriptEntry) -> bool:
     message = entry.message
     return is_own_words(message) or (message.role == "assistant" and bool(message.text.strip()))
 

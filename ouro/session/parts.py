@@ -18,7 +18,7 @@ from ouro.memory.long_term.learning import Learning
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.recalling import Recalling
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Usage
 from ouro.safety.permissions import Mode, Permissions
 from ouro.session.rewind import Undoer
@@ -64,7 +64,7 @@ class SessionParts(msgspec.Struct, frozen=True):
     knowledge: LongTermMemoryManager | None
     """Long-term memory; None where it is off."""
     compaction: CompactionRules
-    shelf: SessionShelf
+    session_catalog: SessionCatalog
     list_files: Callable[[], list[str]]
     lookup: Lookup | None = None
     """Searches sessions and memory; None where memory is off."""

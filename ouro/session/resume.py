@@ -20,7 +20,7 @@ from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store.values import SESSION
-from ouro.memory.message_tree import Entry
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages
@@ -183,7 +183,7 @@ class Resumed:
             yield UsageUpdated(memory.usage, memory.tokens, self._parts.models.current()[0].spec.window)
         yield TurnFinished("answered")
 
-    def _tail_record(self, entries: Sequence[Entry], begin: int, carried: str) -> CompactionRecord:
+    def _tail_record(self, entries: Sequence[TranscriptEntry], begin: int, carried: str) -> CompactionRecord:
         memory, transcript = self._memory, self._memory.transcript
         covered, earlier = entries[:begin], transcript.compaction
         numbers = [entry.number for entry in covered if entry.number]
@@ -203,11 +203,11 @@ class Resumed:
             captured=transcript.captured,
         )
 
-    def _sent_with(self, record: CompactionRecord, entries: Sequence[Entry], begin: int) -> list[Message]:
+    def _sent_with(self, record: CompactionRecord, entries: Sequence[TranscriptEntry], begin: int) -> list[Message]:
         kept = [entry.message for entry in entries[:begin] if entry.number in record.kept]
         return sendable(compacted(kept, record.summary, [entry.message for entry in entries[begin:]]))
 
-    def _tail(self, entries: Sequence[Entry]) -> Tail | None:
+    def _tail(self, entries: Sequence[TranscriptEntry]) -> Tail | None:
         begin = _begin_of_tail(entries)
         if not begin:
             return None
@@ -271,7 +271,7 @@ async def _nothing() -> AsyncGenerator[Event, None]:
     yield TurnFinished("answered")
 
 
-def _begin_of_tail(entries: Sequence[Entry]) -> int:
+def _begin_of_tail(entries: Sequence[TranscriptEntry]) -> int:
     """Where the last turns begin: so many, as long as they are not too large, and one in any case."""
     starts = [place for place, entry in enumerate(entries) if entry.number and is_own_words(entry.message)]
     fitting = (

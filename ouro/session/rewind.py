@@ -15,8 +15,8 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.sessions.whole_session import WholeSession
-    from ouro.memory.transcript import Branch as Left
-    from ouro.memory.transcript import Entry
+    from ouro.memory.transcript import TranscriptBranch as Left
+    from ouro.memory.transcript import TranscriptEntry
 
 SHELL_NOTE = "I ran this in a shell:\n\n$ "
 """How a message begins that tells the model of the person's own shell line: nothing that was typed as a message."""
@@ -214,13 +214,13 @@ class Past:
         end = transcript.last_number if number is None else await self._before(self._entry(number))
         return await self._memory.fork(end, title) if end else ""
 
-    def _entry(self, number: int) -> Entry:
+    def _entry(self, number: int) -> TranscriptEntry:
         entry = next((each for each in self._memory.transcript.entries if each.number == number), None)
         if entry is None or not _is_said_by_person(entry):
             raise UsageError(f"There is no message {number} of yours to go back to.", "/rewind lists them.")
         return entry
 
-    async def _before(self, entry: Entry) -> int:
+    async def _before(self, entry: TranscriptEntry) -> int:
         """The number of what stands before a message on the line; 0: it is the first."""
         if self._memory.has_earlier and self._memory.transcript.before(entry.number) == 0:
             await self._memory.earlier(1)
@@ -256,13 +256,13 @@ async def _taken_back(scope: RewindScope, found: Undoable) -> Sequence[str]:
         return (f"Not taken back in {scope}: {error}",)
 
 
-def _is_said_by_person(entry: Entry) -> bool:
+def _is_said_by_person(entry: TranscriptEntry) -> bool:
     message = entry.message
     is_said = bool(message.text.strip() or message.parts_of(Image))
     return message.role == "user" and is_said and not message.text.startswith(SHELL_NOTE)
 
 
-def _point(entry: Entry, messages: int, calls: int) -> Point:
+def _point(entry: TranscriptEntry, messages: int, calls: int) -> Point:
     return Point(entry.number, entry.at, entry.message.text, messages, calls, entry.message.parts_of(Image))
 
 

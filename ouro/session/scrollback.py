@@ -11,7 +11,7 @@ from ouro.errors import UsageError
 from ouro.events import Event
 from ouro.memory.backend import RewindRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import Entry
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.messages import Image, ToolCall
 
 PAGE = 100
@@ -97,14 +97,14 @@ class Scrollback:
         before = sum(place <= at for place in places)
         return len(places) - max(0, before - 1) if at >= 0 else 0
 
-    def _entries(self) -> list[Entry]:
-        return [each for each in self._memory.shown() if isinstance(each, Entry)]
+    def _entries(self) -> list[TranscriptEntry]:
+        return [each for each in self._memory.shown() if isinstance(each, TranscriptEntry)]
 
 
-def _has(entries: Iterable[Entry], number: int) -> bool:
+def _has(entries: Iterable[TranscriptEntry], number: int) -> bool:
     return any(each.number == number for each in entries)
 
 
-def _is_prompt(entry: Entry) -> bool:
+def _is_prompt(entry: TranscriptEntry) -> bool:
     """Whether it is shown as a message of the person: see `replay`."""
     return entry.message.role == "user" and bool(entry.message.text or entry.message.parts_of(Image))

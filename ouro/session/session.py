@@ -20,7 +20,7 @@ from ouro.llm.model import Effort, Warmable
 from ouro.llm.model_source import ModelChoice
 from ouro.memory.long_term.knowing import Knowing
 from ouro.memory.long_term.trust.teller import Wires
-from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Image, user
 from ouro.safety.permissions import Mode
 from ouro.session.background import Background
@@ -70,7 +70,7 @@ class Session:
         self.settled = self._knowing.settled
         """Waits until what the last turn wrote into memory is committed and told, which goes on beside the next."""
         self.past = Past(parts.memory, lambda: self.running, self._begin_anew, parts.undoers, self.settled)
-        self.money = Money(parts.memory, parts.shelf, parts.limits)
+        self.money = Money(parts.memory, parts.session_catalog, parts.limits)
         parts.models.afford = self.money.refuse
         self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
         parts.plan.change(plan_of(parts.memory))
@@ -234,9 +234,9 @@ class Session:
         return await self._parts.models.choices()
 
     @property
-    def shelf(self) -> SessionShelf:
+    def session_catalog(self) -> SessionCatalog:
         """The sessions that are kept, this one among them."""
-        return self._parts.shelf
+        return self._parts.session_catalog
 
     def rename(self, title: str) -> None:
         """Call the session something else."""

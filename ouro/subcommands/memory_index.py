@@ -15,7 +15,7 @@ from ouro.memory.index.note_indexer import MemoryFolder, project_of
 from ouro.memory.index.search import Search
 from ouro.memory.long_term.finding import is_memory_trusted
 from ouro.memory.long_term.store.folders import repo_folder
-from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.memory_rules import embedder_of
 from ouro.safety.trust import TrustStore, acting_files
@@ -74,8 +74,8 @@ def opened_search(*, words_only: bool = False) -> Iterator[Search]:
 def embedder_here() -> Embedder | None:
     """The embedding model that the settings of this folder choose; None where words have to do."""
     _, _, settings = settings_here()
-    shelf = SessionShelf(YamlFileMemoryStore(get_sessions_dir()), str(Path.cwd()))
-    return embedder_of(settings, Catalog.from_files(), shelf)
+    session_catalog = SessionCatalog(YamlFileMemoryStore(get_sessions_dir()), str(Path.cwd()))
+    return embedder_of(settings, Catalog.from_files(), session_catalog)
 
 
 def settings_here() -> tuple[Path, bool, Settings]:

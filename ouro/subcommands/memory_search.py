@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
-from ouro.memory.index.search import Hit
+from ouro.memory.index.search import MemoryHit
 from ouro.memory.long_term.finding import (
     FILTERS,
     doubted_files,
@@ -58,12 +58,12 @@ def _doubted() -> frozenset[str]:
         return frozenset()
 
 
-def _data(hit: Hit, badges: Sequence[str]) -> dict[str, Any]:
+def _data(hit: MemoryHit, badges: Sequence[str]) -> dict[str, Any]:
     from_where = {"source": source_of(hit), "open": opening_of(hit, in_session=False)}
     return {**asdict(hit), "badges": badges, **from_where}
 
 
-def _print(found: Sequence[tuple[Hit, Sequence[str]]]) -> None:
+def _print(found: Sequence[tuple[MemoryHit, Sequence[str]]]) -> None:
     for hit, badges in found:
         text = " ".join(hit.text.split())
         show(f"{hit.score:5.2f}  {text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + '…'}")

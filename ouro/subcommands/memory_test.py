@@ -13,9 +13,9 @@ from msgspec.structs import asdict
 from ouro.errors import UsageError
 from ouro.memory.index.benchmark import (
     MOST_HITS,
+    BenchmarkQuestion,
     Document,
-    Measured,
-    Query,
+    SearchQuality,
     answer_line,
     answers,
     ask_own_notes,
@@ -39,7 +39,7 @@ def test_files(args: argparse.Namespace, work: Path) -> int:
     if not (args.docs and args.queries):
         raise UsageError("--docs and --queries belong together.")
     documents = read_lines(Path(args.docs), Document)
-    queries = read_lines(Path(args.queries), Query)
+    queries = read_lines(Path(args.queries), BenchmarkQuestion)
     embedder = None if args.words else local_embedder()
     with tempfile.TemporaryDirectory(prefix="ouro-test-") as folder:
         place = work if args.work else Path(folder)
@@ -69,7 +69,7 @@ def _recall_in(search: Search, project: str) -> Recall:
     return Recall(search, Notebook(stores), "memory", Tuning(MOST_HITS, budget=sys.maxsize))
 
 
-def _print(measured: Measured, texts: dict[str, str], without: int) -> None:
+def _print(measured: SearchQuality, texts: dict[str, str], without: int) -> None:
     if not measured.questions:
         show(f"There is no note whose turn is known, so nothing to ask for ({without} notes without one).")
         return

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ouro.errors import UsageError
-from ouro.importers.importer import Imported, Importer, Ledger
+from ouro.importers.importer import Importer, ImportLedger, ImportResult
 from ouro.importers.json_values import PROGRAM_NAMES
-from ouro.importers.sources import Source, find_sources, usual_places
+from ouro.importers.sources import ImportSource, find_sources, usual_places
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.output import show, show_json, show_table
 from ouro.utils.runtime import get_home, get_sessions_dir
@@ -48,7 +48,7 @@ def import_sessions(args: argparse.Namespace) -> int:
     chosen = sources if args.paths or args.all else _chosen(sources)
     if not chosen:
         return 0
-    done: list[Imported] = []
+    done: list[ImportResult] = []
     try:
         for each in _take_all(chosen, quiet=args.json):
             done.append(each)  # noqa: PERF402 (what was done before an interrupt is told)
@@ -70,7 +70,7 @@ def _nothing(args: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(sources: Sequence[Source]) -> Sequence[Source]:
+def _chosen(sources: Sequence[ImportSource]) -> Sequence[ImportSource]:
     """What the person picks of a list; without a person to ask, nothing: the list says what there is."""
     shown = sources[:_MOST_LISTED]
     show_table([[f"{number:>4}", *_row(each)] for number, each in enumerate(shown, 1)])
@@ -97,7 +97,7 @@ def _places(answer: str, count: int) -> list[int]:
     return list(places)
 
 
-def _row(source: Source) -> list[str]:
+def _row(source: ImportSource) -> list[str]:
     size = f"{max(1, source.size >> 10):,} KB".rjust(11)
     return [
         source.changed_at[:10],
@@ -108,8 +108,8 @@ def _row(source: Source) -> list[str]:
     ]
 
 
-def _take_all(sources: Sequence[Source], *, quiet: bool) -> Iterator[Imported]:
-    ledger = Ledger(get_home() / "cache" / "imports.json")
+def _take_all(sources: Sequence[ImportSource], *, quiet: bool) -> Iterator[ImportResult]:
+    ledger = ImportLedger(get_home() / "cache" / "imports.json")
     importer = Importer(YamlFileMemoryStore(get_sessions_dir(), _mask() if sources else str), ledger)
     progress = _progress(len(sources)) if not quiet and sys.stderr.isatty() else None
     try:
@@ -130,8 +130,8 @@ def _mask() -> Callable[[str], str]:
     return SecretMask([*Catalog.from_files().key_values(), *secret_values(os.environ)]).mask
 
 
-def _progress(count: int) -> Callable[[int, Source], None]:
-    def tell(number: int, source: Source) -> None:
+def _progress(count: int) -> Callable[[int, ImportSource], None]:
+    def tell(number: int, source: ImportSource) -> None:
         line = clean(f"{number:,} of {count:,}  {source.path.name}")[:78]
         sys.stderr.write(f"\r\x1b[K{line}")
         sys.stderr.flush()
@@ -139,7 +139,7 @@ def _progress(count: int) -> Callable[[int, Source], None]:
     return tell
 
 
-def _tell(done: Sequence[Imported], args: argparse.Namespace, wanted: int) -> None:
+def _tell(done: Sequence[ImportResult], args: argparse.Namespace, wanted: int) -> None:
     if args.json:
         show_json({"imported": [_data(each) for each in done], "interrupted": len(done) < wanted})
         return
@@ -157,7 +157,7 @@ def _tell(done: Sequence[Imported], args: argparse.Namespace, wanted: int) -> No
         show(f"Interrupted: {wanted - len(done):,} were not looked at. The same command goes on.")
 
 
-def _summary(done: Iterable[Imported]) -> str:
+def _summary(done: Iterable[ImportResult]) -> str:
     outcomes = Counter(each.outcome for each in done)
     left_out = sum((Counter(each.left_out) for each in done), Counter[str]())
     lines = [
@@ -175,7 +175,7 @@ def _summary(done: Iterable[Imported]) -> str:
     return told
 
 
-def _source_data(source: Source) -> dict[str, Any]:
+def _source_data(source: ImportSource) -> dict[str, Any]:
     return {
         "path": str(source.path),
         "from": source.program,
@@ -186,7 +186,7 @@ def _source_data(source: Source) -> dict[str, Any]:
     }
 
 
-def _data(done: Imported) -> dict[str, Any]:
+def _data(done: ImportResult) -> dict[str, Any]:
     return {
         **_source_data(done.source),
         "outcome": done.outcome,

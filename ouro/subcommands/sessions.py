@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, SummaryRecord
-from ouro.memory.sessions.session_catalog import SessionShelf, shelf_on
+from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
 from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.transcript import title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -82,11 +82,11 @@ def _action(actions: Any, name: str, help_text: str, do: Any) -> argparse.Argume
 
 
 def _list(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    shelf = _shelf(store)
-    everywhere = shelf.sessions()
-    found = everywhere if args.all else [each for each in everywhere if shelf.is_here(each.project)]
+    session_catalog = _session_catalog(store)
+    everywhere = session_catalog.sessions()
+    found = everywhere if args.all else [each for each in everywhere if session_catalog.is_here(each.project)]
     if args.words:
-        found = shelf.matching(found, " ".join(args.words))
+        found = session_catalog.matching(found, " ".join(args.words))
     if args.json:
         show_json([_data(each) for each in found])
     elif found:
@@ -163,28 +163,28 @@ def _rename(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     title = title_of(args.title)
     if not title:
         raise UsageError("A title needs words.")
-    shelf = _shelf(store)
-    found = shelf.find(args.session)
-    shelf.rename(found.id, title)
+    session_catalog = _session_catalog(store)
+    found = session_catalog.find(args.session)
+    session_catalog.rename(found.id, title)
     if args.json:
-        show_json(_data(shelf.info(found.id)))
+        show_json(_data(session_catalog.info(found.id)))
     else:
         show(f"{found.id[:8]} is now called {title}.")
     return 0
 
 
 def _remove(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    return session_trash.remove(args, _shelf(store))
+    return session_trash.remove(args, _session_catalog(store))
 
 
 def _restore(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    return session_trash.restore(args, _shelf(store))
+    return session_trash.restore(args, _session_catalog(store))
 
 
 def _clean(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     from ouro.config import load_settings
 
-    return session_trash.clean_up(args, _shelf(store), load_settings().sessions.keep_days)
+    return session_trash.clean_up(args, _session_catalog(store), load_settings().sessions.keep_days)
 
 
 def _repair(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
@@ -203,11 +203,11 @@ def _repair(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
 
 
 def _find(store: YamlFileMemoryStore, query: str) -> SessionInfo:
-    return _shelf(store).find(query)
+    return _session_catalog(store).find(query)
 
 
-def _shelf(store: YamlFileMemoryStore) -> SessionShelf:
-    return shelf_on(store, get_sessions_dir(), get_index_path(), str(Path.cwd().resolve()))
+def _session_catalog(store: YamlFileMemoryStore) -> SessionCatalog:
+    return catalog_on(store, get_sessions_dir(), get_index_path(), str(Path.cwd().resolve()))
 
 
 def _messages(loaded: LoadedSession) -> list[Message]:

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from ouro.commands.usage import budget_lines, usage_lines
 from ouro.config import load_settings
-from ouro.memory.sessions.usage import Period, periods_of, today
+from ouro.memory.sessions.usage import UsagePeriod, periods_of, today
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.session.budget import Budget, budgets_of
 from ouro.subcommands.output import show, show_json
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _data(period: Period) -> dict[str, Any]:
+def _data(period: UsagePeriod) -> dict[str, Any]:
     models = [{"model": each.model, "calls": each.calls, **asdict(each.usage)} for each in period.models]
     return {"models": models, "total": asdict(period.total), "every_price_is_known": period.is_priced}
 

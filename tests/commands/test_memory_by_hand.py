@@ -9,7 +9,7 @@ from ouro.commands.dispatch import dispatch
 from ouro.memory.backend import TitleRecord
 from ouro.memory.index.index import Index
 from ouro.memory.long_term.finding import make_lookup
-from ouro.memory.sessions.session_catalog import shelf_of
+from ouro.memory.sessions.session_catalog import catalog_of
 from ouro.messages import user
 
 AT = "2026-11-21T20:14:03.120Z"
@@ -143,7 +143,7 @@ async def test_search_narrows_by_all_that_the_command_line_has(told, home, repos
         talk.change(TitleRecord(title, AT))
         talk.end()
     front_end.session.lookup = make_lookup(None, lambda: None)
-    front_end.session.shelf = shelf_of(home / "sessions", home / "cache" / "none", str(repository))
+    front_end.session.session_catalog = catalog_of(home / "sessions", home / "cache" / "none", str(repository))
     for narrowing, found in (
         ("", {"pond", "lake"}),
         (f"project:{repository}", {"pond"}),

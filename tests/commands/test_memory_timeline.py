@@ -9,7 +9,7 @@ from fakes.knowledge import Conversation
 from ouro.commands.memory import memory
 from ouro.errors import UsageError
 from ouro.memory.sessions.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
-from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest
@@ -41,7 +41,7 @@ async def front_end_of(home, said, picks=()):
     conversation = Conversation(home).connect()
     front_end = FakeFrontEnd(picks=picks)
     front_end.session.knowledge = conversation.manager
-    front_end.session.shelf = SessionShelf(said, "/project")
+    front_end.session.session_catalog = SessionCatalog(said, "/project")
     return front_end, conversation
 
 

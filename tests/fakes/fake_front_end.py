@@ -45,8 +45,8 @@ class FakeFrontEnd:
     def show_again(self, draft="", images=()):
         self.drafts.append((draft, tuple(images)))
 
-    async def pick_session(self, shelf, search="", only=()):
-        self.asked.append((shelf, search, tuple(only)))
+    async def pick_session(self, session_catalog, search="", only=()):
+        self.asked.append((session_catalog, search, tuple(only)))
         return self.picks.pop(0) if self.picks else None
 
     async def open(self, request):

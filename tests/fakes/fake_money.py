@@ -1,6 +1,6 @@
 """What a fake session has spent: a given report."""
 
-from ouro.memory.sessions.usage import ModelUse, Period
+from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Usage
 from ouro.session.budget import MoneyReport
 
@@ -10,7 +10,7 @@ class FakeMoney:
 
     def __init__(self) -> None:
         used = (ModelUse("fake/one", Usage(1_200, 1_000, 0, 34, 0.0123), 2),)
-        self.given = MoneyReport(tuple(Period(name, used) for name in ("session", "today", "month", "all")), ())
+        self.given = MoneyReport(tuple(UsagePeriod(name, used) for name in ("session", "today", "month", "all")), ())
 
     async def report(self) -> MoneyReport:
         return self.given

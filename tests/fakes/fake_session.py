@@ -37,7 +37,7 @@ from ouro.events import (
     UsageUpdated,
 )
 from ouro.messages import Image, ToolCall, Usage, assistant
-from ouro.session import Hit, ModelChoice, OpenRequest, Preview, SessionInfo, Status
+from ouro.session import ModelChoice, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
 from ouro.utils.masked_writes import mask_writes
 
 
@@ -47,8 +47,8 @@ class FakeShelf:
     def __init__(self, known: Sequence[SessionInfo] = (), project: str = "/project") -> None:
         self.project = project
         self.known = list(known)
-        self.previews: dict[str, Preview] = {}
-        self.hits: list[Hit] = []
+        self.previews: dict[str, SessionExcerpt] = {}
+        self.hits: list[SessionHit] = []
         self.trash: list[SessionInfo] = []
         self.searched: list[str] = []
 
@@ -58,10 +58,10 @@ class FakeShelf:
     def sessions(self, progress=None) -> list[SessionInfo]:
         return list(self.known)
 
-    def preview(self, info: SessionInfo) -> Preview:
-        return self.previews.get(info.id, Preview())
+    def preview(self, info: SessionInfo) -> SessionExcerpt:
+        return self.previews.get(info.id, SessionExcerpt())
 
-    async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[Hit, None]:
+    async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
         self.searched.append(words)
         ids = {each.id for each in sessions}
         for hit in self.hits:
@@ -233,7 +233,7 @@ class FakeSession:
         return self.choices
 
     @cached_property
-    def shelf(self) -> FakeShelf:
+    def session_catalog(self) -> FakeShelf:
         return FakeShelf(self.known, str(self.cwd))
 
     def rename(self, title: str) -> None:

@@ -113,7 +113,7 @@ _PAIRS = {
              "The parking spot in front of the gate is for visitors.",
              "the batch job lost an hour of work when the spot instance went away"),
     "timezonecron": ("Cron schedules are UTC; the finance export has to be done by 05:00 in Berlin, also in summer.",
-                     "The cron book on the shelf belongs to Marta.",
+                     "The cron book on the session_catalog belongs to Marta.",
                      "schedule the finance export in cron"),
     "canary": ("A canary takes 5 % of the traffic for 20 minutes before a rollout goes on.",
                "Canary is the colour of the warning labels.",

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.importers.importer import Imported, Importer, Ledger
+from ouro.importers.importer import Importer, ImportLedger, ImportResult
 from ouro.importers.sources import find_sources, usual_places
 from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader, TitleRecord
 from ouro.memory.manager import MemoryManager
@@ -22,8 +22,8 @@ def store(home) -> YamlFileMemoryStore:
     return YamlFileMemoryStore(home / ".ouro" / "sessions", lambda text: text.replace("hunter2hunter2", "[secret]"))
 
 
-def take(store, home, *paths, program=None) -> list[Imported]:
-    ledger = Ledger(home / ".ouro" / "cache" / "imports.json")
+def take(store, home, *paths, program=None) -> list[ImportResult]:
+    ledger = ImportLedger(home / ".ouro" / "cache" / "imports.json")
     importer = Importer(store, ledger)
     done = [importer.take(each) for each in find_sources(paths, program)]
     ledger.save()
@@ -111,7 +111,7 @@ def test_a_log_that_grows_line_by_line_ends_as_if_it_had_been_read_at_once(store
     grown = list(read_whole(store, session.id).records())
 
     fresh = YamlFileMemoryStore(tmp_path / "fresh")
-    Importer(fresh, Ledger(tmp_path / "ledger")).take(find_sources([path])[0])
+    Importer(fresh, ImportLedger(tmp_path / "ledger")).take(find_sources([path])[0])
     assert texts_that_go_on(grown) == texts_that_go_on(list(read_whole(fresh, session.id).records()))
 
 

@@ -10,6 +10,7 @@ from ouro.memory.backend import (
     ChangeRecord,
     CompactionRecord,
     CostRecord,
+    DailyUsage,
     ForkRecord,
     LoadedSession,
     MemoryStore,
@@ -21,7 +22,6 @@ from ouro.memory.backend import (
     Record,
     RewindRecord,
     SessionHeader,
-    Spent,
     SummaryRecord,
     TitleRecord,
     timestamp,
@@ -355,9 +355,9 @@ class StoreContract:
 
         day = day_of(AT)
         assert info.spent == (
-            Spent(day, "free/model", Usage(7), 1),
-            Spent(day, "small/model", usage + usage, 2),
-            Spent(day_of(later.at), "a/b", usage, 1),
+            DailyUsage(day, "free/model", Usage(7), 1),
+            DailyUsage(day, "small/model", usage + usage, 2),
+            DailyUsage(day_of(later.at), "a/b", usage, 1),
         )
         assert (info.cost, info.fork_of, info.messages) == (0.75, OTHER.id, 2)
         assert " ".join(info.summary.split()) == "Mended the import."
@@ -377,7 +377,10 @@ class StoreContract:
         for model, cost in (("b/two", 0.25), ("a/one", None), ("b/two", 0.25)):
             store.save_cost(CostRecord("vectors", HEADER.created_at, model, Usage(7, cost=cost)))
         day = day_of(HEADER.created_at)
-        assert store.spent_beside() == (Spent(day, "a/one", Usage(7), 1), Spent(day, "b/two", Usage(14, cost=0.5), 2))
+        assert store.spent_beside() == (
+            DailyUsage(day, "a/one", Usage(7), 1),
+            DailyUsage(day, "b/two", Usage(14, cost=0.5), 2),
+        )
         assert store.list_sessions() == []
 
     def _texts(self, store: MemoryStore, header: SessionHeader) -> list[str]:

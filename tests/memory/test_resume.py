@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ouro.errors import SessionDamaged, SessionInUse, SessionNotFound
 from ouro.memory.backend import SessionHeader
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import Entry
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions import session_reader
 from ouro.memory.sessions.records import CompactionRecord, MessageRecord, PinRecord, Record, RewindRecord, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -55,7 +55,7 @@ async def resumed(store, query: str = HEADER.id, **how) -> MemoryManager:
 
 def texts(messages) -> list[str]:
     """The words of messages, or of those among what is told."""
-    said = [each.message if isinstance(each, Entry) else each for each in messages]
+    said = [each.message if isinstance(each, TranscriptEntry) else each for each in messages]
     return [each.text for each in said if isinstance(each, Message)]
 
 

@@ -22,7 +22,7 @@ from ouro.memory.sessions.records import (
     TitleRecord,
 )
 from ouro.memory.short_term import compacted, sendable
-from ouro.memory.transcript import Branch, Entry, Transcript
+from ouro.memory.transcript import Transcript, TranscriptBranch, TranscriptEntry
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
 
 
@@ -45,7 +45,7 @@ def texts(entries) -> list[str]:
 def test_messages_stand_in_the_order_of_the_file():
     transcript = folded(said(1), said(2), said(3))
 
-    assert transcript.entries == tuple(Entry(number, "", user(f"m{number}")) for number in (1, 2, 3))
+    assert transcript.entries == tuple(TranscriptEntry(number, "", user(f"m{number}")) for number in (1, 2, 3))
     assert (transcript.next_number, transcript.last_number, transcript.branches) == (4, 3, ())
 
 
@@ -61,7 +61,9 @@ def test_a_rewind_makes_what_came_after_a_branch_that_can_be_gone_back_to():
     transcript = folded(said(1), said(2), said(3), RewindRecord(1, ""), said(4))
 
     assert texts(transcript.entries) == ["m1", "m4"]
-    assert transcript.branches == (Branch(1, (Entry(2, "", user("m2")), Entry(3, "", user("m3")))),)
+    assert transcript.branches == (
+        TranscriptBranch(1, (TranscriptEntry(2, "", user("m2")), TranscriptEntry(3, "", user("m3")))),
+    )
 
     transcript.take(RewindRecord(3, ""))
     transcript.take(said(5))

@@ -7,8 +7,8 @@ from ouro.agent.limits import Limits
 from ouro.errors import LimitReached
 from ouro.memory.backend import CostRecord, MessageRecord, SessionHeader, timestamp
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_catalog import SessionShelf
-from ouro.memory.sessions.usage import ModelUse, Period
+from ouro.memory.sessions.session_catalog import SessionCatalog
+from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 from ouro.session.budget import Budget, Money
@@ -36,7 +36,7 @@ def spend(store, number: int, cost: float | None, at: str = "", model: str = "a/
 
 def money(store, **limits) -> Money:
     memory = MemoryManager.start(store, project="/p", model="a/one")
-    return Money(memory, SessionShelf(store, "/p"), Limits(**limits))
+    return Money(memory, SessionCatalog(store, "/p"), Limits(**limits))
 
 
 async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversation_too(store):
@@ -48,9 +48,9 @@ async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversat
     one, small = ModelUse("a/one", Usage(100, 40, 0, 10, 0.5), 1), ModelUse("a/small", Usage(100, 40, 0, 10, 0.25), 1)
     both = ModelUse("a/one", Usage(200, 80, 0, 20, 2.5), 2)
     assert report.periods == (
-        Period("session", ()),
-        *(Period(name, (one, small)) for name in ("today", "month")),
-        Period("all", (both, small)),
+        UsagePeriod("session", ()),
+        *(UsagePeriod(name, (one, small)) for name in ("today", "month")),
+        UsagePeriod("all", (both, small)),
     )  # fmt: skip
     assert report.budgets == ()
 

@@ -18,11 +18,11 @@ from ouro.frontends.plain.sessions import SessionQuestion
 from ouro.frontends.plain.turns import Turns
 from ouro.messages import Image
 from ouro.open_request import PICK
-from ouro.session import OpenRequest, Session, SessionShelf
+from ouro.session import OpenRequest, Session, SessionCatalog
 from ouro.utils.terminal_text import one_line
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
-OpenShelf = Callable[[], Awaitable[SessionShelf]]
+OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
 SHOWN_AGAIN = 3
 """Messages of the person, with what came of them, that are printed again on resume."""
 TRUST = (
@@ -57,7 +57,7 @@ class ReplFrontEnd:
     def __init__(
         self,
         open_session: OpenSession,
-        open_shelf: OpenShelf | None,
+        open_catalog: OpenCatalog | None,
         printer: Printer,
         questions: Questions,
         turns: Turns,
@@ -68,7 +68,7 @@ class ReplFrontEnd:
         leave: Callable[[], None],
     ) -> None:
         self._open_session = open_session
-        self._open_shelf = open_shelf
+        self._open_catalog = open_catalog
         self._printer = printer
         self._questions = questions
         self._turns = turns
@@ -113,10 +113,10 @@ class ReplFrontEnd:
             self.say(f"The message was:\n{draft}")
 
     async def pick_session(
-        self, shelf: SessionShelf, search: str = "", only: Collection[str] = ()
+        self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
     ) -> OpenRequest | None:
         """Print the sessions with numbers, and wait for one."""
-        return await SessionQuestion(self._printer, self._questions, shelf).ask(search, only)
+        return await SessionQuestion(self._printer, self._questions, session_catalog).ask(search, only)
 
     async def begin(self, request: OpenRequest) -> bool:
         """Open the first session; False when the person would rather not.
@@ -224,12 +224,12 @@ class ReplFrontEnd:
 
     async def _pick(self, request: OpenRequest, ids: Sequence[str]) -> OpenRequest | None:
         if self._turns.has_session:
-            shelf = self.session.shelf
-        elif self._open_shelf is not None:
-            shelf = await self._open_shelf()
+            session_catalog = self.session.session_catalog
+        elif self._open_catalog is not None:
+            session_catalog = await self._open_catalog()
         else:
             return OpenRequest()
-        picked = await self.pick_session(shelf, only=ids)
+        picked = await self.pick_session(session_catalog, only=ids)
         return picked and replace(request, resume=picked.resume, fork=request.fork or picked.fork)
 
     async def _set_up_a_model(self, error: NoModelError) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from ouro.commands.dispatch import dispatch
-from ouro.frontends.plain.front_end import OpenSession, OpenShelf, ReplFrontEnd
+from ouro.frontends.plain.front_end import OpenCatalog, OpenSession, ReplFrontEnd
 from ouro.frontends.plain.host import ReplHost
 from ouro.frontends.plain.lines import LineReader
 from ouro.frontends.plain.paper import Paper
@@ -27,16 +27,16 @@ ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 async def run_repl(
-    open_session: OpenSession, request: OpenRequest, first_message: str, open_shelf: OpenShelf | None = None
+    open_session: OpenSession, request: OpenRequest, first_message: str, open_catalog: OpenCatalog | None = None
 ) -> int:
     """Talk at a line prompt until the person leaves; gives the exit code.
 
-    `open_shelf` gives the sessions that are kept, to pick one before any is open.
+    `open_catalog` gives the sessions that are kept, to pick one before any is open.
 
     Raises:
         OuroError: no session could be opened.
     """
-    repl = Repl(open_session, open_shelf, plain=is_plain())
+    repl = Repl(open_session, open_catalog, plain=is_plain())
     with repl.reader.in_use():
         return await repl.run(request, first_message)
 
@@ -49,7 +49,7 @@ def is_plain() -> bool:
 class Repl:
     """Reads lines, and hands each to whom it is for: an open question, a command, the shell, the agent."""
 
-    def __init__(self, open_session: OpenSession, open_shelf: OpenShelf | None = None, *, plain: bool) -> None:
+    def __init__(self, open_session: OpenSession, open_catalog: OpenCatalog | None = None, *, plain: bool) -> None:
         self._printer = Printer(Paper(self._write, plain=plain))
         self._questions = Questions(self._changed)
         ring = (lambda: None) if plain else (lambda: self._write("\a"))
@@ -57,7 +57,7 @@ class Repl:
         self._offer = ResumeOffer(self._printer, self._questions, self._turns, self._at_rest, self._take)
         self._front_end = ReplFrontEnd(
             open_session,
-            open_shelf,
+            open_catalog,
             self._printer,
             self._questions,
             self._turns,

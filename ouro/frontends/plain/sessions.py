@@ -12,7 +12,7 @@ from ouro.frontends.plain.questions import Questions
 from ouro.frontends.session_lines import figures, now, preview_lines, title
 from ouro.frontends.session_matches import ALL, Match, SessionMatches
 from ouro.open_request import OpenRequest
-from ouro.session import SessionShelf
+from ouro.session import SessionCatalog
 
 LISTED = 15
 _HELP = "A number goes on with it, `copy N` with a copy, `look N` says what is in it; words search, `all` lists {}."
@@ -22,15 +22,15 @@ _NUMBERED = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
 class SessionQuestion:
     """Asks which session, until one is picked or the person would rather not."""
 
-    def __init__(self, printer: Printer, questions: Questions, shelf: SessionShelf) -> None:
+    def __init__(self, printer: Printer, questions: Questions, session_catalog: SessionCatalog) -> None:
         self._printer = printer
         self._questions = questions
-        self._shelf = shelf
+        self._session_catalog = session_catalog
 
     async def ask(self, search: str = "", only: Collection[str] = ()) -> OpenRequest | None:
         """The session that is picked; None for an empty line."""
-        sessions = await asyncio.to_thread(self._shelf.sessions)
-        matches = SessionMatches(sessions, self._shelf.is_here, only)
+        sessions = await asyncio.to_thread(self._session_catalog.sessions)
+        matches = SessionMatches(sessions, self._session_catalog.is_here, only)
         listed = await self._list(matches, search)
         while True:
             line = await self._questions.ask("session: ", str.strip)
@@ -54,7 +54,7 @@ class SessionQuestion:
         """Print what fits: by title, then by what was said."""
         matches.look_for(words)
         if matches.query:
-            async for hit in self._shelf.search(matches.in_scope, matches.query):
+            async for hit in self._session_catalog.search(matches.in_scope, matches.query):
                 matches.add(hit)
         found = matches.matches()
         listed = found[:LISTED]
@@ -67,7 +67,7 @@ class SessionQuestion:
 
     async def _look(self, match: Match) -> None:
         try:
-            preview = await asyncio.to_thread(self._shelf.preview, match.info)
+            preview = await asyncio.to_thread(self._session_catalog.preview, match.info)
         except (OuroError, OSError) as error:
             self._printer.say(str(error), "warning")
             return

@@ -22,7 +22,7 @@ from ouro.frontends.tui.opening import Opening, OpenSession
 from ouro.frontends.tui.parts import make_parts
 from ouro.frontends.tui.project_files import ProjectFiles
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.session_picker import GetShelf
+from ouro.frontends.tui.screens.session_picker import GetCatalog
 from ouro.frontends.tui.theme import make_theme
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
@@ -52,7 +52,7 @@ class OuroApp(App[int], inherit_bindings=False):
         look: Look,
         *,
         keep_theme: Callable[[str], None] | None = None,
-        open_shelf: GetShelf | None = None,
+        open_catalog: GetCatalog | None = None,
         driver_class: Any = None,
     ) -> None:
         super().__init__(driver_class=driver_class)
@@ -68,7 +68,7 @@ class OuroApp(App[int], inherit_bindings=False):
         self._view = view
         self.turns = Turns(view)
         self.front_end = ScreenFrontEnd(self, self.parts, self.turns, view, keymap, keep_theme)
-        self._opening = Opening(open_session, self.front_end, self.turns, view, open_shelf)
+        self._opening = Opening(open_session, self.front_end, self.turns, view, open_catalog)
         self.front_end.opening = self._opening
         self._actions = KeyActions(self, self.parts, self.turns, self.front_end)
         for key, name in keymap.of("app").items():

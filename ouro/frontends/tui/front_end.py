@@ -19,7 +19,7 @@ from ouro.frontends.tui.opening import Opening
 from ouro.frontends.tui.parts import Parts
 from ouro.frontends.tui.screens.line import LineSheet
 from ouro.frontends.tui.screens.picker import Picker
-from ouro.frontends.tui.screens.session_picker import GetShelf, SessionPicker
+from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
@@ -28,7 +28,7 @@ from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 if TYPE_CHECKING:
     from ouro.commands.command import Choice, WayBack
     from ouro.messages import Image
-    from ouro.session import OpenRequest, Session, SessionShelf
+    from ouro.session import OpenRequest, Session, SessionCatalog
 
 R = TypeVar("R")
 
@@ -135,20 +135,20 @@ class ScreenFrontEnd:
         return await result
 
     async def pick_session(
-        self, shelf: SessionShelf, search: str = "", only: Collection[str] = ()
+        self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
     ) -> OpenRequest | None:
         """Let the person pick a session, on the whole screen."""
 
-        async def get_shelf() -> SessionShelf:
-            return shelf
+        async def get_catalog() -> SessionCatalog:
+            return session_catalog
 
-        return await self.result_of(self.session_picker(get_shelf, search=search, only=only))
+        return await self.result_of(self.session_picker(get_catalog, search=search, only=only))
 
     def session_picker(
-        self, get_shelf: GetShelf, *, search: str = "", only: Collection[str] = (), esc: str = "closes"
+        self, get_catalog: GetCatalog, *, search: str = "", only: Collection[str] = (), esc: str = "closes"
     ) -> SessionPicker:
         """The sheet that picks a session."""
-        return SessionPicker(get_shelf, self.keymap, search=search, only=only, rename=self._rename, esc=esc)
+        return SessionPicker(get_catalog, self.keymap, search=search, only=only, rename=self._rename, esc=esc)
 
     def _rename(self, session_id: str, title: str) -> bool:
         """Name the session on the screen, where it is that one: no other writer can."""

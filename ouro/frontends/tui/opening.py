@@ -18,7 +18,7 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.front_end import ScreenFrontEnd
-    from ouro.frontends.tui.screens.session_picker import GetShelf
+    from ouro.frontends.tui.screens.session_picker import GetCatalog
     from ouro.session import Resumed, Session
 
 OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
@@ -37,12 +37,12 @@ class Opening:
         front_end: ScreenFrontEnd,
         turns: Turns,
         view: ScreenView,
-        open_shelf: GetShelf | None = None,
+        open_catalog: GetCatalog | None = None,
     ) -> None:
-        """`open_shelf` gives the sessions that are kept before one is open."""
+        """`open_catalog` gives the sessions that are kept before one is open."""
         self._telling: asyncio.Task[None] | None = None
         self._open_session = open_session
-        self._open_shelf = open_shelf
+        self._open_catalog = open_catalog
         self._front_end = front_end
         self._turns = turns
         self._view = view
@@ -107,9 +107,9 @@ class Opening:
         """The session that the person picks; at the start a new one where they pick none; None: keep what there is."""
         session = self._turns.session
         if session is not None:
-            picked = await self._front_end.pick_session(session.shelf, only=ids)
-        elif self._open_shelf is not None:
-            sheet = self._front_end.session_picker(self._open_shelf, only=ids, esc="new session")
+            picked = await self._front_end.pick_session(session.session_catalog, only=ids)
+        elif self._open_catalog is not None:
+            sheet = self._front_end.session_picker(self._open_catalog, only=ids, esc="new session")
             picked = await self._front_end.result_of(sheet)
             if sheet.wants_to_leave:
                 self._front_end.leave()

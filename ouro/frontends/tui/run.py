@@ -22,7 +22,7 @@ from ouro.utils.terminal_text import clean
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
     from ouro.frontends.tui.opening import OpenSession
-    from ouro.frontends.tui.screens.session_picker import GetShelf
+    from ouro.frontends.tui.screens.session_picker import GetCatalog
     from ouro.session import OpenRequest
 
 _LAST_MOMENT = 1.8
@@ -41,7 +41,7 @@ def run_tui(
     frame: FirstFrame | None = None,
     *,
     keep_theme: Callable[[str], None] | None = None,
-    open_shelf: GetShelf | None = None,
+    open_catalog: GetCatalog | None = None,
 ) -> int:
     """Hold a conversation on the full screen; gives the exit code.
 
@@ -52,7 +52,7 @@ def run_tui(
         look: how the screen is drawn.
         frame: the first picture, where it was drawn already.
         keep_theme: writes a theme into the settings.
-        open_shelf: gives the sessions that are kept, to pick one before any is open.
+        open_catalog: gives the sessions that are kept, to pick one before any is open.
 
     Raises:
         ConfigError: `tui.keys` or `tui.status` name something that is not there.
@@ -70,7 +70,7 @@ def run_tui(
                 first_message,
                 look,
                 keep_theme=keep_theme,
-                open_shelf=open_shelf,
+                open_catalog=open_catalog,
                 driver_class=driver,
             )
             asyncio.run(_run(app, frame))

@@ -12,7 +12,7 @@ from ouro.frontends.tui.widgets.session_foot import SessionFoot
 from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
-    from ouro.session import SessionInfo, SessionShelf
+    from ouro.session import SessionCatalog, SessionInfo
 
 
 class SessionChanges:
@@ -32,7 +32,7 @@ class SessionChanges:
         rename_open: Callable[[str, str], bool],
         changed: Callable[[], Awaitable[None]],
     ) -> None:
-        self.shelf: SessionShelf | None = None
+        self.session_catalog: SessionCatalog | None = None
         self.doomed: SessionInfo | None = None
         """Waits for the second step of its deletion."""
         self._foot = foot
@@ -49,9 +49,9 @@ class SessionChanges:
     async def rename(self, info: SessionInfo, said: str) -> None:
         """Call it what was said, where anything was."""
         name = " ".join(clean(said).split())
-        if name and self.shelf is not None and name != info.title:
+        if name and self.session_catalog is not None and name != info.title:
             if not self._rename_open(info.id, name):
-                await self._do(self.shelf.rename, info.id, name)
+                await self._do(self.session_catalog.rename, info.id, name)
             await self._changed()
 
     def doom(self, info: SessionInfo) -> None:
@@ -67,7 +67,7 @@ class SessionChanges:
 
     async def delete(self, info: SessionInfo) -> None:
         """The second step."""
-        if self.shelf is not None and await self._do(self.shelf.delete, info.id):
+        if self.session_catalog is not None and await self._do(self.session_catalog.delete, info.id):
             self._deleted.append(info)
             await self._changed()
             self._foot.tell(f"In the trash: {self._back_key} takes it back. “{title(info)}”")
@@ -75,7 +75,7 @@ class SessionChanges:
     async def restore(self) -> None:
         """Take back what went last."""
         info = self._deleted.pop()
-        if self.shelf is not None and await self._do(self.shelf.restore, info.id):
+        if self.session_catalog is not None and await self._do(self.session_catalog.restore, info.id):
             await self._changed()
             self._foot.tell(f"“{title(info)}” is back.")
 

@@ -17,7 +17,7 @@ from ouro.memory.index.embeddings import Embedder, vectors_for
 from ouro.memory.index.index import Index
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.scoring import Weights
-from ouro.memory.index.search import Filter, Search
+from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.tokenizer import content_hash, passages
 from ouro.memory.long_term.recall.recall import Recall, Situation
 
@@ -33,14 +33,14 @@ class Document(msgspec.Struct, frozen=True):
     turn: int = 0
 
 
-class Query(msgspec.Struct, frozen=True):
+class BenchmarkQuestion(msgspec.Struct, frozen=True):
     """What is asked."""
 
     qid: str
     query: str
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SearchAnswer(msgspec.Struct, frozen=True):
     """What was found, best first, and in how many milliseconds."""
 
     qid: str
@@ -70,12 +70,12 @@ def read_lines(path: Path, kind: type[Any]) -> list[Any]:
 
 def answers(
     documents: Sequence[Document],
-    queries: Sequence[Query],
+    queries: Sequence[BenchmarkQuestion],
     k: int,
     work: Path,
     embedder: Embedder | None,
     weights: Weights | None = None,
-) -> Iterator[Answer]:
+) -> Iterator[SearchAnswer]:
     """Ask every question of an index in the folder `work` that holds the documents alone."""
     index = Index(work / "index.db")
     try:
@@ -88,9 +88,9 @@ def answers(
         today = _last_day(documents)
         for query in queries:
             started = time.perf_counter()
-            hits = search.find(query.query, k, Filter(kinds=("message",)), today=today)
+            hits = search.find(query.query, k, SearchFilter(kinds=("message",)), today=today)
             spent = (time.perf_counter() - started) * 1000
-            yield Answer(query.qid, tuple(dict.fromkeys(names[hit.place] for hit in hits)), round(spent, 2))
+            yield SearchAnswer(query.qid, tuple(dict.fromkeys(names[hit.place] for hit in hits)), round(spent, 2))
     finally:
         index.close()
 
@@ -126,7 +126,7 @@ def _last_day(documents: Sequence[Document]) -> date | None:
         return None
 
 
-class Measured(msgspec.Struct, frozen=True):
+class SearchQuality(msgspec.Struct, frozen=True):
     """How well questions were answered."""
 
     questions: int
@@ -139,13 +139,13 @@ class Measured(msgspec.Struct, frozen=True):
     """The questions of which no answer was among the first 10."""
 
 
-def measure(found: Sequence[Answer], wanted: Mapping[str, Sequence[str]]) -> Measured:
+def measure(found: Sequence[SearchAnswer], wanted: Mapping[str, Sequence[str]]) -> SearchQuality:
     """Compare answers with the ids that are right, by question."""
     recall = {}
     for k in (5, 10, 25):
         recall[str(k)] = _mean([_share(each.ids[:k], wanted[each.qid]) for each in found])
     times = sorted(each.ms for each in found) or [0.0]
-    return Measured(
+    return SearchQuality(
         len(found),
         recall,
         _mean([_ndcg(each.ids[:10], wanted[each.qid]) for each in found]),
@@ -168,7 +168,7 @@ def _mean(values: Sequence[float]) -> float:
     return round(sum(values) / len(values), 4) if values else 0.0
 
 
-def answer_line(answer: Answer) -> str:
+def answer_line(answer: SearchAnswer) -> str:
     """An answer as one line of JSON."""
     return json.dumps({"qid": answer.qid, "ids": list(answer.ids), "ms": answer.ms}, ensure_ascii=False)
 
@@ -180,7 +180,7 @@ _LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FRO
 class OwnQuestions(msgspec.Struct, frozen=True):
     """What was asked, what came, and what should have come."""
 
-    answers: list[Answer]
+    answers: list[SearchAnswer]
     wanted: dict[str, list[str]]
     texts: dict[str, str]
     """Of each note that was asked for, by its id."""
@@ -202,13 +202,13 @@ def ask_own_notes(search: Search, recall_in: Callable[[str], Recall]) -> OwnQues
         notes = database.execute(
             f"SELECT note, text, session, turn, project, branch FROM notes WHERE {_LATEST}"
         ).fetchall()
-    found: list[Answer] = []
+    found: list[SearchAnswer] = []
     texts: dict[str, str] = {}
     for note, text, session, turn, project, branch in notes:
         if question := _words_of_turn(search, session, turn):
             recalled = recall_in(project).local(question, Situation(project, branch))
             ids = tuple(item.id for item in recalled.items if item.state == "loaded")
-            found.append(Answer(note, ids, round(recalled.milliseconds, 2)))
+            found.append(SearchAnswer(note, ids, round(recalled.milliseconds, 2)))
             texts[note] = text
     return OwnQuestions(found, {note: [note] for note in texts}, texts, len(notes) - len(texts))
 

@@ -92,7 +92,7 @@ def _embedder_of(folder: Path) -> LocalEmbedder:
     return LocalEmbedder(folder)
 
 
-class Purse(Protocol):
+class EmbeddingBudget(Protocol):
     """Whether a call may be paid, and what it cost (`session/money.py`)."""
 
     def afford(self) -> None:
@@ -114,7 +114,7 @@ class RemoteEmbedder:
     When it fails that is said once, in the log, and it is left alone for a minute: words alone decide meanwhile.
     """
 
-    def __init__(self, name: str, model: EmbeddingModel, purse: Purse | None = None) -> None:
+    def __init__(self, name: str, model: EmbeddingModel, purse: EmbeddingBudget | None = None) -> None:
         self.name = name
         self._model = model
         self._purse = purse
@@ -159,7 +159,7 @@ class RemoteEmbedder:
         return error
 
 
-def chosen_embedder(named: str, catalog: Catalog, purse: Purse | None = None) -> Embedder | None:
+def chosen_embedder(named: str, catalog: Catalog, purse: EmbeddingBudget | None = None) -> Embedder | None:
     """The model of that name, else `embed` of models.yaml, else the one of this machine, where there is one.
 
     None where vectors cannot be compared here, or the model cannot be used: then words alone are searched.
@@ -173,7 +173,7 @@ def chosen_embedder(named: str, catalog: Catalog, purse: Purse | None = None) ->
         return None
 
 
-def made_embedder(named: str, catalog: Catalog, purse: Purse | None = None) -> Embedder | None:
+def made_embedder(named: str, catalog: Catalog, purse: EmbeddingBudget | None = None) -> Embedder | None:
     """The same; None where nobody has chosen a model and there is none on this machine.
 
     Raises:

@@ -15,7 +15,7 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.index.index import Sources
-    from ouro.memory.index.search import Filter, Hit, Search
+    from ouro.memory.index.search import MemoryHit, Search, SearchFilter
     from ouro.memory.index.session_search import SessionHit
     from ouro.memory.index.vectors import Vectors
 
@@ -50,7 +50,7 @@ class Lookup:
         self._keeping_up = asyncio.Lock()
         self._is_asked_again = False
 
-    async def find(self, query: str, k: int = 5, wanted: Filter | None = None) -> list[Hit]:
+    async def find(self, query: str, k: int = 5, wanted: SearchFilter | None = None) -> list[MemoryHit]:
         """The `k` best hits among notes, core lines, sessions and outputs, the files as they are now.
 
         Raises:
@@ -110,7 +110,7 @@ class Lookup:
             self._vectors = vectors_for(index, embedder)
         return Search(index, self._vectors)
 
-    def _find(self, query: str, k: int, wanted: Filter | None) -> list[Hit]:
+    def _find(self, query: str, k: int, wanted: SearchFilter | None) -> list[MemoryHit]:
         self._follow(PATIENCE_SECONDS)
         return self.search().find(query, k, wanted)
 

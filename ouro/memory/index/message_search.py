@@ -10,8 +10,8 @@ from datetime import date, timedelta
 from msgspec.structs import replace
 
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.scoring import EVERYTHING, Passage, Within, best_of, rows_of, score_passages, word_scores
-from ouro.memory.index.search import Filter, Hit, Looking, Only
+from ouro.memory.index.scoring import EVERYTHING, Passage, PassageRange, best_of, rows_of, score_passages, word_scores
+from ouro.memory.index.search import MemoryHit, PassageFilter, SearchFilter, SearchRequest
 
 MOST_CANDIDATES = 200
 """Passages that are looked at closely: by words, by vectors, by days, each."""
@@ -20,7 +20,7 @@ _OUTPUT_WORTH = 0.7
 _SESSIONS_OF_DAYS = 20
 
 
-def find_messages(looking: Looking, k: int) -> list[Hit]:
+def find_messages(looking: SearchRequest, k: int) -> list[MemoryHit]:
     """What user and assistant said: the `k` best passages and those as good as copies of them."""
     within = _within(looking, "passages")
     shares = word_scores(
@@ -35,7 +35,7 @@ def find_messages(looking: Looking, k: int) -> list[Hit]:
     return _hits(looking, "message", passages, scored, k)
 
 
-def find_outputs(looking: Looking, k: int) -> list[Hit]:
+def find_outputs(looking: SearchRequest, k: int) -> list[MemoryHit]:
     """What tools were asked and what they answered: by words alone."""
     found = word_scores(
         looking.database, "outputs", looking.question.words, _within(looking, "outputs"), has_neighbours=False
@@ -45,7 +45,7 @@ def find_outputs(looking: Looking, k: int) -> list[Hit]:
     return _hits(looking, "output", passages, scored, k)
 
 
-def prepare(database: sqlite3.Connection, wanted: Filter) -> None:
+def prepare(database: sqlite3.Connection, wanted: SearchFilter) -> None:
     """Put the sessions that may be looked at into `temp.allowed`, where not all may be.
 
     `since` is empty for those of which every word is meant.
@@ -60,15 +60,15 @@ def prepare(database: sqlite3.Connection, wanted: Filter) -> None:
         )
 
 
-def _is_filtered(wanted: Filter) -> bool:
+def _is_filtered(wanted: SearchFilter) -> bool:
     return bool(wanted.session or wanted.project or wanted.since)
 
 
-def _within(looking: Looking, column: str) -> Within:
+def _within(looking: SearchRequest, column: str) -> PassageRange:
     """Of `messages`, where `column` is `passages`, or of `outputs`."""
     if not _is_filtered(looking.wanted):
         (count,) = looking.database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone()
-        return Within(count)
+        return PassageRange(count)
     count, first, last = looking.database.execute(
         f"SELECT coalesce(sum({column}), 0), coalesce(min(seq), 1) << {SHIFT}, (coalesce(max(seq), 0) + 1) << {SHIFT}"
         " FROM temp.allowed JOIN sessions USING (seq)"
@@ -78,20 +78,20 @@ def _within(looking: Looking, column: str) -> Within:
     mine = f"allowed.seq = passage >> {SHIFT} AND (allowed.since = '' OR {is_late})"
     # The span is what SQLite can go to at once; what is in it is looked at one by one.
     span = f"passage >= {first} AND passage < {last}"
-    return Within(count, f"{span} AND EXISTS (SELECT 1 FROM temp.allowed WHERE {mine})")
+    return PassageRange(count, f"{span} AND EXISTS (SELECT 1 FROM temp.allowed WHERE {mine})")
 
 
-def _only(database: sqlite3.Connection) -> Only:
+def _only(database: sqlite3.Connection) -> PassageFilter:
     whole = database.execute("SELECT seq FROM temp.allowed WHERE since = ''").fetchall()
     some = database.execute(
         "SELECT messages.id FROM temp.allowed JOIN messages ON messages.id BETWEEN seq << ? AND ((seq + 1) << ?) - 1"
         " AND messages.at >= allowed.since WHERE allowed.since <> ''",
         (SHIFT, SHIFT),
     ).fetchall()
-    return Only([place for (place,) in some], [seq for (seq,) in whole])
+    return PassageFilter([place for (place,) in some], [seq for (seq,) in whole])
 
 
-def _of_days(looking: Looking, within: Within) -> list[int]:
+def _of_days(looking: SearchRequest, within: PassageRange) -> list[int]:
     """What was said on the days that the question names: of the newest such sessions, from their beginning."""
     allowed = EVERYTHING if within.is_all else "seq IN (SELECT seq FROM temp.allowed)"
     found: list[int] = []
@@ -107,14 +107,14 @@ def _of_days(looking: Looking, within: Within) -> list[int]:
     return found
 
 
-def _passages(looking: Looking, table: str, ids: Iterable[int]) -> list[Passage]:
+def _passages(looking: SearchRequest, table: str, ids: Iterable[int]) -> list[Passage]:
     rows = rows_of(looking.database, table, "id, number, role, at, text", sorted(ids))
     return [Passage(*row) for row in rows]
 
 
 def _hits(
-    looking: Looking, kind: str, passages: Sequence[Passage], scored: dict[int, dict[str, float]], k: int
-) -> list[Hit]:
+    looking: SearchRequest, kind: str, passages: Sequence[Passage], scored: dict[int, dict[str, float]], k: int
+) -> list[MemoryHit]:
     totals = {place: sum(parts.values()) for place, parts in scored.items()}
     # Copies of a session say the same: enough are taken that `k` different ones are left.
     best = heapq.nlargest(3 * k, passages, key=lambda each: (totals[each.id], each.id))
@@ -124,7 +124,7 @@ def _hits(
             "SELECT id, title, project FROM sessions WHERE seq = ?", (each.id >> SHIFT,)
         ).fetchone()
         if row and totals[each.id] > 0:
-            hit = Hit(
+            hit = MemoryHit(
                 f"{row[0]}:{each.number}", "message", each.text, totals[each.id], scored[each.id], each.id, at=each.at,
                 session=row[0], title=row[1], project=row[2], number=each.number, role=each.role,
             )  # fmt: skip

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from ouro.memory.index.scoring import Within, best_of, days_fit, rows_of, word_scores
-from ouro.memory.index.search import Hit, Looking, Only, Weigh
+from ouro.memory.index.scoring import PassageRange, best_of, days_fit, rows_of, word_scores
+from ouro.memory.index.search import MemoryHit, PassageFilter, SearchRequest, Weigh
 
 MOST_CANDIDATES = 150
 MOST_NEAREST = 300
@@ -20,7 +20,7 @@ _COLUMNS = (
 )
 
 
-def find_notes(looking: Looking, weigh: Weigh | None = None) -> list[Hit]:
+def find_notes(looking: SearchRequest, weigh: Weigh | None = None) -> list[MemoryHit]:
     """Notes and core lines that bear on the question, in no order; `weigh` gives a factor for each."""
     fitting = _fitting(looking)
     shares = word_scores(looking.database, "notes", looking.question.words, fitting, has_neighbours=False)
@@ -42,7 +42,7 @@ def find_notes(looking: Looking, weigh: Weigh | None = None) -> list[Hit]:
     return hits
 
 
-def nearest_notes(looking: Looking, k: int) -> list[Hit]:
+def nearest_notes(looking: SearchRequest, k: int) -> list[MemoryHit]:
     """The `k` notes that are nearest in meaning, best first; their score is the cosine."""
     fitting = _fitting(looking)
     nearest = looking.nearest("notes", MOST_NEAREST, lambda: _only(looking.database, fitting))
@@ -51,13 +51,13 @@ def nearest_notes(looking: Looking, k: int) -> list[Hit]:
     return sorted(hits, key=lambda hit: -hit.score)[:k]
 
 
-def note_hits(looking: Looking, places: Iterable[int]) -> list[Hit]:
+def note_hits(looking: SearchRequest, places: Iterable[int]) -> list[MemoryHit]:
     """These notes and core lines as hits without a score."""
     found = []
     for row in rows_of(looking.database, "notes", _COLUMNS, sorted(places)):
         (place, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn,
          supersedes, path, archived) = row  # fmt: skip
-        hit = Hit(
+        hit = MemoryHit(
             note, kind, text, 0.0, {}, place, at=at, session=session, project=project, number=line or turn, path=path,
             scope=scope, category=category, confidence=confidence, source=source, branch=branch, supersedes=supersedes,
             archived=bool(archived),
@@ -66,7 +66,7 @@ def note_hits(looking: Looking, places: Iterable[int]) -> list[Hit]:
     return found
 
 
-def _fitting(looking: Looking) -> Within:
+def _fitting(looking: SearchRequest) -> PassageRange:
     """The notes and core lines that the filter lets through."""
     wanted = looking.wanted
     kinds = ", ".join(f"'{kind}'" for kind in wanted.kinds)
@@ -90,12 +90,12 @@ def _fitting(looking: Looking) -> Within:
         f"SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM notes WHERE {fits})", values
     ).fetchone()
     if count == whole:
-        return Within(count)
-    return Within(count, f"EXISTS (SELECT 1 FROM notes WHERE notes.id = passage AND {fits})", tuple(values))
+        return PassageRange(count)
+    return PassageRange(count, f"EXISTS (SELECT 1 FROM notes WHERE notes.id = passage AND {fits})", tuple(values))
 
 
-def _only(database: sqlite3.Connection, fitting: Within) -> Only | None:
+def _only(database: sqlite3.Connection, fitting: PassageRange) -> PassageFilter | None:
     if fitting.is_all:
         return None
     found = database.execute(f"SELECT id AS passage FROM notes AS those WHERE {fitting.condition}", fitting.values)
-    return Only([place for (place,) in found])
+    return PassageFilter([place for (place,) in found])

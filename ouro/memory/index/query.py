@@ -36,7 +36,7 @@ _USER = frozenset(("i", "me", "my", "mine", "myself"))
 _ASSISTANT = frozenset(("you", "your", "yours", "yourself"))
 
 
-class Question(msgspec.Struct, frozen=True):
+class ParsedQuery(msgspec.Struct, frozen=True):
     """A question, taken apart."""
 
     text: str
@@ -50,7 +50,7 @@ class Question(msgspec.Struct, frozen=True):
     """As the speaker would say it himself: what vectors are compared with."""
 
 
-def question_of(text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None) -> Question:
+def question_of(text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None) -> ParsedQuery:
     """Take a question apart. Of days that are named in part, or as seen from `today`, the last such are meant."""
     speaker = _speaker(text, speakers)
     names = {word.lower() for name in speakers for word in _WORD.findall(name)}
@@ -61,7 +61,7 @@ def question_of(text: str, speakers: Sequence[str] = SPEAKERS, today: date | Non
             found[FORMS.get(word, (word,))] = None
         if len(found) == MOST_WORDS:
             break
-    return Question(text, tuple(found), speaker, days, _in_first_person(text, speaker))
+    return ParsedQuery(text, tuple(found), speaker, days, _in_first_person(text, speaker))
 
 
 def _speaker(text: str, speakers: Sequence[str]) -> str:

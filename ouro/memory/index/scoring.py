@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.index.query import Question
+from ouro.memory.index.query import ParsedQuery
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.tokenizer import phrase
 
@@ -54,7 +54,7 @@ def score_passages(
     passages: Iterable[Passage],
     shares: Mapping[int, float],
     cosines: Mapping[int, float],
-    question: Question,
+    question: ParsedQuery,
     weights: Weights,
 ) -> dict[int, dict[str, float]]:
     """The parts of the score of each passage; the score is their sum."""
@@ -82,7 +82,7 @@ def _closeness(place: int, cosines: Mapping[int, float], usual: float, around: f
     return max(0.0, (cosines.get(place, usual) + around * beside) / (1 + 2 * around))
 
 
-def days_fit(at: str, question: Question) -> float:
+def days_fit(at: str, question: ParsedQuery) -> float:
     """1.0 for what was said on a day that the question names, half for the two weeks after: one tells of it later."""
 
     day = at[:10]
@@ -113,7 +113,7 @@ NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
 EVERYTHING = "TRUE"
 
 
-class Within(msgspec.Struct, frozen=True):
+class PassageRange(msgspec.Struct, frozen=True):
     """What alone is looked through."""
 
     count: int
@@ -138,7 +138,12 @@ class _Places(msgspec.Struct):
 
 
 def word_scores(
-    database: sqlite3.Connection, table: str, words: Sequence[Sequence[str]], within: Within, *, has_neighbours: bool
+    database: sqlite3.Connection,
+    table: str,
+    words: Sequence[Sequence[str]],
+    within: PassageRange,
+    *,
+    has_neighbours: bool,
 ) -> dict[int, float]:
     """The share of `words`, weighted by rarity, that each passage of `table` says: 1.0 is all of them.
 
@@ -171,7 +176,7 @@ def _near(ids: Sequence[int]) -> dict[int, float]:
     return near
 
 
-def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], within: Within) -> _Places:
+def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], within: PassageRange) -> _Places:
     question = " OR ".join(map(phrase, forms))
     rows = database.execute(
         f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND {within.condition}"

@@ -15,19 +15,19 @@ import msgspec
 
 from ouro.errors import ModelError
 from ouro.memory.index.index import Index
-from ouro.memory.index.query import SPEAKERS, Question, question_of
+from ouro.memory.index.query import SPEAKERS, ParsedQuery, question_of
 from ouro.memory.index.scoring import Weights
 
-Kind = Literal["note", "core", "message", "output"]
-KINDS: tuple[Kind, ...] = ("note", "core", "message", "output")
+HitKind = Literal["note", "core", "message", "output"]
+KINDS: tuple[HitKind, ...] = ("note", "core", "message", "output")
 
 
-class Hit(msgspec.Struct, frozen=True):
+class MemoryHit(msgspec.Struct, frozen=True):
     """Something that was found, and where it is from."""
 
     id: str
     """Of a note its id, of a core line `facts.md:3`, of what was said `<session id>:<message number>`."""
-    kind: Kind
+    kind: HitKind
     text: str
     score: float
     parts: Mapping[str, float]
@@ -54,10 +54,10 @@ class Hit(msgspec.Struct, frozen=True):
     archived: bool = False
 
 
-class Filter(msgspec.Struct, frozen=True):
+class SearchFilter(msgspec.Struct, frozen=True):
     """What alone is to be found; what is empty narrows nothing."""
 
-    kinds: tuple[Kind, ...] = KINDS
+    kinds: tuple[HitKind, ...] = KINDS
     since: str = ""
     """`2026-11-21`, or with a time, in UTC."""
     scope: str = ""
@@ -73,11 +73,11 @@ class Filter(msgspec.Struct, frozen=True):
     """The roots of the repositories whose notes and core lines may be told beside the user's own; None: of each."""
 
 
-Weigh = Callable[[Hit], float]
+Weigh = Callable[[MemoryHit], float]
 """A factor for a note's score: what confidence, age and branch make of it."""
 
 
-class Only(msgspec.Struct, frozen=True):
+class PassageFilter(msgspec.Struct, frozen=True):
     """Passages among which the nearest are looked for."""
 
     ids: Sequence[int] = ()
@@ -85,7 +85,7 @@ class Only(msgspec.Struct, frozen=True):
     """And all those of these sessions, by `seq`."""
 
 
-class Nearness(Protocol):
+class VectorIndex(Protocol):
     """What Search wants of vectors (`memory/search/vectors.py`), so that numpy is needed only where there are some."""
 
     def question(self, text: str) -> Any:
@@ -97,7 +97,7 @@ class Nearness(Protocol):
         ...
 
     def nearest(
-        self, database: sqlite3.Connection, table: str, question: Any, count: int, only: Only | None = None
+        self, database: sqlite3.Connection, table: str, question: Any, count: int, only: PassageFilter | None = None
     ) -> list[int]:
         """The ids of the passages, of `only` these where they are given, whose vectors are about the nearest."""
         ...
@@ -107,18 +107,18 @@ class Nearness(Protocol):
         ...
 
 
-class Looking(msgspec.Struct, frozen=True):
+class SearchRequest(msgspec.Struct, frozen=True):
     """One search, as its parts see it."""
 
     database: sqlite3.Connection
-    question: Question
+    question: ParsedQuery
     vector: Any
     """Of the question; None where there are no vectors."""
-    vectors: Nearness | None
-    wanted: Filter
+    vectors: VectorIndex | None
+    wanted: SearchFilter
     weights: Weights
 
-    def nearest(self, table: str, count: int, only: Callable[[], Only | None]) -> list[int]:
+    def nearest(self, table: str, count: int, only: Callable[[], PassageFilter | None]) -> list[int]:
         """The ids of what is nearest in meaning; none without vectors."""
         if self.vectors is None:
             return []
@@ -135,7 +135,7 @@ class Search:
     def __init__(
         self,
         index: Index,
-        vectors: Nearness | None = None,
+        vectors: VectorIndex | None = None,
         weights: Weights | None = None,
         speakers: Sequence[str] = SPEAKERS,
     ) -> None:
@@ -148,10 +148,10 @@ class Search:
         self,
         query: str,
         k: int = 5,
-        wanted: Filter | None = None,
+        wanted: SearchFilter | None = None,
         weigh: Weigh | None = None,
         today: date | None = None,
-    ) -> list[Hit]:
+    ) -> list[MemoryHit]:
         """The `k` best hits of the kinds that are wanted, best first; nothing is told twice.
 
         Where the embedding model does not answer, words alone decide.
@@ -162,13 +162,13 @@ class Search:
         from ouro.memory.index.message_search import find_messages, find_outputs, prepare
         from ouro.memory.index.note_search import find_notes
 
-        wanted = wanted or Filter()
+        wanted = wanted or SearchFilter()
         question = question_of(query, self._speakers, today or datetime.now(UTC).date())
         vectors, vector = self._vector(question.spoken)
         kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
-        hits: list[Hit] = []
+        hits: list[MemoryHit] = []
         with self.index.reading() as database:
-            looking = Looking(database, question, vector, vectors, wanted, self._weights)
+            looking = SearchRequest(database, question, vector, vectors, wanted, self._weights)
             if {"note", "core"} & kinds:
                 hits += find_notes(looking, weigh)
             if {"message", "output"} & kinds:
@@ -179,7 +179,7 @@ class Search:
                 hits += find_outputs(looking, k)
         return _best(hits, k)
 
-    def nearest_notes(self, texts: Sequence[str], k: int, wanted: Sequence[Filter]) -> list[Hit]:
+    def nearest_notes(self, texts: Sequence[str], k: int, wanted: Sequence[SearchFilter]) -> list[MemoryHit]:
         """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note with its best cosine.
 
         By vectors alone; nothing where there are none. Best first.
@@ -192,18 +192,18 @@ class Search:
 
         if self.vectors is None:
             return []
-        best: dict[str, Hit] = {}
+        best: dict[str, MemoryHit] = {}
         asked = self.vectors.questions(texts)
         with self.index.reading() as database:
             for text, vector in zip(texts, asked, strict=True):
                 for each in wanted:
-                    looking = Looking(database, Question(text, ()), vector, self.vectors, each, self._weights)
+                    looking = SearchRequest(database, ParsedQuery(text, ()), vector, self.vectors, each, self._weights)
                     for hit in nearest_notes(looking, k):
                         if hit.id not in best or hit.score > best[hit.id].score:
                             best[hit.id] = hit
         return sorted(best.values(), key=lambda hit: -hit.score)
 
-    def _vector(self, text: str) -> tuple[Nearness | None, Any]:
+    def _vector(self, text: str) -> tuple[VectorIndex | None, Any]:
         """The vectors, and that of the question; neither where there are none."""
         if self.vectors is None:
             return None, None
@@ -213,9 +213,9 @@ class Search:
             return None, None  # the embedder has said it once
 
 
-def _best(hits: Sequence[Hit], k: int) -> list[Hit]:
+def _best(hits: Sequence[MemoryHit], k: int) -> list[MemoryHit]:
     """The best, each text once: a copy of a session says all over again what the first one said."""
-    chosen: dict[str, Hit] = {}
+    chosen: dict[str, MemoryHit] = {}
     for hit in sorted(hits, key=lambda each: -each.score):
         chosen.setdefault(hit.text, hit)
         if len(chosen) == k:

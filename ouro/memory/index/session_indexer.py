@@ -16,7 +16,7 @@ from ouro.memory.backend import MessageRecord, ModelRecord, Record, SummaryRecor
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.tokenizer import content_hash, passages
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
-from ouro.memory.sessions.session_file import FILE_NAME, Block, opened, read_range, split
+from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.log import log
@@ -31,7 +31,7 @@ _OUTPUT_HEAD = 600
 """Characters of a tool's output that can be searched for."""
 
 
-class Session(msgspec.Struct):
+class IndexedSession(msgspec.Struct):
     """A row of `sessions`."""
 
     seq: int
@@ -54,7 +54,7 @@ class Session(msgspec.Struct):
     """Of the bytes up to there: tells an appended file from one that was edited."""
 
 
-_COLUMNS = Session.__struct_fields__
+_COLUMNS = IndexedSession.__struct_fields__
 
 
 def known_sessions(database: sqlite3.Connection) -> dict[str, tuple[int, int]]:
@@ -123,19 +123,19 @@ def _feed(database: sqlite3.Connection, folder: str, descriptor: int) -> None:
         database.execute(f"UPDATE sessions SET {changes} WHERE seq = ?", (*values, session.seq))
 
 
-def _row(database: sqlite3.Connection, folder: str) -> Session | None:
+def _row(database: sqlite3.Connection, folder: str) -> IndexedSession | None:
     row = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM sessions WHERE folder = ?", (folder,)).fetchone()
-    return Session(*row) if row else None
+    return IndexedSession(*row) if row else None
 
 
-def _begin(database: sqlite3.Connection, folder: str, block: Block) -> Session:
+def _begin(database: sqlite3.Connection, folder: str, block: RawRecord) -> IndexedSession:
     header = header_from(load(block.data) if block.is_whole else None)
     row = database.execute(
         "INSERT INTO sessions (id, folder, project, model, created_at, updated_at, size, mtime, read, hash)"
         " VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, x'') RETURNING seq",
         (header.id, folder, header.project, header.model, header.created_at, header.created_at),
     ).fetchone()
-    return Session(
+    return IndexedSession(
         row[0], header.id, folder, header.project, "", "", header.model, header.created_at, header.created_at
     )
 
@@ -146,7 +146,7 @@ def _hash(descriptor: int, end: int) -> bytes:
     return hashlib.blake2b(read_range(descriptor, start, end), digest_size=16).digest()
 
 
-def _blocks(descriptor: int, start: int, end: int) -> Iterator[Block]:
+def _blocks(descriptor: int, start: int, end: int) -> Iterator[RawRecord]:
     """The records from `start` on, with little of the file in memory at a time."""
     window = _WINDOW
     while start < end:
@@ -161,7 +161,7 @@ def _blocks(descriptor: int, start: int, end: int) -> Iterator[Block]:
             return
 
 
-def _take(database: sqlite3.Connection, session: Session, block: Block) -> None:
+def _take(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
     kind = _KIND.match(block.data)
     if not kind or not block.is_whole or kind[1] not in _TAKEN or len(block.data) > _LONGEST_RECORD:
         return
@@ -179,7 +179,7 @@ def _no_image(_name: str) -> bytes:
     return b""
 
 
-def _take_record(database: sqlite3.Connection, session: Session, record: Record) -> None:
+def _take_record(database: sqlite3.Connection, session: IndexedSession, record: Record) -> None:
     match record:
         case MessageRecord(number, at, message):
             session.messages += 1
@@ -195,7 +195,9 @@ def _take_record(database: sqlite3.Connection, session: Session, record: Record)
             session.summary = summary
 
 
-def _add_words(database: sqlite3.Connection, session: Session, number: int, role: str, at: str, text: str) -> None:
+def _add_words(
+    database: sqlite3.Connection, session: IndexedSession, number: int, role: str, at: str, text: str
+) -> None:
     rows = []
     for passage in passages(text):
         if session.passages >= _MOST_PLACES:
@@ -206,7 +208,7 @@ def _add_words(database: sqlite3.Connection, session: Session, number: int, role
     database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
 
 
-def _add_outputs(database: sqlite3.Connection, session: Session, number: int, at: str, message: Message) -> None:
+def _add_outputs(database: sqlite3.Connection, session: IndexedSession, number: int, at: str, message: Message) -> None:
     texts = [(call.name, _call_text(call)) for call in message.parts_of(ToolCall)]
     texts += [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
     for name, text in texts:

@@ -26,7 +26,7 @@ from ouro.errors import SearchUnavailable
 from ouro.memory.index.embeddings import Embedder
 from ouro.memory.index.index import Index
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.search import Only
+from ouro.memory.index.search import PassageFilter
 from ouro.utils.log import log
 
 TABLES = ("notes", "messages")
@@ -114,7 +114,7 @@ class Vectors:
         return vectors
 
     def nearest(
-        self, database: sqlite3.Connection, table: str, question: Floats, count: int, only: Only | None = None
+        self, database: sqlite3.Connection, table: str, question: Floats, count: int, only: PassageFilter | None = None
     ) -> list[int]:
         """The ids of the passages, of `only` these where they are given, whose signs differ least from `question`'s."""
         with self._lock:
@@ -299,7 +299,7 @@ def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
     return np.concatenate([near, at_limit[: count - len(near)]])
 
 
-def _among(ids: NDArray[np.int64], only: Only) -> NDArray[np.bool_]:
+def _among(ids: NDArray[np.int64], only: PassageFilter) -> NDArray[np.bool_]:
     """Which of these are meant: a glance at a table by session first, since looking a million ids up takes long."""
     sessions = ids >> SHIFT
     by_id = np.array(only.ids, np.int64)

@@ -64,7 +64,7 @@ def with_digest(
 
         return ask
 
-    summaries = Summaries(SummaryParts(memory, store, parts.shelf, asks("compact", "summary"), mark))
+    summaries = Summaries(SummaryParts(memory, store, parts.session_catalog, asks("compact", "summary"), mark))
     has_memory = parts.knowledge is not None and parts.lookup is not None and bool(scopes)
     work = partial(_long_work, parts, store, scopes, root, rules, asks, mark)
     return replace(
@@ -134,7 +134,7 @@ def _long_work(
     )
     reading = CrystallizerParts(
         capture=partial(learner.capture, is_whole=True),
-        sessions=parts.shelf.here,
+        sessions=parts.session_catalog.here,
         read=partial(read_whole, store),
         history=histories.get("repo") or histories["user"],
         project=parts.memory.project,
@@ -153,14 +153,14 @@ class _Alike:
         self._is_ready = False
 
     def __call__(self, note: Note) -> Collection[str]:
-        from ouro.memory.index.search import Filter
+        from ouro.memory.index.search import SearchFilter
 
         try:
             search = self._lookup.search()
             if search.vectors is None:
                 return ()
             self._prepare()
-            hits = search.find(note.text, _NEIGHBOURS, Filter(kinds=("note",), scope=note.scope))
+            hits = search.find(note.text, _NEIGHBOURS, SearchFilter(kinds=("note",), scope=note.scope))
             vector = search.vectors.question(note.text)
             with search.index.reading() as database:
                 close = search.vectors.cosines(database, "notes", vector, [hit.place for hit in hits])

@@ -22,7 +22,7 @@ from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
     from ouro.memory.index.index import Index, Sources
-    from ouro.memory.index.search import Filter, Hit
+    from ouro.memory.index.search import MemoryHit, SearchFilter
 
 FILTERS = ("since", "scope", "category", "project", "session")
 _FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
@@ -59,10 +59,10 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
     own = tuple(project_of("repo", each.store.folder) for each in scopes if each.scope == "repo")
 
     async def search(query: str, most: int, since: str) -> Sequence[Found]:
-        from ouro.memory.index.search import Filter
+        from ouro.memory.index.search import SearchFilter
 
         doubted = doubted_files(scopes)
-        hits = await lookup.find(query, most + len(doubted), Filter(since=since, notes_of=own))
+        hits = await lookup.find(query, most + len(doubted), SearchFilter(since=since, notes_of=own))
         hits = [hit for hit in hits if hit.path not in doubted][:most]
         return await asyncio.to_thread(_with_badges, lookup, root, hits)
 
@@ -77,7 +77,7 @@ def filters_in(line: str) -> tuple[str, dict[str, str]]:
 
 def filter_of(
     given: Mapping[str, str], sessions: Callable[[], Sequence[SessionInfo]], cwd: Path, notes_of: Sequence[str]
-) -> Filter:
+) -> SearchFilter:
     """The filter that a person means; notes in the archive are found, too. Blocks where a session is named.
 
     Args:
@@ -90,14 +90,14 @@ def filter_of(
         UsageError: it is no day, or no scope.
         SessionError: no session is meant, or several.
     """
-    from ouro.memory.index.search import Filter
+    from ouro.memory.index.search import SearchFilter
 
     since, scope, category, project, session = (given.get(name, "") for name in FILTERS)
     if since and not DAY.fullmatch(since):
         raise UsageError(f"since is a day, not {since}.", "Such as 2026-11-21.")
     if scope not in ("", "user", "repo"):
         raise UsageError(f"There is no scope {scope}.", "`user` is yours, `repo` this repository's.")
-    return Filter(
+    return SearchFilter(
         since=since,
         scope=scope,
         category=category,
@@ -138,14 +138,14 @@ def doubted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
     return frozenset(f"{scope.store.folder}/{name}" for scope in scopes for name in scope.doubted)
 
 
-def _with_badges(lookup: Lookup, root: Path | None, hits: Sequence[Hit]) -> Sequence[Found]:
+def _with_badges(lookup: Lookup, root: Path | None, hits: Sequence[MemoryHit]) -> Sequence[Found]:
     from ouro.memory.long_term.notes.badges import Badges
 
     badges = Badges(lookup.search().index, root or Path("/"))
     return [Found(clean(hit.text), source_of(hit, badges.of(hit))) for hit in hits]
 
 
-def source_of(hit: Hit, badges: Sequence[str] = ()) -> str:
+def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
     """Where a hit is from, on one line, with its `badges`: of which scope and category, when, in which file."""
     what = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
     if hit.kind == "core":
@@ -161,7 +161,7 @@ def source_of(hit: Hit, badges: Sequence[str] = ()) -> str:
     return clean(" · ".join(filter(None, parts))).replace("\n", " ")
 
 
-def opening_of(hit: Hit, *, in_session: bool) -> str:
+def opening_of(hit: MemoryHit, *, in_session: bool) -> str:
     """What opens a hit where it is: a slash command in a session, else a command line."""
     if hit.kind in ("message", "output"):
         return f"/resume {hit.session[:8]}" if in_session else f"ouro --resume {hit.session[:8]}"

@@ -11,7 +11,7 @@ from ouro.errors import OuroError
 from ouro.memory.long_term.store.store import GitMemoryStore
 from ouro.memory.long_term.store.values import MESSAGE, SESSION, TURN, UNDOES, Commit, Undone
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import Entry
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.session.rewind import Undoable
 
 _LEARNED = ("agent", "capture", "outside")
@@ -110,11 +110,11 @@ def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
     return left
 
 
-def _is_turn(entry: Entry) -> bool:
+def _is_turn(entry: TranscriptEntry) -> bool:
     return entry.message.role == "user" and bool(entry.message.text)
 
 
-def _second(entry: Entry) -> datetime:
+def _second(entry: TranscriptEntry) -> datetime:
     return _time(entry.at).replace(microsecond=0)
 
 

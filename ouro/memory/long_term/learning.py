@@ -17,7 +17,7 @@ from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.missed import Missed, MissedSession
 from ouro.memory.long_term.trust.teller import Wires
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import Entry
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.transcript import Transcript
 from ouro.utils.log import log
 from ouro.utils.repository import branch_in_note
@@ -55,9 +55,9 @@ class LearningParts(msgspec.Struct, frozen=True):
 class _Said(msgspec.Struct, frozen=True):
     """A conversation as it was when a capture began: it goes on meanwhile, and may be compacted."""
 
-    kept: Sequence[Entry]
+    kept: Sequence[TranscriptEntry]
     """What a compaction keeps from before the others."""
-    entries: Sequence[Entry]
+    entries: Sequence[TranscriptEntry]
     recalled: Mapping[int, RecalledRecord]
     is_whole: bool
 

@@ -10,7 +10,7 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession
 from ouro.memory.sessions.records import RecalledItem
-from ouro.memory.transcript import Entry, Transcript, is_turn
+from ouro.memory.transcript import Transcript, TranscriptEntry, is_turn
 from ouro.messages import Context
 
 _QUOTED = re.compile(r'<(memory-[0-9a-f]{16}) (changed|recalled)="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL)
@@ -81,7 +81,7 @@ def said_turn(loaded: LoadedSession, turn: int = 0, message: int = 0) -> SaidTur
     )
 
 
-def _told(entry: Entry) -> tuple[str, ...]:
+def _told(entry: TranscriptEntry) -> tuple[str, ...]:
     """The lines of the differences that went to the model with a message."""
     texts = [part.text for part in entry.message.parts_of(Context)]
     quoted = [match[3] for text in texts for match in _QUOTED.finditer(text) if match[2] == "changed"]

@@ -13,7 +13,7 @@ from ouro.memory.backend import MemoryStore, SessionInfo, SummaryRecord
 from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.capture.capture_request import Spoken, words_of
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.transcript import Transcript
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
@@ -49,7 +49,7 @@ class SummaryParts(msgspec.Struct, frozen=True):
 
     memory: MemoryManager
     store: MemoryStore
-    shelf: SessionShelf
+    session_catalog: SessionCatalog
     ask: Callable[[list[Message]], Awaitable[str]]
     """Raises ModelError."""
     mark: str
@@ -99,14 +99,14 @@ class Summaries:
         if last is None or not last.summary:
             return ""
         try:
-            return still_open(self._parts.shelf.preview(last).summary)
+            return still_open(self._parts.session_catalog.preview(last).summary)
         except (SessionError, OSError) as error:
             log.info("summary: session %s cannot be looked into: %s", last.id[:8], error)
             return ""
 
     def _others(self) -> list[SessionInfo]:
         own = self._parts.memory.session_id
-        return [each for each in self._parts.shelf.here() if each.id != own]
+        return [each for each in self._parts.session_catalog.here() if each.id != own]
 
     def _left(self) -> list[SessionInfo]:
         return [each for each in self._others()[:_MOST_LOOKED_AT] if each.messages >= 2 * TURNS]

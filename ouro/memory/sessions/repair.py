@@ -8,7 +8,7 @@ from pathlib import Path
 from ouro.errors import SessionDamaged
 from ouro.memory.backend import FORMAT, SessionHeader, timestamp
 from ouro.memory.serialization import BadRecordError, header_data, header_from
-from ouro.memory.sessions.session_file import END, FILE_NAME, START, Block, keep_aside, read_file, replace, split
+from ouro.memory.sessions.session_file import END, FILE_NAME, START, RawRecord, keep_aside, read_file, replace, split
 from ouro.memory.sessions.session_reader import is_sound
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 
@@ -39,7 +39,7 @@ def repair(folder: Path) -> tuple[str, ...]:
     return (*report, f"Kept: {len(good)} records.")
 
 
-def _header(blocks: list[Block], folder: Path) -> tuple[bytes, bool]:
+def _header(blocks: list[RawRecord], folder: Path) -> tuple[bytes, bool]:
     """The first record with its marks, and whether it had to be made."""
     try:
         header = header_from(load(blocks[0].data)) if blocks and blocks[0].is_whole else None

@@ -14,18 +14,18 @@ import msgspec
 from ouro.errors import SearchUnavailable
 from ouro.memory.backend import (
     CostRecord,
+    DailyUsage,
     MemoryStore,
     MessageRecord,
     Progress,
     Record,
     SessionInfo,
-    Spent,
     SummaryRecord,
     TitleRecord,
     timestamp,
 )
 from ouro.memory.long_term.said_turn import SaidTurn, said_turn
-from ouro.memory.sessions.session_search import Hit, find_session, find_words, read_ends, titled
+from ouro.memory.sessions.session_search import SessionHit, find_session, find_words, read_ends, titled
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.log import log
 from ouro.utils.repository import same_project
@@ -34,11 +34,11 @@ SEARCH_LIMIT = 200
 """Sessions that a search through what was said gives at most."""
 _LAST_WORDS = 6
 GoesOn = Callable[[], bool]
-Search = Callable[[Sequence[SessionInfo], str, GoesOn], Iterable[Hit]]
+Search = Callable[[Sequence[SessionInfo], str, GoesOn], Iterable[SessionHit]]
 """Where these words were said in these sessions, as it is found; ends when the function says so."""
 
 
-class Preview(msgspec.Struct, frozen=True):
+class SessionExcerpt(msgspec.Struct, frozen=True):
     """What a session was about."""
 
     summary: str = ""
@@ -48,7 +48,7 @@ class Preview(msgspec.Struct, frozen=True):
     """The last words, oldest first: who (`user`, `assistant`), and what."""
 
 
-class SessionShelf:
+class SessionCatalog:
     """The sessions of a store. What may block on a disk says so: call it from a thread.
 
     Args:
@@ -106,7 +106,7 @@ class SessionShelf:
         """
         return self._store.get_session_stats(session_id)
 
-    def preview(self, info: SessionInfo) -> Preview:
+    def preview(self, info: SessionInfo) -> SessionExcerpt:
         """What a session was about. Blocks, but reads no more than its ends.
 
         Raises:
@@ -119,7 +119,7 @@ class SessionShelf:
         first = next((text for role, text in spoken if role == "user"), "")
         summaries = [each.summary for each in records if isinstance(each, SummaryRecord)]
         last = spoken[1:] if spoken and spoken[0] == ("user", first) else spoken
-        return Preview(summaries[-1] if summaries else "", first, tuple(last[-_LAST_WORDS:]))
+        return SessionExcerpt(summaries[-1] if summaries else "", first, tuple(last[-_LAST_WORDS:]))
 
     def turn(self, session_id: str, turn: int = 0, message: int = 0) -> SaidTurn:
         """One turn of a session, to be looked at, as `said_turn` finds it. Opens nothing. Blocks.
@@ -130,11 +130,11 @@ class SessionShelf:
         """
         return said_turn(self._store.load_session(session_id, read_only=True), turn, message)
 
-    async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[Hit, None]:
+    async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
         """Where these words were said in these sessions, as it is found; closing the generator ends the search."""
         ended = threading.Event()
         loop = asyncio.get_running_loop()
-        found: asyncio.Queue[Hit | None] = asyncio.Queue()
+        found: asyncio.Queue[SessionHit | None] = asyncio.Queue()
 
         def look() -> None:
             try:
@@ -185,7 +185,7 @@ class SessionShelf:
         """
         self._store.save_cost(record)
 
-    def spent_beside(self) -> tuple[Spent, ...]:
+    def spent_beside(self) -> tuple[DailyUsage, ...]:
         """What was spent outside of the sessions, by day and model. Blocks."""
         return self._store.spent_beside()
 
@@ -216,18 +216,20 @@ class SessionShelf:
         return [hit.session_id for hit in itertools.islice(hits, SEARCH_LIMIT)]
 
 
-def shelf_of(root: Path, index: Path, project: str, mask: Callable[[str], str] = str) -> SessionShelf:
+def catalog_of(root: Path, index: Path, project: str, mask: Callable[[str], str] = str) -> SessionCatalog:
     """The sessions in the folder `root`, before one is open; `index` is where they can be searched, if it is there."""
-    return shelf_on(YamlFileMemoryStore(root, mask), root, index, project)
+    return catalog_on(YamlFileMemoryStore(root, mask), root, index, project)
 
 
-def shelf_on(store: MemoryStore, root: Path, index: Path, project: str) -> SessionShelf:
+def catalog_on(store: MemoryStore, root: Path, index: Path, project: str) -> SessionCatalog:
     """The sessions of a store that keeps them in `root`."""
     search = partial(_search, root, index)
-    return SessionShelf(store, project, lambda info: read_ends(root / info.folder, _LAST_WORDS), search)
+    return SessionCatalog(store, project, lambda info: read_ends(root / info.folder, _LAST_WORDS), search)
 
 
-def _search(root: Path, index: Path, sessions: Sequence[SessionInfo], words: str, goes_on: GoesOn) -> Iterator[Hit]:
+def _search(
+    root: Path, index: Path, sessions: Sequence[SessionInfo], words: str, goes_on: GoesOn
+) -> Iterator[SessionHit]:
     """By the index, best first; what it does not know as it is now is read from the files."""
     hits, stale = _by_index(root, index, words) if index.exists() else ([], None)
     wanted = {each.id for each in sessions}
@@ -238,7 +240,7 @@ def _search(root: Path, index: Path, sessions: Sequence[SessionInfo], words: str
     yield from find_words(root, rest, words.lower().split(), goes_on)
 
 
-def _by_index(root: Path, path: Path, words: str) -> tuple[list[Hit], frozenset[str] | None]:
+def _by_index(root: Path, path: Path, words: str) -> tuple[list[SessionHit], frozenset[str] | None]:
     """What the index finds, and the folders of sessions that it does not know as they are; None: it knows none."""
     from ouro.memory.index.index import Index  # SQLite, for who searches
     from ouro.memory.index.session_indexer import changed_sessions, known_sessions
@@ -249,7 +251,7 @@ def _by_index(root: Path, path: Path, words: str) -> tuple[list[Hit], frozenset[
         found = search_sessions(index, words, limit=SEARCH_LIMIT)
         with index.reading() as database:
             known = known_sessions(database)
-        return [Hit(hit.session_id, hit.number, hit.snippet) for hit in found], frozenset(
+        return [SessionHit(hit.session_id, hit.number, hit.snippet) for hit in found], frozenset(
             changed_sessions(root, known)[0]
         )
     except SearchUnavailable as error:

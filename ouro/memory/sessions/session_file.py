@@ -36,7 +36,7 @@ _FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
 """Bytes that are read at once on the way back: most often the first are enough."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class RawRecord(msgspec.Struct, frozen=True):
     """The bytes of one record without its marks, and where they are in the file."""
 
     data: bytes
@@ -47,9 +47,9 @@ class Block(msgspec.Struct, frozen=True):
     """False: its end mark is missing, and it is not to be believed."""
 
 
-def split(data: bytes, offset: int = 0) -> tuple[list[Block], bytes]:
+def split(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
     """The records in `data`, and the tail that lacks its end mark (empty where all is well)."""
-    blocks: list[Block] = []
+    blocks: list[RawRecord] = []
     position = 0
     for end in _marks(_END_MARK, END[1:4], data):
         blocks.extend(_blocks(data[position : end.start()], offset + position, end.end() - position))
@@ -58,32 +58,32 @@ def split(data: bytes, offset: int = 0) -> tuple[list[Block], bytes]:
     return blocks, b"" if _BLANK.match(tail) else tail
 
 
-def _blocks(text: bytes, offset: int, size: int) -> Iterator[Block]:
+def _blocks(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
     """One block, or several where an end mark is missing between them: then only the last one is whole."""
     starts = list(_marks(_START_MARK, START[:3], text))
     if not starts:
-        yield Block(text, offset, size)
+        yield RawRecord(text, offset, size)
         return
     for start, following in itertools.pairwise(starts):
         length = following.start() - start.start()
-        yield Block(text[start.end() : following.start()], offset + start.start(), length, is_whole=False)
+        yield RawRecord(text[start.end() : following.start()], offset + start.start(), length, is_whole=False)
     last = starts[-1]
-    yield Block(text[last.end() :], offset + last.start(), size - last.start())
+    yield RawRecord(text[last.end() :], offset + last.start(), size - last.start())
 
 
-def kind_of(block: Block) -> str:
+def kind_of(block: RawRecord) -> str:
     """The key that a record begins with; empty where it cannot be told without reading it."""
     found = _KIND.match(block.data)
     return found[1].decode() if found and block.is_whole else ""
 
 
-def number_of(block: Block) -> int:
+def number_of(block: RawRecord) -> int:
     """The number of a message or a compaction; 0 where it has none."""
     found = _NUMBER.search(block.data)
     return int(found[1]) if found else 0
 
 
-def is_message(block: Block) -> bool:
+def is_message(block: RawRecord) -> bool:
     """Whether a block is a message, as far as can be told without reading it."""
     return block.is_whole and _ROLE.search(block.data) is not None
 
@@ -220,7 +220,7 @@ def end_of_whole(descriptor: int) -> tuple[int, bytes]:
         reach *= 8
 
 
-def blocks_back(descriptor: int, begin: int, end: int) -> Iterator[Block]:
+def blocks_back(descriptor: int, begin: int, end: int) -> Iterator[RawRecord]:
     """The records between two places where records begin or end, the last one first; no more is read than is taken."""
     reach, carried = _FIRST_WINDOW, b""
     while end > begin:
@@ -242,7 +242,7 @@ def _first_whole(data: bytes) -> int | None:
     return found.end() if found else None
 
 
-def block_at(descriptor: int, place: int) -> Block | None:
+def block_at(descriptor: int, place: int) -> RawRecord | None:
     """The record that begins at a place; None where none does."""
     if place > 0 and os.pread(descriptor, 1, place - 1) != b"\n":
         return None

@@ -20,7 +20,7 @@ from ouro.memory.sessions.records import ForkRecord, ModelRecord, SummaryRecord,
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
-    Block,
+    RawRecord,
     is_message,
     kind_of,
     number_of,
@@ -50,7 +50,7 @@ _USAGE = re.compile(rb"^usage: (\{[^\n]*\})", re.MULTILINE)
 _PAIR = re.compile(rb"\b(input|cached|cache_written|output|cost): *([0-9.]+(?:[eE][+-]?[0-9]+)?)")
 
 
-class Survey(msgspec.Struct, frozen=True):
+class SessionSurvey(msgspec.Struct, frozen=True):
     """What was found, and how much of the file was looked at for it."""
 
     info: SessionInfo
@@ -60,7 +60,7 @@ class Survey(msgspec.Struct, frozen=True):
     """Up to here the file was looked at."""
 
 
-def survey(folder: Path, found: os.stat_result, known: Survey | None) -> Survey:
+def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> SessionSurvey:
     """The session in `folder`, whose file is as `found`; of a long one only what is new since `known`."""
     size = found.st_size
     surveyor = _Surveyor(folder.name)
@@ -71,10 +71,10 @@ def survey(folder: Path, found: os.stat_result, known: Survey | None) -> Survey:
             surveyor.look(descriptor, size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as error:
         surveyor.title = surveyor.title or f"[cannot be read: {clean(str(error)).splitlines()[0]}]"
-    return Survey(surveyor.info(size), found.st_mtime_ns, surveyor.read)
+    return SessionSurvey(surveyor.info(size), found.st_mtime_ns, surveyor.read)
 
 
-def _has_grown(descriptor: int, known: Survey, size: int) -> bool:
+def _has_grown(descriptor: int, known: SessionSurvey, size: int) -> bool:
     """Whether what was looked at is still there, and more has come behind it."""
     return known.read <= size and os.pread(descriptor, len(END), max(0, known.read - len(END))) == END
 
@@ -90,7 +90,7 @@ class _Surveyor:
         self._messages = 0
         self._spending = Spending()
 
-    def go_on(self, known: Survey) -> None:
+    def go_on(self, known: SessionSurvey) -> None:
         """Begin where an earlier look has ended."""
         info, self.read = known.info, known.read
         self.title, self._id, self._project, self._model = info.title, info.id, info.project, info.model
@@ -140,7 +140,7 @@ class _Surveyor:
         found = next(filter(None, map(number_of, split(read_range(descriptor, self.read, size))[0])), 1)
         self._messages = max(self._messages, found - 1)
 
-    def _take(self, block: Block) -> None:
+    def _take(self, block: RawRecord) -> None:
         kind = kind_of(block)
         if kind == "session" and not self._created_at:
             self._take_header(block)
@@ -149,7 +149,7 @@ class _Surveyor:
         elif is_message(block):
             self._take_message(block.data)
 
-    def _take_header(self, block: Block) -> None:
+    def _take_header(self, block: RawRecord) -> None:
         header = header_from(load(block.data))
         self._id, self._project, self._model = header.id, header.project, header.model
         self._created_at = self._updated_at = header.created_at
@@ -164,7 +164,7 @@ class _Surveyor:
             name = model[1].decode("utf-8", "replace").strip() if model else self._model
             self._spending.add(at, name, _usage(usage[1]))
 
-    def _take_other(self, block: Block) -> None:
+    def _take_other(self, block: RawRecord) -> None:
         try:
             record, _ = record_from(load(block.data), lambda _name: b"")
         except (BadYamlError, BadRecordError, UnknownRecordError):
@@ -214,7 +214,7 @@ _WORTH_WRITING = 1 << 20
 _TOLD_EVERY = 50
 
 
-def entries(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[Survey]:
+def entries(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
     """An entry for each session below `root`, as it is now; the index is brought up to date where it can be.
 
     Args:
@@ -224,7 +224,7 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
     """
     known = {} if anew else _read(root)
     names = _folders(root)
-    current: dict[str, Survey] = {}
+    current: dict[str, SessionSurvey] = {}
     looked_at = 0
     with _place_of(root) as place:
         for count, name in enumerate(names):
@@ -244,7 +244,7 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
     return list(current.values())
 
 
-def entry_of(root: Path, folder: str) -> Survey | None:
+def entry_of(root: Path, folder: str) -> SessionSurvey | None:
     """One session as it is now; None where there is none."""
     with _place_of(root) as place:
         known, found = _line_of(root, folder), _stat(f"{folder}/{FILE_NAME}", place)
@@ -313,21 +313,21 @@ def _not_readable(root: Path, error: OSError) -> SessionError:
     )
 
 
-def _read(root: Path) -> dict[str, Survey]:
+def _read(root: Path) -> dict[str, SessionSurvey]:
     try:
-        found = msgspec.json.decode(_text(root), type=list[Survey])
+        found = msgspec.json.decode(_text(root), type=list[SessionSurvey])
         return {each.info.folder: each for each in found}
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         # Missing, broken, of a newer ouro: it is made again from the sessions.
         return {}
 
 
-def _line_of(root: Path, folder: str) -> Survey | None:
+def _line_of(root: Path, folder: str) -> SessionSurvey | None:
     try:
         text = _text(root)
         place = text.find(b'"folder":' + msgspec.json.encode(folder) + b",")
         line = text[text.rfind(b"\n", 0, place) + 1 : text.find(b"\n", place)].rstrip(b",")
-        return msgspec.json.decode(line, type=Survey) if place >= 0 else None
+        return msgspec.json.decode(line, type=SessionSurvey) if place >= 0 else None
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
@@ -337,7 +337,7 @@ def _text(root: Path) -> bytes:
     return text[len(_HEAD) :] if text.startswith(_HEAD) else b""
 
 
-def _write(root: Path, current: dict[str, Survey]) -> None:
+def _write(root: Path, current: dict[str, SessionSurvey]) -> None:
     encode = msgspec.json.Encoder().encode
     lines = b",\n".join(encode(each) for each in current.values())
     try:

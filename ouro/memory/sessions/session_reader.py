@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SessionDamaged
-from ouro.memory.backend import FORMAT, LoadedSession, Page, Reach
+from ouro.memory.backend import FORMAT, LoadedSession, Reach, RecordPage
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, bytes_back_in, header_from, record_from
 from ouro.memory.sessions.outputs import fetch_output
 from ouro.memory.sessions.records import CHANGES, ChangeRecord, MessageRecord, Record, SessionHeader
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     START,
-    Block,
+    RawRecord,
     block_at,
     blocks_back,
     end_of_whole,
@@ -32,7 +32,7 @@ from ouro.memory.sessions.session_file import (
     replace,
     split,
 )
-from ouro.memory.sessions.walk_back import Step, Way, walk_back, walk_page
+from ouro.memory.sessions.walk_back import WalkResult, WalkStep, walk_back, walk_page
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 
 MOST_READ = 256 << 20
@@ -46,13 +46,13 @@ _HEADER_WITHIN = 1 << 20
 _MOST_NOTICES = 3
 
 
-class Found(msgspec.Struct, frozen=True):
+class ParsedSession(msgspec.Struct, frozen=True):
     """A session as it was read, and where in its file."""
 
     session: LoadedSession
-    blocks: tuple[tuple[Block, int], ...]
+    blocks: tuple[tuple[RawRecord, int], ...]
     """Of the messages and the numbers in their records; 0: none."""
-    kept: tuple[tuple[Block, int], ...]
+    kept: tuple[tuple[RawRecord, int], ...]
     """Likewise, of those that a compaction keeps from before them."""
 
 
@@ -82,7 +82,7 @@ class _Findings(msgspec.Struct):
         return lines
 
 
-def read_session(folder: Path, reach: Reach = "whole") -> Found:
+def read_session(folder: Path, reach: Reach = "whole") -> ParsedSession:
     """The session in `folder`; a tail without its end mark is left out.
 
     Raises:
@@ -94,7 +94,7 @@ def read_session(folder: Path, reach: Reach = "whole") -> Found:
         return _Reading(folder, descriptor).read(reach)
 
 
-def read_page(folder: Path, place: int, count: int) -> Page:
+def read_page(folder: Path, place: int, count: int) -> RecordPage:
     """The `count` messages of the line before a place.
 
     Raises:
@@ -119,21 +119,21 @@ class _Reading:
         self._begin = first[0].offset + first[0].size
         self._end, self._tail = end_of_whole(descriptor)
 
-    def read(self, reach: Reach) -> Found:
+    def read(self, reach: Reach) -> ParsedSession:
         if reach == "whole":
             return self._read_all()
         way = walk_back(self._steps(self._end), MOST_SHOWN if reach == "screen" else MOST_SENT)
         return self._read_all() if way.is_lost else self._read_way(way, reach)
 
-    def page(self, place: int, count: int) -> Page:
+    def page(self, place: int, count: int) -> RecordPage:
         if place == self._begin:
-            return Page((), 0)
+            return RecordPage((), 0)
         if not self._begin < place <= self._end or block_at(self._descriptor, place) is None:
             raise SessionDamaged(f"{self._path} was changed by another program.", "Resume the session again.")
         steps, begin = walk_page(self._steps(place), count)
-        return Page(tuple(self._records(step.source for step in steps)), begin)
+        return RecordPage(tuple(self._records(step.source for step in steps)), begin)
 
-    def _read_all(self) -> Found:
+    def _read_all(self) -> ParsedSession:
         begin = max(self._begin, self._end - MOST_READ)
         blocks, _ = split(read_range(self._descriptor, begin, self._end), begin)
         if begin > self._begin:
@@ -147,14 +147,14 @@ class _Reading:
             )
         return self._found(blocks, LoadedSession(self._header, (), tuple(notices), place=place))
 
-    def _read_way(self, way: Way[Block], reach: Reach) -> Found:
+    def _read_way(self, way: WalkResult[RawRecord], reach: Reach) -> ParsedSession:
         is_cut = reach == "context" and not way.is_complete
         notices = (
             (f"More was said in this session than any model can read: it is sent the last {MOST_SENT >> 20} MB of it.",)
             if is_cut
             else ()
         )
-        kept: list[tuple[Block, int]] = []
+        kept: list[tuple[RawRecord, int]] = []
         records: list[Record] = []
         if way.compaction is not None:
             here = {step.number for step in way.steps}
@@ -173,8 +173,10 @@ class _Reading:
         )
         return self._found([step.source for step in way.steps], session, kept)
 
-    def _found(self, blocks: list[Block], session: LoadedSession, kept: Iterable[tuple[Block, int]] = ()) -> Found:
-        known: list[tuple[Block, int]] = []
+    def _found(
+        self, blocks: list[RawRecord], session: LoadedSession, kept: Iterable[tuple[RawRecord, int]] = ()
+    ) -> ParsedSession:
+        known: list[tuple[RawRecord, int]] = []
         records = tuple(self._records(blocks, known))
         notices = [*session.notices, *self._findings.notices(self._path)]
         if self._tail:
@@ -188,19 +190,19 @@ class _Reading:
             )
         read_only = self._header.format > FORMAT
         session = msgspec.structs.replace(session, records=records, notices=tuple(notices), read_only=read_only)
-        return Found(session, tuple(known), tuple(kept))
+        return ParsedSession(session, tuple(known), tuple(kept))
 
-    def _steps(self, end: int) -> Iterator[Step[Block]]:
+    def _steps(self, end: int) -> Iterator[WalkStep[RawRecord]]:
         for block in blocks_back(self._descriptor, self._begin, end):
             kind = kind_of(block)
             change = _change(block) if kind in ("compaction", "rewind") else None
             is_said = kind not in CHANGES and is_message(block)
             number = number_of(block) if is_said or change is not None else 0
-            yield Step(block.offset, block.size, block, is_said, number, change, kind in ("model", "recalled"))
+            yield WalkStep(block.offset, block.size, block, is_said, number, change, kind in ("model", "recalled"))
 
-    def _kept(self, wanted: list[int], places: dict[int, int], end: int) -> list[Block]:
+    def _kept(self, wanted: list[int], places: dict[int, int], end: int) -> list[RawRecord]:
         """The messages of these numbers from before `end`: where they are said to be, else wherever they are."""
-        found: dict[int, Block] = {}
+        found: dict[int, RawRecord] = {}
         for number in wanted:
             block = block_at(self._descriptor, places[number]) if number in places else None
             if block is not None and number_of(block) == number and is_message(block):
@@ -209,8 +211,8 @@ class _Reading:
             found |= self._scanned(set(wanted) - found.keys(), end)
         return [found[number] for number in wanted if number in found]
 
-    def _scanned(self, wanted: set[int], end: int) -> dict[int, Block]:
-        found: dict[int, Block] = {}
+    def _scanned(self, wanted: set[int], end: int) -> dict[int, RawRecord]:
+        found: dict[int, RawRecord] = {}
         for block in blocks_back(self._descriptor, self._begin, end):
             number = number_of(block)
             if number in wanted and number not in found and is_message(block):
@@ -226,7 +228,9 @@ class _Reading:
             self._findings.missing[name[:80]] += 1
             raise
 
-    def _records(self, blocks: Iterable[Block], known: list[tuple[Block, int]] | None = None) -> Iterator[Record]:
+    def _records(
+        self, blocks: Iterable[RawRecord], known: list[tuple[RawRecord, int]] | None = None
+    ) -> Iterator[Record]:
         for block in blocks:
             try:
                 record, unknown = record_from(_data(block), self._fetch)
@@ -241,7 +245,7 @@ class _Reading:
                 yield record
 
 
-def is_sound(block: Block, folder: Path) -> bool:
+def is_sound(block: RawRecord, folder: Path) -> bool:
     """Whether a record can be read, or was written by a newer ouro."""
     try:
         record_from(_data(block), partial(fetch_output, folder))
@@ -252,14 +256,14 @@ def is_sound(block: Block, folder: Path) -> bool:
     return True
 
 
-def _first_of(descriptor: int) -> list[Block]:
+def _first_of(descriptor: int) -> list[RawRecord]:
     for reach in (1 << 14, _HEADER_WITHIN):
         if blocks := split(read_range(descriptor, 0, reach))[0]:
             return blocks[:1]
     return []
 
 
-def _header(blocks: list[Block], path: Path) -> SessionHeader:
+def _header(blocks: list[RawRecord], path: Path) -> SessionHeader:
     hint = "`ouro sessions repair` sets the damage aside and keeps the rest."
     if not blocks:
         raise SessionDamaged(f"{path} holds no whole record.", hint)
@@ -269,7 +273,7 @@ def _header(blocks: list[Block], path: Path) -> SessionHeader:
         raise SessionDamaged(f"{path} cannot be read: {error}.", hint) from error
 
 
-def _change(block: Block) -> ChangeRecord | None:
+def _change(block: RawRecord) -> ChangeRecord | None:
     try:
         record, _ = record_from(_data(block), lambda _name: b"")
     except (BadYamlError, BadRecordError, UnknownRecordError):
@@ -277,11 +281,11 @@ def _change(block: Block) -> ChangeRecord | None:
     return None if isinstance(record, MessageRecord) else record
 
 
-def _places(block: Block) -> tuple[int, ...]:
+def _places(block: RawRecord) -> tuple[int, ...]:
     return tuple(block.offset - back for back in bytes_back_in(load(block.data)))
 
 
-def _data(block: Block) -> object:
+def _data(block: RawRecord) -> object:
     if not block.is_whole:
         raise BadRecordError("its end is missing")
     if len(block.data) > MOST_IN_A_RECORD:
@@ -297,10 +301,10 @@ _LINE = re.compile(rb"^message:[^\n]*", re.MULTILINE)
 _START = re.compile(rb"\A---[ \t\r]*\n")
 
 
-def unnamed(blocks: Sequence[tuple[Block, int]]) -> tuple[Block, ...]:
+def unnamed(blocks: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord, ...]:
     """The messages that need a number of their own: of two with the same one the second."""
     seen: set[int] = set()
-    found: list[Block] = []
+    found: list[RawRecord] = []
     for block, number in blocks:
         if number <= 0 or number in seen:
             found.append(block)
@@ -308,7 +312,7 @@ def unnamed(blocks: Sequence[tuple[Block, int]]) -> tuple[Block, ...]:
     return tuple(found)
 
 
-def name_messages(folder: Path, blocks: Sequence[Block], first: int) -> None:
+def name_messages(folder: Path, blocks: Sequence[RawRecord], first: int) -> None:
     """Write numbers from `first` on into these messages; all else in the file stays as it is, byte for byte.
 
     Without it a later start would give them others, and what refers to a message would miss it.

@@ -13,7 +13,7 @@ import msgspec
 from ouro.errors import SessionError, SessionNotFound, SeveralSessions
 from ouro.memory.backend import MessageRecord, Record, SessionInfo
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, record_from
-from ouro.memory.sessions.session_file import FILE_NAME, Block, opened, read_range, split
+from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.repository import same_project
 
@@ -25,7 +25,7 @@ _ROLE = re.compile(rb"^role: *(\w+)", re.MULTILINE)
 _AROUND = 60
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SessionHit(msgspec.Struct, frozen=True):
     """Words that were said in a session."""
 
     session_id: str
@@ -66,7 +66,7 @@ def read_ends(folder: Path, count: int) -> list[Record]:
 
 def find_words(
     root: Path, sessions: Iterable[SessionInfo], words: Sequence[str], goes_on: Callable[[], bool] = lambda: True
-) -> Iterator[Hit]:
+) -> Iterator[SessionHit]:
     """The last message of each session in which all these words were said, by the person or the model.
 
     Reads the files themselves, the end of a very long one: for where there is no index.
@@ -82,7 +82,7 @@ def find_words(
             yield hit
 
 
-def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]) -> Hit | None:
+def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]) -> SessionHit | None:
     try:
         with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
             size = os.fstat(descriptor).st_size
@@ -97,7 +97,7 @@ def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]
             text = record.message.text.encode() if record else b""
             found = [pattern.search(text) for pattern in patterns]
             if record and found[0] and all(found):
-                return Hit(session_id, record.number, _snippet(text, found[0]))
+                return SessionHit(session_id, record.number, _snippet(text, found[0]))
     return None
 
 
@@ -115,7 +115,7 @@ def _snippet(text: bytes, found: re.Match[bytes]) -> str:
     return " ".join(around.split())
 
 
-def _said(block: Block, *roles: bytes) -> MessageRecord | None:
+def _said(block: RawRecord, *roles: bytes) -> MessageRecord | None:
     """The message in a block, where it is one of these roles and has words."""
     role = _ROLE.search(block.data)
     if role is None or role[1] not in roles:
@@ -124,7 +124,7 @@ def _said(block: Block, *roles: bytes) -> MessageRecord | None:
     return record if isinstance(record, MessageRecord) and record.message.text.strip() else None
 
 
-def _record(block: Block) -> Record | None:
+def _record(block: RawRecord) -> Record | None:
     """What a block holds; None where it cannot be believed, or is a tool's answer."""
     role = _ROLE.search(block.data)
     if not block.is_whole or (role is not None and role[1] == b"tool"):

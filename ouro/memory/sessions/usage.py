@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SaveFailed
-from ouro.memory.backend import SessionInfo, Spent, timestamp
+from ouro.memory.backend import DailyUsage, SessionInfo, timestamp
 from ouro.memory.sessions.records import CompactionRecord, CostRecord, ForkRecord, MessageRecord, Record
 from ouro.messages import Usage
 from ouro.utils.log import log
@@ -24,7 +24,7 @@ from ouro.utils.runtime import ensure_private_dir
 class Spending:
     """Adds up model calls. What stands before a `fork` was paid by the session that was copied."""
 
-    def __init__(self, before: Iterable[Spent] = ()) -> None:
+    def __init__(self, before: Iterable[DailyUsage] = ()) -> None:
         self._spent = {(each.day, each.model): each for each in before}
 
     @property
@@ -33,7 +33,7 @@ class Spending:
         costs = [each.usage.cost for each in self._spent.values() if each.usage.cost is not None]
         return sum(costs) if costs else None
 
-    def spent(self) -> tuple[Spent, ...]:
+    def spent(self) -> tuple[DailyUsage, ...]:
         """By day and model, in the order of the days."""
         return tuple(self._spent[key] for key in sorted(self._spent))
 
@@ -56,7 +56,7 @@ class Spending:
         key = (day_of(at), model)
         before = self._spent.get(key)
         total = before.usage + usage if before else usage
-        self._spent[key] = Spent(*key, total, (before.calls if before else 0) + 1)
+        self._spent[key] = DailyUsage(*key, total, (before.calls if before else 0) + 1)
 
     def forget(self) -> None:
         """What was taken so far does not count."""
@@ -104,7 +104,7 @@ class SpendingFile:
         except OSError as error:
             raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
 
-    def spent(self) -> tuple[Spent, ...]:
+    def spent(self) -> tuple[DailyUsage, ...]:
         """By day and model. A file that cannot be read is set aside, and said so in the log."""
         try:
             data = self._path.read_bytes()
@@ -114,7 +114,7 @@ class SpendingFile:
             log.warning("%s cannot be read: %s", self._path, error)
             return ()
         try:
-            return msgspec.json.decode(data, type=tuple[Spent, ...])
+            return msgspec.json.decode(data, type=tuple[DailyUsage, ...])
         except msgspec.MsgspecError as error:
             aside = self._path.with_suffix(".aside.json")
             log.warning("%s holds something else (%s): it is kept as %s", self._path, error, aside)
@@ -139,7 +139,7 @@ class ModelUse(msgspec.Struct, frozen=True):
     calls: int
 
 
-class Period(msgspec.Struct, frozen=True):
+class UsagePeriod(msgspec.Struct, frozen=True):
     """What was used over some time."""
 
     name: str
@@ -164,8 +164,8 @@ def today() -> str:
 
 
 def periods_of(
-    sessions: Iterable[SessionInfo], beside: Iterable[Spent], day: str, session_id: str = ""
-) -> tuple[Period, ...]:
+    sessions: Iterable[SessionInfo], beside: Iterable[DailyUsage], day: str, session_id: str = ""
+) -> tuple[UsagePeriod, ...]:
     """What was used in a session (where one is named), on a day, in its month, and in all.
 
     `beside` is what was spent outside of the sessions.
@@ -174,14 +174,14 @@ def periods_of(
     spent = [*(each for session in known for each in session.spent), *beside]
     here = [each for session in known if session.id == session_id for each in session.spent]
     found = (
-        Period("today", _by_model(each for each in spent if each.day == day)),
-        Period("month", _by_model(each for each in spent if each.day[:7] == day[:7])),
-        Period("all", _by_model(spent)),
+        UsagePeriod("today", _by_model(each for each in spent if each.day == day)),
+        UsagePeriod("month", _by_model(each for each in spent if each.day[:7] == day[:7])),
+        UsagePeriod("all", _by_model(spent)),
     )
-    return (Period("session", _by_model(here)), *found) if session_id else found
+    return (UsagePeriod("session", _by_model(here)), *found) if session_id else found
 
 
-def _by_model(spent: Iterable[Spent]) -> tuple[ModelUse, ...]:
+def _by_model(spent: Iterable[DailyUsage]) -> tuple[ModelUse, ...]:
     found: dict[str, ModelUse] = {}
     for each in spent:
         before = found.get(each.model, ModelUse(each.model, Usage(), 0))

@@ -20,7 +20,7 @@ FEWEST_SHOWN = 40
 """Messages that a screen shows at once, where there are so many."""
 
 
-class Step(msgspec.Struct, Generic[T], frozen=True):
+class WalkStep(msgspec.Struct, Generic[T], frozen=True):
     """A record that is met on the way."""
 
     place: int
@@ -38,10 +38,10 @@ class Step(msgspec.Struct, Generic[T], frozen=True):
     """It is shown between the messages, and leads nowhere else."""
 
 
-class Way(msgspec.Struct, Generic[T]):
+class WalkResult(msgspec.Struct, Generic[T]):
     """What is needed of a session."""
 
-    steps: list[Step[T]]
+    steps: list[WalkStep[T]]
     """In the order of the file."""
     compaction: CompactionRecord | None
     """The one in force."""
@@ -58,7 +58,7 @@ class Way(msgspec.Struct, Generic[T]):
 class _Walk(Generic[T]):
     def __init__(self, most: int) -> None:
         self._most = most
-        self._steps: list[Step[T]] = []
+        self._steps: list[WalkStep[T]] = []
         self._compaction: CompactionRecord | None = None
         self._sought: int | None = None
         self._messages = 0
@@ -67,7 +67,7 @@ class _Walk(Generic[T]):
         self._is_gapped = False
         self._reaches_covered = False
 
-    def walk(self, steps: Iterable[Step[T]]) -> Way[T]:
+    def walk(self, steps: Iterable[WalkStep[T]]) -> WalkResult[T]:
         for step in steps:
             if self._sought is not None and (step.number != self._sought or not step.number):
                 self._pass(step)
@@ -77,7 +77,7 @@ class _Walk(Generic[T]):
                 return self._way(step.place)
         return self._way(0)
 
-    def _pass(self, step: Step[T]) -> None:
+    def _pass(self, step: WalkStep[T]) -> None:
         """It is on a branch: to be listed, and gone back to, where that does not cost more than the line itself."""
         if step.is_message:
             self._passed += step.size
@@ -86,7 +86,7 @@ class _Walk(Generic[T]):
         else:
             self._steps.append(step)
 
-    def _follow(self, step: Step[T]) -> int | None:
+    def _follow(self, step: WalkStep[T]) -> int | None:
         """It is on the line; gives the number before it, where that is not simply what comes next."""
         self._steps.append(step)
         if step.is_message:
@@ -107,9 +107,9 @@ class _Walk(Generic[T]):
             return True
         return self._reaches_covered and self._messages >= FEWEST_SHOWN
 
-    def _way(self, place: int) -> Way[T]:
+    def _way(self, place: int) -> WalkResult[T]:
         is_whole = place == 0
-        return Way(
+        return WalkResult(
             self._steps[::-1],
             self._compaction,
             place,
@@ -120,7 +120,7 @@ class _Walk(Generic[T]):
         )
 
 
-def walk_back(steps: Iterable[Step[T]], most: int) -> Way[T]:
+def walk_back(steps: Iterable[WalkStep[T]], most: int) -> WalkResult[T]:
     """What is needed to send a session on, and to show its end.
 
     Args:
@@ -130,17 +130,17 @@ def walk_back(steps: Iterable[Step[T]], most: int) -> Way[T]:
     return _Walk[T](most).walk(steps)
 
 
-def walk_page(steps: Iterable[Step[T]], count: int) -> tuple[list[Step[T]], int]:
+def walk_page(steps: Iterable[WalkStep[T]], count: int) -> tuple[list[WalkStep[T]], int]:
     """The `count` messages of the line before a place, with what is told between them; and where they begin.
 
     Args:
         steps: the records before that place, the last one first.
         count: of messages.
     """
-    found: list[Step[T]] = []
+    found: list[WalkStep[T]] = []
     sought: int | None = None
-    way_back: Step[T] | None = None
-    behind: list[Step[T]] = []
+    way_back: WalkStep[T] | None = None
+    behind: list[WalkStep[T]] = []
     """What is told right behind the message that is sought, as far as one can tell yet."""
     for step in steps:
         if sought is not None and (step.number != sought or not step.number):

@@ -14,7 +14,7 @@ from ouro.memory.backend import MemoryStore
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
 from ouro.memory.sessions.outputs import fetch_output
 from ouro.memory.sessions.records import Record, SessionHeader
-from ouro.memory.sessions.session_file import FILE_NAME, Block, opened, read_range, split
+from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 
 _READ_AT_ONCE = 4 << 20
@@ -65,7 +65,7 @@ def _records(folder: Path) -> Iterator[Record]:
             continue  # `ouro sessions repair` tells of it
 
 
-def _blocks(folder: Path) -> Iterator[Block]:
+def _blocks(folder: Path) -> Iterator[RawRecord]:
     """The blocks of a session file, a few megabytes at a time."""
     with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         start, reach = 0, _READ_AT_ONCE

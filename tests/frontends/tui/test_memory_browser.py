@@ -13,7 +13,7 @@ from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
 from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
 from ouro.memory.sessions.records import MessageRecord, SessionHeader
-from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest
@@ -68,7 +68,7 @@ def app(home, memory):
     session, later = FakeSession(), FakeSession(session_id="s-old")
     session.knowledge = memory.manager
     session.lookup = Lookup(home / "cache" / "index.sqlite", lambda: None, lambda: None)
-    session.shelf = SessionShelf(store, "/project")
+    session.session_catalog = SessionCatalog(store, "/project")
     open_session = opener(session, later)
     app = screen_of(open_session=open_session)
     app.requests, app.session = open_session.requests, session

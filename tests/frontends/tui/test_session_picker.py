@@ -13,7 +13,7 @@ from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.screens.line import LineSheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
 from ouro.open_request import PICK
-from ouro.session import Hit, OpenRequest, Preview, SessionInfo
+from ouro.session import OpenRequest, SessionExcerpt, SessionHit, SessionInfo
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -44,10 +44,10 @@ KNOWN = [
 
 
 @pytest.fixture
-def shelf():
+def session_catalog():
     made = FakeShelf(KNOWN)
-    made.hits = [Hit(KNOWN[2].id, 7, "the lexer drops its last token")]
-    made.previews = {KNOWN[0].id: Preview("The import was cyclic.", "mend it", (("assistant", "done"),))}
+    made.hits = [SessionHit(KNOWN[2].id, 7, "the lexer drops its last token")]
+    made.previews = {KNOWN[0].id: SessionExcerpt("The import was cyclic.", "mend it", (("assistant", "done"),))}
     return made
 
 
@@ -65,12 +65,12 @@ class Requests:
         return FakeSession(session_id=request.resume or "new")
 
 
-def app_on(shelf, open_session, request=None):
-    async def open_shelf():
-        return shelf
+def app_on(session_catalog, open_session, request=None):
+    async def open_catalog():
+        return session_catalog
 
     look = Look(version="0.1.0", cwd=Path("/project"))
-    return OuroApp(open_session, request or OpenRequest(PICK), "", look, open_shelf=open_shelf)
+    return OuroApp(open_session, request or OpenRequest(PICK), "", look, open_catalog=open_catalog)
 
 
 async def picking(pilot):
@@ -85,9 +85,9 @@ def titles(picker):
     return [match.info.title for match in picker._list._rows]
 
 
-async def test_it_opens_before_any_session_and_goes_on_with_the_one_that_is_taken(shelf):
+async def test_it_opens_before_any_session_and_goes_on_with_the_one_that_is_taken(session_catalog):
     requests = Requests()
-    async with app_on(shelf, requests).run_test(size=(80, 24)) as pilot:
+    async with app_on(session_catalog, requests).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         assert requests.asked == []
         assert titles(picker) == ["mend the broken import", "write the documentation", "try another parser"]
@@ -99,8 +99,8 @@ async def test_it_opens_before_any_session_and_goes_on_with_the_one_that_is_take
         assert pilot.app.parts.prompt.text == "hi"
 
 
-async def test_typing_searches_titles_at_once_and_what_was_said_after_it(shelf):
-    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+async def test_typing_searches_titles_at_once_and_what_was_said_after_it(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         await pilot.press(*"import")
         assert titles(picker) == ["mend the broken import"]
@@ -112,16 +112,16 @@ async def test_typing_searches_titles_at_once_and_what_was_said_after_it(shelf):
         await until(pilot, lambda: titles(picker) == ["write the documentation"])
 
 
-async def test_what_was_typed_before_the_list_was_there_is_searched(shelf):
-    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+async def test_what_was_typed_before_the_list_was_there_is_searched(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(pilot.app.screen, SessionPicker))
         await pilot.press(*"docum")
         picker = await picking(pilot)
         await until(pilot, lambda: titles(picker) == ["write the documentation"])
 
 
-async def test_ctrl_a_shows_the_sessions_of_all_projects(shelf):
-    async with app_on(shelf, Requests()).run_test(size=(100, 24)) as pilot:
+async def test_ctrl_a_shows_the_sessions_of_all_projects(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(100, 24)) as pilot:
         picker = await picking(pilot)
         await pilot.press("ctrl+a")
         assert "of another project" in titles(picker)
@@ -130,30 +130,30 @@ async def test_ctrl_a_shows_the_sessions_of_all_projects(shelf):
         assert "of another project" not in titles(picker)
 
 
-async def test_where_this_project_has_none_all_are_shown(shelf):
-    shelf.project = "/new"
-    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+async def test_where_this_project_has_none_all_are_shown(session_catalog):
+    session_catalog.project = "/new"
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         assert len(titles(await picking(pilot))) == 4
 
 
-async def test_esc_begins_a_new_session_and_ctrl_c_leaves(shelf):
+async def test_esc_begins_a_new_session_and_ctrl_c_leaves(session_catalog):
     requests = Requests()
-    async with app_on(shelf, requests).run_test() as pilot:
+    async with app_on(session_catalog, requests).run_test() as pilot:
         await picking(pilot)
         await pilot.press("escape")
         await opened(pilot)
         assert requests.asked == [OpenRequest()]
 
     requests = Requests()
-    async with app_on(shelf, requests).run_test() as pilot:
+    async with app_on(session_catalog, requests).run_test() as pilot:
         await picking(pilot)
         await pilot.press("ctrl+c")
         await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit)
         assert requests.asked == []
 
 
-async def test_a_session_is_renamed_and_stays_marked(shelf):
-    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+async def test_a_session_is_renamed_and_stays_marked(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         await pilot.press("down", "f2")
         await until(pilot, lambda: isinstance(pilot.app.screen, LineSheet))
@@ -162,8 +162,8 @@ async def test_a_session_is_renamed_and_stays_marked(shelf):
         assert picker._list.marked.info.title == "write the documentation now"
 
 
-async def test_what_is_shown_beside_the_list_has_the_new_name_too(shelf):
-    async with app_on(shelf, Requests()).run_test(size=(120, 30)) as pilot:
+async def test_what_is_shown_beside_the_list_has_the_new_name_too(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(120, 30)) as pilot:
         picker = await picking(pilot)
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
         await pilot.press("f2")
@@ -173,8 +173,8 @@ async def test_what_is_shown_beside_the_list_has_the_new_name_too(shelf):
         await until(pilot, lambda: screen_text(pilot.app).count("another name") == 2)
 
 
-async def test_what_to_press_is_seen_in_a_narrow_terminal_too(shelf):
-    async with app_on(shelf, Requests()).run_test(size=(40, 10)) as pilot:
+async def test_what_to_press_is_seen_in_a_narrow_terminal_too(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(40, 10)) as pilot:
         await picking(pilot)
         await pilot.press("ctrl+d")
         await until(pilot, lambda: "To the trash? y: yes · else: no" in screen_text(pilot.app))
@@ -182,7 +182,7 @@ async def test_what_to_press_is_seen_in_a_narrow_terminal_too(shelf):
         await until(pilot, lambda: "In the trash: Ctrl+U takes it back." in screen_text(pilot.app))
 
 
-async def test_the_session_on_the_screen_is_renamed_by_itself(shelf):
+async def test_the_session_on_the_screen_is_renamed_by_itself(session_catalog):
     session = FakeSession(session_id=KNOWN[0].id)
     session.known = KNOWN
     async with screen_of(session).run_test(size=(80, 24)) as pilot:
@@ -195,11 +195,11 @@ async def test_the_session_on_the_screen_is_renamed_by_itself(shelf):
         await until(pilot, lambda: session.title == "other")
 
 
-async def test_deleting_asks_first_goes_to_the_trash_and_can_be_taken_back(shelf):
-    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+async def test_deleting_asks_first_goes_to_the_trash_and_can_be_taken_back(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         await pilot.press("ctrl+d", "n")
-        assert (len(titles(picker)), shelf.trash) == (3, [])
+        assert (len(titles(picker)), session_catalog.trash) == (3, [])
         await pilot.press("ctrl+d")
         assert "To the trash? y: yes · else: no · “mend the broken import”" in screen_text(pilot.app)
         await pilot.press("y")
@@ -209,9 +209,9 @@ async def test_deleting_asks_first_goes_to_the_trash_and_can_be_taken_back(shelf
         await until(pilot, lambda: len(titles(picker)) == 3)
 
 
-async def test_in_the_list_letters_are_keys(shelf):
+async def test_in_the_list_letters_are_keys(session_catalog):
     requests = Requests()
-    async with app_on(shelf, requests).run_test(size=(80, 24)) as pilot:
+    async with app_on(session_catalog, requests).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         await pilot.press("tab", "d", "y")
         await until(pilot, lambda: len(titles(picker)) == 2)
@@ -224,20 +224,20 @@ async def test_in_the_list_letters_are_keys(shelf):
         assert requests.asked == [OpenRequest(KNOWN[2].id, fork=True)]
 
 
-async def test_what_goes_wrong_is_told_at_the_foot(shelf):
+async def test_what_goes_wrong_is_told_at_the_foot(session_catalog):
     def refuse(session_id):
         raise SessionInUse("This session is in use by process 7.", "Close it there first.")
 
-    shelf.delete = refuse
-    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+    session_catalog.delete = refuse
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         await pilot.press("ctrl+d", "y")
         await until(pilot, lambda: "in use by process 7" in screen_text(pilot.app))
         assert len(titles(picker)) == 3
 
 
-async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over_it(shelf):
-    async with app_on(shelf, Requests()).run_test(size=(120, 30)) as pilot:
+async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over_it(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(120, 30)) as pilot:
         await picking(pilot)
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
         await pilot.press("down")
@@ -250,11 +250,11 @@ async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over
         await until(pilot, lambda: "write the documentation" in screen_text(pilot.app))
 
 
-async def test_where_several_answer_the_picker_has_these(shelf):
+async def test_where_several_answer_the_picker_has_these(session_catalog):
     several = SeveralSessions("Several sessions answer to that:", "", [KNOWN[1].id, KNOWN[3].id])
     requests = Requests(several)
     request = OpenRequest("the", fork=True)
-    async with app_on(shelf, requests, request).run_test(size=(80, 24)) as pilot:
+    async with app_on(session_catalog, requests, request).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         assert titles(picker) == ["write the documentation", "of another project"]
         await pilot.press("enter")
@@ -266,9 +266,9 @@ async def test_where_several_answer_the_picker_has_these(shelf):
     ("key", "asked"),
     [("enter", OpenRequest("x", read_only=True)), ("down", OpenRequest("x", fork=True))],
 )
-async def test_a_session_in_use_is_offered_read_only_or_as_a_copy(shelf, key, asked):
+async def test_a_session_in_use_is_offered_read_only_or_as_a_copy(session_catalog, key, asked):
     requests = Requests(SessionInUse("This session is in use by process 7 since 10:00."))
-    async with app_on(shelf, requests, OpenRequest("x")).run_test(size=(80, 24)) as pilot:
+    async with app_on(session_catalog, requests, OpenRequest("x")).run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "in use by process 7 since 10:00" in screen_text(pilot.app))
         pilot.app.screen._listens_from = 0
         await pilot.press(*dict.fromkeys((key, "enter")))
@@ -276,9 +276,9 @@ async def test_a_session_in_use_is_offered_read_only_or_as_a_copy(shelf, key, as
         assert requests.asked == [OpenRequest("x"), asked]
 
 
-async def test_ten_thousand_sessions_are_lines_and_not_widgets(shelf):
-    shelf.known = [info(number, f"session {number}", hours=number) for number in range(1, 10_001)]
-    async with app_on(shelf, Requests()).run_test(size=(80, 24)) as pilot:
+async def test_ten_thousand_sessions_are_lines_and_not_widgets(session_catalog):
+    session_catalog.known = [info(number, f"session {number}", hours=number) for number in range(1, 10_001)]
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await picking(pilot)
         await pilot.press("tab", "end")
         assert picker._list.marked.info.title == "session 10000"
@@ -287,10 +287,10 @@ async def test_ten_thousand_sessions_are_lines_and_not_widgets(shelf):
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 30), (40, 10)])
-def test_it_looks_like_this(shelf, size, snap_compare):
+def test_it_looks_like_this(session_catalog, size, snap_compare):
     async def before(pilot):
         await picking(pilot)
         await pilot.press("down", "up")
         await until(pilot, lambda: size[0] < 112 or "The import was cyclic." in screen_text(pilot.app))
 
-    assert snap_compare(app_on(shelf, Requests()), terminal_size=size, run_before=before)
+    assert snap_compare(app_on(session_catalog, Requests()), terminal_size=size, run_before=before)

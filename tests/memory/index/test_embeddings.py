@@ -19,8 +19,8 @@ from ouro.memory.index.embeddings import RemoteEmbedder, chosen_embedder, local_
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.lookup import Lookup
 from ouro.memory.index.minilm import MiniLm, WordPieces
-from ouro.memory.index.search import Filter, Search
-from ouro.memory.sessions.session_catalog import SessionShelf
+from ouro.memory.index.search import Search, SearchFilter
+from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Usage, assistant, user
 from ouro.session.budget import Purse
@@ -182,7 +182,7 @@ def told(home):
 
 def nearest(index, embedder, query) -> list[str]:
     search = Search(index, vectors_for(index, embedder))
-    return [hit.text for hit in search.find(query, 1, Filter(kinds=("message",)))]
+    return [hit.text for hit in search.find(query, 1, SearchFilter(kinds=("message",)))]
 
 
 def test_what_no_word_finds_is_found_by_its_vector(told):
@@ -383,16 +383,16 @@ async def test_a_model_that_fails_leaves_the_words_which_is_said_once(home, capl
 
 
 def test_what_vectors_cost_is_counted_and_kept_to_the_limits(home):
-    shelf = SessionShelf(YamlFileMemoryStore(home / ".ouro" / "sessions"), "/p")
+    session_catalog = SessionCatalog(YamlFileMemoryStore(home / ".ouro" / "sessions"), "/p")
     far = Far()
     far.failure = None
-    embedder = RemoteEmbedder("far/away", far, Purse(shelf, Limits(max_cost_day=0.4)))
+    embedder = RemoteEmbedder("far/away", far, Purse(session_catalog, Limits(max_cost_day=0.4)))
     embedder.embed(["one", "two"])
     embedder.embed(["three"])
     with pytest.raises(ModelError, match=r"today has cost \$0\.50 of \$0\.40"):
         embedder.embed(["four"])
     assert far.asked == 2
-    ((model, usage, calls),) = [(each.model, each.usage, each.calls) for each in shelf.spent_beside()]
+    ((model, usage, calls),) = [(each.model, each.usage, each.calls) for each in session_catalog.spent_beside()]
     assert (model, usage, calls) == ("far/away", Usage(30, cost=0.5), 2)
 
 

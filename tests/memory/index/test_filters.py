@@ -6,7 +6,7 @@ from fakes.word_embedder import WordEmbedder
 from ouro.memory.index.embeddings import vectors_for
 from ouro.memory.index.index import Index
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.search import Filter, Search
+from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.tokenizer import content_hash
 
 CROWD = 2_200
@@ -71,16 +71,16 @@ def search(request, index):
 @pytest.mark.parametrize(
     ("wanted", "texts"),
     [
-        (Filter(kinds=("message",), project="/rare"), {f"{TEXT}, rare as it is"}),
-        (Filter(kinds=("message",), session="s0"), {f"{TEXT}, rare as it is"}),
-        (Filter(kinds=("message",), since="2026-02-01"), {f"{TEXT} later"}),
-        (Filter(kinds=("message",), since="2026-02-01", project="/rare"), set()),
-        (Filter(kinds=("message",), project="/nowhere"), set()),
-        (Filter(kinds=("output",), project="/rare"), {f"{TEXT}, rare as it is"}),
-        (Filter(kinds=("note",), project="/rare"), {f"{TEXT}, rare as it is"}),
-        (Filter(kinds=("note",), category="api-quirks"), {f"{TEXT}, rare as it is"}),
-        (Filter(kinds=("note",), scope="repo", project="/rare", archived=True), BOTH),
-        (Filter(kinds=("note",), project="/rare", since="2026-02-01"), set()),
+        (SearchFilter(kinds=("message",), project="/rare"), {f"{TEXT}, rare as it is"}),
+        (SearchFilter(kinds=("message",), session="s0"), {f"{TEXT}, rare as it is"}),
+        (SearchFilter(kinds=("message",), since="2026-02-01"), {f"{TEXT} later"}),
+        (SearchFilter(kinds=("message",), since="2026-02-01", project="/rare"), set()),
+        (SearchFilter(kinds=("message",), project="/nowhere"), set()),
+        (SearchFilter(kinds=("output",), project="/rare"), {f"{TEXT}, rare as it is"}),
+        (SearchFilter(kinds=("note",), project="/rare"), {f"{TEXT}, rare as it is"}),
+        (SearchFilter(kinds=("note",), category="api-quirks"), {f"{TEXT}, rare as it is"}),
+        (SearchFilter(kinds=("note",), scope="repo", project="/rare", archived=True), BOTH),
+        (SearchFilter(kinds=("note",), project="/rare", since="2026-02-01"), set()),
     ],
 )  # fmt: skip
 def test_what_a_filter_lets_through_is_found_behind_a_crowd(search, wanted, texts):
@@ -93,9 +93,9 @@ def test_the_nearest_are_looked_for_behind_a_crowd(index):
     while vectors.fill(1_000):
         pass
     search = Search(index, vectors)
-    wanted = [Filter(kinds=("note",), project="/rare")]
+    wanted = [SearchFilter(kinds=("note",), project="/rare")]
     assert [hit.text for hit in search.nearest_notes([ASKED], 3, wanted)] == [f"{TEXT}, rare as it is"]
-    for narrow, session in ((Filter(session="s0"), "s0"), (Filter(since="2026-02-01"), "s1")):
+    for narrow, session in ((SearchFilter(session="s0"), "s0"), (SearchFilter(since="2026-02-01"), "s1")):
         (hit,) = search.find("nothing of the kind", 1, narrow)
         assert (hit.session, hit.parts["words"]) == (session, 0.0)
 

@@ -6,12 +6,12 @@ import pytest
 from fakes.told_sessions import NOTE, Conversation
 
 from ouro.errors import SearchUnavailable
-from ouro.memory.index.benchmark import Answer, Document, Query, answers, measure
+from ouro.memory.index.benchmark import BenchmarkQuestion, Document, SearchAnswer, answers, measure
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.note_indexer import MemoryFolder
 from ouro.memory.index.query import question_of
-from ouro.memory.index.scoring import MOST_PLACES, Weights, Within, word_scores
-from ouro.memory.index.search import Filter, Search
+from ouro.memory.index.scoring import MOST_PLACES, PassageRange, Weights, word_scores
+from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
@@ -47,7 +47,7 @@ def found(search, query, wanted=None, k=5) -> list[str]:
 
 
 def test_what_was_asked_and_what_was_answered_are_found_together(search):
-    hits = search.find("which locks for the orders table", 2, Filter(kinds=("message",)), today=TODAY)
+    hits = search.find("which locks for the orders table", 2, SearchFilter(kinds=("message",)), today=TODAY)
     assert [(hit.session[:8], hit.number, hit.project) for hit in hits] == [
         ("00000001", 1, "/a"),
         ("00000001", 2, "/a"),
@@ -58,28 +58,28 @@ def test_what_was_asked_and_what_was_answered_are_found_together(search):
 
 def test_what_stands_beside_the_words_is_found_by_them(search):
     """The answer itself says neither `lunch` nor what was asked."""
-    [asked, answer] = search.find("lunch", 5, Filter(kinds=("message",)), today=TODAY)
+    [asked, answer] = search.find("lunch", 5, SearchFilter(kinds=("message",)), today=TODAY)
     assert (asked.number, answer.number, answer.text) == (1, 2, "Soup, as on the menu.")
     assert answer.parts["words"] == pytest.approx(0.7)
 
 
 def test_all_kinds_are_searched_and_tools_only_where_they_are_wanted(search):
     assert {hit.kind for hit in search.find("heron", 9, today=TODAY)} == {"core", "output"}
-    assert found(search, "heron", Filter(kinds=("note", "core", "message"))) == ["facts.md:1"]
+    assert found(search, "heron", SearchFilter(kinds=("note", "core", "message"))) == ["facts.md:1"]
 
 
 def test_filters_narrow(search):
     locks = "locking locks"
-    assert found(search, locks, Filter(category="coding-preferences")) == ["mem_3f6c1e00"]
-    assert found(search, locks, Filter(scope="repo")) == []
-    assert found(search, "lunch", Filter(project="/a")) == []
-    assert found(search, "lunch soup", Filter(project="/b", since="2026-11-21"))[0].startswith("00000002")
-    assert found(search, "lunch", Filter(since="2026-11-22")) == []
-    assert found(search, "lunch", Filter(session="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")) == []
+    assert found(search, locks, SearchFilter(category="coding-preferences")) == ["mem_3f6c1e00"]
+    assert found(search, locks, SearchFilter(scope="repo")) == []
+    assert found(search, "lunch", SearchFilter(project="/a")) == []
+    assert found(search, "lunch soup", SearchFilter(project="/b", since="2026-11-21"))[0].startswith("00000002")
+    assert found(search, "lunch", SearchFilter(since="2026-11-22")) == []
+    assert found(search, "lunch", SearchFilter(session="00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")) == []
 
 
 def test_a_note_is_weighed(search):
-    wanted = Filter(kinds=("note",))
+    wanted = SearchFilter(kinds=("note",))
     [whole] = search.find("optimistic locking", 1, wanted, today=TODAY)
     [half] = search.find("optimistic locking", 1, wanted, lambda hit: 0.5 if hit.confidence == 0.9 else 1, TODAY)
     assert half.score == pytest.approx(whole.score / 2)
@@ -99,8 +99,10 @@ def test_a_copy_of_a_session_is_not_told_twice(search, home):
 
 
 def test_a_day_that_is_named_brings_what_was_said_on_it(search):
-    assert found(search, "what did we do yesterday?", Filter(kinds=("message",)), 9)
-    assert {hit.parts["days"] for hit in search.find("yesterday", 9, Filter(kinds=("message",)), today=TODAY)} == {0.3}
+    assert found(search, "what did we do yesterday?", SearchFilter(kinds=("message",)), 9)
+    assert {
+        hit.parts["days"] for hit in search.find("yesterday", 9, SearchFilter(kinds=("message",)), today=TODAY)
+    } == {0.3}
     assert found(search, "what did we do on 3 May 2020?") == []
 
 
@@ -162,7 +164,7 @@ def test_of_a_common_word_the_newest_places_are_looked_at(home):
         ]
         database.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", rows)
     with index.reading() as database:
-        scores = word_scores(database, "messages", (("rare",), ("common",)), Within(9_000), has_neighbours=False)
+        scores = word_scores(database, "messages", (("rare",), ("common",)), PassageRange(9_000), has_neighbours=False)
     index.close()
     assert len(scores) == MOST_PLACES + 1
     assert max(scores, key=scores.__getitem__) == 7
@@ -179,7 +181,7 @@ TALK = [
 
 
 def asked(query, tmp_path, **weights) -> tuple[str, ...]:
-    [answer] = answers(TALK, [Query("q", query)], 5, tmp_path, None, Weights(**weights))
+    [answer] = answers(TALK, [BenchmarkQuestion("q", query)], 5, tmp_path, None, Weights(**weights))
     return answer.ids
 
 
@@ -198,7 +200,7 @@ def test_each_weight_is_in_use(tmp_path):
 
 
 def test_recall_and_gain_are_counted():
-    found = [Answer("a", ("x", "y", "z"), 1.0), Answer("b", ("n",), 3.0)]
+    found = [SearchAnswer("a", ("x", "y", "z"), 1.0), SearchAnswer("b", ("n",), 3.0)]
     measured = measure(found, {"a": ["y"], "b": ["m"]})
     assert (measured.recall, measured.ndcg10, measured.missed) == ({"5": 0.5, "10": 0.5, "25": 0.5}, 0.3155, ("b",))
     assert (measured.p50_ms, measured.p95_ms) == (3.0, 3.0)
@@ -206,6 +208,6 @@ def test_recall_and_gain_are_counted():
 
 def test_sessions_of_the_store_are_what_is_searched(search, home):
     """The ids that a hit tells open the session."""
-    [hit] = search.find("timed out under load", 1, Filter(kinds=("message",)), today=TODAY)
+    [hit] = search.find("timed out under load", 1, SearchFilter(kinds=("message",)), today=TODAY)
     loaded = YamlFileMemoryStore(home / ".ouro" / "sessions").load_session(hit.session, read_only=True)
     assert hit.text in [record.message.text for record in loaded.records if getattr(record, "number", 0) == hit.number]

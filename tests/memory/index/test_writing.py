@@ -5,7 +5,7 @@ from fakes.told_sessions import Conversation
 
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.query import question_of
-from ouro.memory.index.search import Filter, Search
+from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.session_search import search_sessions
 from ouro.memory.index.tokenizer import findable
 from ouro.messages import assistant, user
@@ -40,7 +40,7 @@ def index(tmp_path_factory):
 
 
 def best(index, query) -> str:
-    hits = Search(index).find(query, 1, Filter(kinds=("message",)))
+    hits = Search(index).find(query, 1, SearchFilter(kinds=("message",)))
     return next((name for name, text in SAID.items() if hits and hits[0].text == text), "")
 
 

@@ -61,9 +61,9 @@ async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(reposi
     assert (record.summary, record.message) == (LINES, 8)
     assert "| Person: please do step 0" in model.asked[0]
     assert records_of(session_id(2), SummaryRecord) == records_of(session_id(3), SummaryRecord) == []
-    info = session.shelf.info(session_id(1))
+    info = session.session_catalog.info(session_id(1))
     assert info.summary == LINES.replace("\n", " ")
-    assert session.shelf.preview(info).summary == LINES
+    assert session.session_catalog.preview(info).summary == LINES
     await session.close()
 
     again = await opened(repository, model)

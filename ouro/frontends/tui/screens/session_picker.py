@@ -27,9 +27,9 @@ from ouro.frontends.tui.widgets.session_preview import SessionPreview
 from ouro.open_request import OpenRequest
 
 if TYPE_CHECKING:
-    from ouro.session import SessionInfo, SessionShelf
+    from ouro.session import SessionCatalog, SessionInfo
 
-GetShelf = Callable[[], Awaitable["SessionShelf"]]
+GetCatalog = Callable[[], Awaitable["SessionCatalog"]]
 WIDE_FROM = 112
 """Columns from which what is in a session is shown beside the list."""
 _STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
@@ -48,7 +48,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     def __init__(
         self,
-        get_shelf: GetShelf,
+        get_catalog: GetCatalog,
         keymap: Keymap,
         *,
         search: str = "",
@@ -61,10 +61,10 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         super().__init__()
         self.wants_to_leave = False
         """Ctrl+C closed it."""
-        self._get_shelf = get_shelf
+        self._get_catalog = get_catalog
         self._only = only
         self._actions = keymap.of("sessions")
-        self._shelf: SessionShelf | None = None
+        self._session_catalog: SessionCatalog | None = None
         self._matches: SessionMatches | None = None
         self._asked_in_search = False
         self._search_timer: Timer | None = None
@@ -105,9 +105,9 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._tell_keys()
 
     async def _load(self) -> None:
-        shelf = self._shelf = self._changes.shelf = await self._get_shelf()
-        sessions = await asyncio.to_thread(shelf.sessions, self._progress)
-        matches = self._matches = SessionMatches(sessions, shelf.is_here, self._only)
+        session_catalog = self._session_catalog = self._changes.session_catalog = await self._get_catalog()
+        sessions = await asyncio.to_thread(session_catalog.sessions, self._progress)
+        matches = self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
         self._look_for(self._search.value)
         await asyncio.to_thread(alike, "", [""])  # imported, so that no key waits for it
         matches.allow_fuzzy(alike)
@@ -141,12 +141,12 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     async def _search_words(self) -> None:
         """Add what is found while it is found, a picture for many."""
-        shelf, matches = self._shelf, self._matches
-        if shelf is None or matches is None:
+        session_catalog, matches = self._session_catalog, self._matches
+        if session_catalog is None or matches is None:
             return
         query, shown_at = matches.query, 0.0
         loop = asyncio.get_running_loop()
-        found = shelf.search(list(matches.in_scope), query)
+        found = session_catalog.search(list(matches.in_scope), query)
         self._tell_count(" · searching …")
         try:
             async for hit in found:
@@ -211,8 +211,8 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     def on_row_list_marked(self) -> None:
         """Look into it."""
-        if self._shelf is not None:
-            self._preview.look(self._list.marked, self._shelf)
+        if self._session_catalog is not None:
+            self._preview.look(self._list.marked, self._session_catalog)
 
     def action_close(self) -> None:
         """Esc: out of what is shown over the list, then out of here."""
@@ -280,8 +280,8 @@ class SessionPicker(Sheet["OpenRequest | None"]):
             self._search.value = ""
 
     async def _list_again(self) -> None:
-        if self._shelf is not None and self._matches is not None:
-            self._matches.change(await asyncio.to_thread(self._shelf.sessions))
+        if self._session_catalog is not None and self._matches is not None:
+            self._matches.change(await asyncio.to_thread(self._session_catalog.sessions))
             self._show()
             self.on_row_list_marked()  # the same one may have another name now
 

@@ -20,7 +20,7 @@ from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.session_matches import Match
-    from ouro.session import Preview, SessionInfo, SessionShelf
+    from ouro.session import SessionCatalog, SessionExcerpt, SessionInfo
 
 _LOOK_AFTER = 0.06
 """Seconds that a session has to be marked before its words are read."""
@@ -40,26 +40,26 @@ class SessionPreview(VerticalScroll, can_focus=False):
         """One text."""
         yield self._words
 
-    def look(self, marked: Match | None, shelf: SessionShelf) -> None:
+    def look(self, marked: Match | None, session_catalog: SessionCatalog) -> None:
         """Look into the marked session, where it stays marked for a moment; None: nothing is marked."""
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(
-            _LOOK_AFTER, lambda: self.run_worker(self._read(marked, shelf), group="look", exclusive=True)
+            _LOOK_AFTER, lambda: self.run_worker(self._read(marked, session_catalog), group="look", exclusive=True)
         )
 
-    async def _read(self, marked: Match | None, shelf: SessionShelf) -> None:
+    async def _read(self, marked: Match | None, session_catalog: SessionCatalog) -> None:
         if marked is None:
             self._words.update("")
             return
         try:
-            preview = await asyncio.to_thread(shelf.preview, marked.info)
+            preview = await asyncio.to_thread(session_catalog.preview, marked.info)
         except (OuroError, OSError) as error:
             self._words.update(self._head(marked.info).append(f"\n{clean(str(error))}"))
         else:
             self._show_words(marked.info, preview, marked.snippet)
 
-    def _show_words(self, info: SessionInfo, preview: Preview, snippet: str) -> None:
+    def _show_words(self, info: SessionInfo, preview: SessionExcerpt, snippet: str) -> None:
         text = self._head(info)
         if snippet:
             text.append(f"\n… {clean(snippet)} …\n", self._style("found"))

@@ -71,12 +71,12 @@ def _found(desk: Desk, text: str, entries: list[Entry]) -> list[Entry]:
     """By the search: stems, spelling, rarity."""
     if desk.index is None:
         return []
-    from ouro.memory.index.search import Filter, Search
+    from ouro.memory.index.search import Search, SearchFilter
 
     places = {f"{desk.scope(each.scope).store.folder}/{each.file}": each for each in entries if each.kind == "note"}
     lines = {(f"{desk.scope(e.scope).store.folder}/{e.file}", e.line): e for e in entries if e.kind == "core"}
     try:
-        hits = Search(desk.index(), None).find(text, MOST_FOUND, Filter(kinds=("note", "core")))
+        hits = Search(desk.index(), None).find(text, MOST_FOUND, SearchFilter(kinds=("note", "core")))
     except SearchUnavailable as error:
         log.warning("forget looks for words only: %s", error)
         return []

@@ -30,7 +30,7 @@ from ouro.messages import Message
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.memory.index.search import Filter, Search
+    from ouro.memory.index.search import Search, SearchFilter
     from ouro.memory.long_term.notes.graph import Graph
 
 _ASKED_BY = 6
@@ -152,12 +152,14 @@ class Learner:
         search.index.follow(Sources(memories=tuple(folders)))
         return search
 
-    def _notes_here(self) -> Filter:
+    def _notes_here(self) -> SearchFilter:
         from ouro.memory.index.note_indexer import project_of
-        from ouro.memory.index.search import Filter
+        from ouro.memory.index.search import SearchFilter
 
         repo = self._scopes.get("repo")
-        return Filter(kinds=("note",), project=project_of("repo", repo.store.folder) if repo else "-", archived=True)
+        return SearchFilter(
+            kinds=("note",), project=project_of("repo", repo.store.folder) if repo else "-", archived=True
+        )
 
     def _latest(self, note_id: str) -> str:
         return self._graph().latest(note_id)

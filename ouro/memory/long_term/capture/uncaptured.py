@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from ouro.memory.long_term.capture.capture_request import MOST_CHARACTERS, Spoken, words_of
-from ouro.memory.message_tree import Entry
+from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import SessionHeader
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context
@@ -37,13 +37,16 @@ def is_known(header: SessionHeader, line: Transcript) -> bool:
     return bool(header.memory) or any(each.private for each in line.entries)
 
 
-def turns_since(entries: Sequence[Entry], captured: int) -> int:
+def turns_since(entries: Sequence[TranscriptEntry], captured: int) -> int:
     """The person's turns after the message of that number, those with memory off left out."""
     return sum(1 for each in entries if each.number > captured and not each.private and _is_turn(each))
 
 
 def uncaptured(
-    entries: Sequence[Entry], captured: int, branch_in: Callable[[str], str] = lambda _context: "", turn: int = 0
+    entries: Sequence[TranscriptEntry],
+    captured: int,
+    branch_in: Callable[[str], str] = lambda _context: "",
+    turn: int = 0,
 ) -> Iterator[Piece]:
     """What came after the message of number `captured`, oldest first; nothing where the person has said nothing since.
 
@@ -75,11 +78,11 @@ def uncaptured(
         yield Piece(tuple(spoken), last.number, len(entries), turn, last.at)
 
 
-def _is_turn(entry: Entry) -> bool:
+def _is_turn(entry: TranscriptEntry) -> bool:
     found = words_of(entry.number, entry.message)
     return found is not None and found.role == "user"
 
 
-def _branch(entry: Entry, branch_in: Callable[[str], str]) -> str:
+def _branch(entry: TranscriptEntry, branch_in: Callable[[str], str]) -> str:
     told = [branch_in(part.text) for part in entry.message.parts_of(Context)]
     return next((each for each in reversed(told) if each), "")

@@ -15,7 +15,7 @@ from ouro.memory.long_term.forgetting.forgotten_text import Needle
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     LOCK_NAME,
-    Block,
+    RawRecord,
     SessionLock,
     as_record,
     read_file,
@@ -100,7 +100,7 @@ def _in_records(folder: Path, needle: Needle, tally: Tally) -> None:
         )
 
 
-def _record(folder: Path, block: Block, raw: bytes, needle: Needle) -> bytes:
+def _record(folder: Path, block: RawRecord, raw: bytes, needle: Needle) -> bytes:
     """A record without it, that is read as before; what was no record is only text."""
     if not block.is_whole:
         return needle.bytes_without(raw)

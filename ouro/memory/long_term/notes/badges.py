@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from ouro.memory.index.index import Index
-from ouro.memory.index.search import Hit
+from ouro.memory.index.search import MemoryHit
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.graph import Graph
 from ouro.memory.long_term.notes.note import Anchor
@@ -28,7 +28,7 @@ class Badges:
         self._graph = Graph(index)
         self._anchors = cache(lambda project: Anchors(Path(project) if project else root))
 
-    def of(self, hit: Hit) -> tuple[str, ...]:
+    def of(self, hit: MemoryHit) -> tuple[str, ...]:
         """In words, what matters most first; nothing for what holds, everywhere, and never changed.
 
         Raises:
@@ -37,7 +37,7 @@ class Badges:
         found = ["nobody has vouched for it"] if hit.path in self._doubted else []
         return (*found, *(self._of_note(hit) if hit.kind == "note" else ()))
 
-    def _of_note(self, hit: Hit) -> list[str]:
+    def _of_note(self, hit: MemoryHit) -> list[str]:
         chain = self._graph.chain(hit.id)
         last, changed = (chain[-1].note_id, len(chain) - 1) if chain else (hit.id, 0)
         found = [f"no longer so: {last} took its place"] if last != hit.id else []
@@ -53,7 +53,7 @@ class Badges:
             found.append(f"may be out of date: {', '.join(stale)} changed")
         return found
 
-    def _anchors_of(self, hit: Hit) -> list[Anchor]:
+    def _anchors_of(self, hit: MemoryHit) -> list[Anchor]:
         with self._index.reading() as database:
             rows = database.execute("SELECT file, blob FROM anchors WHERE note = ? AND path = ?", (hit.id, hit.path))
             return [Anchor(file, blob) for file, blob in rows]

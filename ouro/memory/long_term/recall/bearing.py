@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ouro.memory.index.query import question_of
 from ouro.memory.index.scoring import stem
-from ouro.memory.index.search import Hit
+from ouro.memory.index.search import MemoryHit
 
 LEAST_SHARE = 0.3
 """A note has to do with a message when it says this share of the message's words, weighted by their rarity,"""
@@ -45,7 +45,7 @@ class Bearing:
     def __init__(self, text: str) -> None:
         self._stems = _stems(text)
 
-    def reason(self, hit: Hit) -> str:
+    def reason(self, hit: MemoryHit) -> str:
         """Why a note has to do with the message; empty where it does not."""
         close = hit.parts.get("vectors", 0.0)
         share = hit.parts.get("words", 0.0)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ouro.errors import NoteError
 from ouro.events import Remembered
-from ouro.memory.index.search import Filter, Search
+from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.branches import is_visible
@@ -118,7 +118,9 @@ class Recall:
         by_name = sorted(named, key=lambda note_id: -named[note_id])[: 3 * self._tuning.top_k]
         asked = gist(text)
         bearing = Bearing(asked)
-        hits = self._search.find(asked, 3 * self._tuning.top_k, Filter(kinds=("note",), project=situation.project))
+        hits = self._search.find(
+            asked, 3 * self._tuning.top_k, SearchFilter(kinds=("note",), project=situation.project)
+        )
         found = {hit.id: reason for hit in hits if (reason := bearing.reason(hit))}
         merged = _fused([list(found), by_name])
         candidates = [_Candidate(each, score, found.get(each) or "names the same") for each, score in merged.items()]
@@ -132,7 +134,9 @@ class Recall:
             ModelError: the embedding model did not answer.
         """
         began = time.perf_counter()
-        both = [Filter(kinds=("note",), scope=scope, project=situation.project) for scope in self._notebook.scopes]
+        both = [
+            SearchFilter(kinds=("note",), scope=scope, project=situation.project) for scope in self._notebook.scopes
+        ]
         hits = self._search.nearest_notes(hypotheses, self._tuning.top_k, both)
         candidates = [
             _Candidate(hit.id, hit.score, f"{hit.score:.2f} close to what a fitting note would say")

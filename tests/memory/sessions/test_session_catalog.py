@@ -6,7 +6,7 @@ from ouro.errors import SessionInUse, SessionNotFound, SeveralSessions
 from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, TitleRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index.index import Index, Sources
-from ouro.memory.sessions.session_catalog import Preview, SessionShelf, shelf_on
+from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, catalog_on
 from ouro.memory.sessions.session_search import read_ends
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolReply, assistant, user
@@ -47,17 +47,17 @@ def store(root):
 
 
 @pytest.fixture
-def shelf(store, root, tmp_path):
-    return shelf_on(store, root, tmp_path / "index.db", PROJECT)
+def catalog(store, root, tmp_path):
+    return catalog_on(store, root, tmp_path / "index.db", PROJECT)
 
 
-async def hits(shelf, words):
-    return [(hit.session_id[:8], hit.message) async for hit in shelf.search(shelf.sessions(), words)]
+async def hits(catalog, words):
+    return [(hit.session_id[:8], hit.message) async for hit in catalog.search(catalog.sessions(), words)]
 
 
-def test_a_session_is_found_by_id_latest_title_and_at_last_by_what_was_said(shelf):
+def test_a_session_is_found_by_id_latest_title_and_at_last_by_what_was_said(catalog):
     asked = ("00000001", session_id(3), "latest", "MEND import", "again parser", "drops lexer", "ärger")
-    assert [shelf.find(query).title for query in asked] == [
+    assert [catalog.find(query).title for query in asked] == [
         "mend the import",
         "the parser again",
         "the parser",
@@ -67,13 +67,13 @@ def test_a_session_is_found_by_id_latest_title_and_at_last_by_what_was_said(shel
         "the parser again",
     ]
     with pytest.raises(SessionNotFound, match="No session answers to `zebra`"):
-        shelf.find("zebra")
+        catalog.find("zebra")
 
 
-def test_several_are_named_with_their_ids(shelf):
-    add(shelf._store, 4, "the parser, a third time", user("x"))
+def test_several_are_named_with_their_ids(catalog):
+    add(catalog._store, 4, "the parser, a third time", user("x"))
     with pytest.raises(SeveralSessions) as caught:
-        shelf.find("parser")
+        catalog.find("parser")
     assert caught.value.ids == (session_id(4), session_id(2))  # of this project: those of others are meant last
 
 
@@ -81,53 +81,53 @@ def test_the_beginning_of_an_id_can_be_a_word_of_a_title_too(store, root, tmp_pa
     add(store, 0xADD00000, "something", user("x"))
     add(store, 5, "add a test", user("x"))
     with pytest.raises(SeveralSessions):
-        shelf_on(store, root, tmp_path / "index.db", PROJECT).find("add")
+        catalog_on(store, root, tmp_path / "index.db", PROJECT).find("add")
 
 
-async def test_what_was_said_is_found_by_reading_newest_first_and_never_in_outputs(shelf):
-    assert await hits(shelf, "lexer TOKEN") == [("00000001", 1)]
-    assert await hits(shelf, "ärger") == [("00000003", 1)]
-    assert await hits(shelf, "lexer zebra") == []
-    assert await hits(shelf, "") == []
+async def test_what_was_said_is_found_by_reading_newest_first_and_never_in_outputs(catalog):
+    assert await hits(catalog, "lexer TOKEN") == [("00000001", 1)]
+    assert await hits(catalog, "ärger") == [("00000003", 1)]
+    assert await hits(catalog, "lexer zebra") == []
+    assert await hits(catalog, "") == []
 
 
-async def test_the_snippet_shows_the_words_with_some_around_them(shelf):
-    found = [hit async for hit in shelf.search(shelf.sessions(), "drops")]
+async def test_the_snippet_shows_the_words_with_some_around_them(catalog):
+    found = [hit async for hit in catalog.search(catalog.sessions(), "drops")]
     assert found[0].snippet == "The Lexer drops its last token."
 
 
-async def test_with_an_index_what_it_knows_comes_from_there_and_the_rest_from_the_files(shelf, root, tmp_path):
+async def test_with_an_index_what_it_knows_comes_from_there_and_the_rest_from_the_files(catalog, root, tmp_path):
     index = Index(tmp_path / "index.db")
     index.follow(Sources(root))
     index.close()
-    assert await hits(shelf, "lexer") == [("00000001", 1)]
-    add(shelf._store, 4, "newer", user("the lexer, once more"))
-    assert await hits(shelf, "lexer") == [("00000001", 1), ("00000004", 1)]
-    assert shelf.find("once more").title == "newer"
+    assert await hits(catalog, "lexer") == [("00000001", 1)]
+    add(catalog._store, 4, "newer", user("the lexer, once more"))
+    assert await hits(catalog, "lexer") == [("00000001", 1), ("00000004", 1)]
+    assert catalog.find("once more").title == "newer"
 
 
-async def test_a_broken_index_is_no_obstacle(shelf, tmp_path):
+async def test_a_broken_index_is_no_obstacle(catalog, tmp_path):
     (tmp_path / "index.db").write_bytes(b"no database at all" * 100)
-    assert await hits(shelf, "lexer") == [("00000001", 1)]
+    assert await hits(catalog, "lexer") == [("00000001", 1)]
 
 
 async def test_a_search_that_nobody_waits_for_ends(store, root, tmp_path):
     for number in range(10, 40):
         add(store, number, f"session {number}", user("the same words"))
-    search = shelf_on(store, root, tmp_path / "index.db", PROJECT)
+    search = catalog_on(store, root, tmp_path / "index.db", PROJECT)
     found = search.search(search.sessions(), "same")
     assert (await anext(found)).session_id == session_id(39)
     await found.aclose()
 
 
-def test_a_preview_has_the_summary_the_first_and_the_last_words(store, shelf):
+def test_a_preview_has_the_summary_the_first_and_the_last_words(store, catalog):
     add(store, 4, "long", *(user(f"question {n}") if n % 2 else assistant(f"answer {n}") for n in range(1, 21)))
     store.load_session(session_id(4))
     store.save_memory(session_id(4), SummaryRecord("Much was asked.", AT.format(5), 20))
     store.close_session(session_id(4))
     last = tuple(("user" if n % 2 else "assistant", f"{'question' if n % 2 else 'answer'} {n}") for n in range(15, 21))
-    assert shelf.preview(shelf.info(session_id(4))) == Preview("Much was asked.", "question 1", last)
-    assert shelf.preview(shelf.info(session_id(2))) == Preview("", "why?", ())
+    assert catalog.preview(catalog.info(session_id(4))) == SessionExcerpt("Much was asked.", "question 1", last)
+    assert catalog.preview(catalog.info(session_id(2))) == SessionExcerpt("", "why?", ())
 
 
 def test_a_preview_reads_the_ends_and_not_what_lies_between(store, root):
@@ -138,15 +138,15 @@ def test_a_preview_reads_the_ends_and_not_what_lies_between(store, root):
     assert (said[0], said[-1]) == ("begin", "the end")
 
 
-def test_renaming_and_deleting_leave_what_is_open_alone(shelf, store):
-    shelf.rename(session_id(1), "another name")
-    assert shelf.info(session_id(1)).title == "another name"
-    shelf.delete(session_id(1))
-    assert [each.title for each in shelf.deleted()] == ["another name"]
-    shelf.restore(session_id(1))
-    assert len(shelf.sessions()) == 3
+def test_renaming_and_deleting_leave_what_is_open_alone(catalog, store):
+    catalog.rename(session_id(1), "another name")
+    assert catalog.info(session_id(1)).title == "another name"
+    catalog.delete(session_id(1))
+    assert [each.title for each in catalog.deleted()] == ["another name"]
+    catalog.restore(session_id(1))
+    assert len(catalog.sessions()) == 3
     store.load_session(session_id(2))
-    for change in (lambda: shelf.rename(session_id(2), "x"), lambda: shelf.delete(session_id(2))):
+    for change in (lambda: catalog.rename(session_id(2), "x"), lambda: catalog.delete(session_id(2))):
         with pytest.raises(SessionInUse):
             change()
 
@@ -154,6 +154,6 @@ def test_renaming_and_deleting_leave_what_is_open_alone(shelf, store):
 def test_sessions_that_are_not_kept_are_found_too():
     store = DictMemoryStore()
     add(store, 1, "mend the import", user("hello"), assistant("done"))
-    shelf = SessionShelf(store, PROJECT)
-    info = shelf.find("import")
-    assert shelf.preview(info) == Preview("", "hello", (("assistant", "done"),))
+    catalog = SessionCatalog(store, PROJECT)
+    info = catalog.find("import")
+    assert catalog.preview(info) == SessionExcerpt("", "hello", (("assistant", "done"),))
