@@ -80,8 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OuroError as error:
         from ouro.utils.terminal_text import clean
 
-        said = _as_typed_in_a_shell(str(error)) if given and given[0] in SUBCOMMANDS else str(error)
-        print(f"ouro: {clean(said)}", file=sys.stderr)  # noqa: T201
+        print(f"ouro: {clean(error.text('ouro '))}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -106,14 +105,6 @@ def _run_subcommand(name: str, arguments: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return 2
     return int(module.run(args))
-
-
-def _as_typed_in_a_shell(text: str) -> str:
-    """With `ouro memory log` for `/memory log`, and so on: what memory advises is said in slash commands."""
-    import re
-
-    text = re.sub(r"(?<![\w.~/-])/memory (?=[a-z])", "ouro memory ", text)
-    return re.sub(r"(?<![\w.~/-])/(remember|forget)\b", r"ouro memory \1", text)
 
 
 def _whole_parser() -> argparse.ArgumentParser:

@@ -36,17 +36,31 @@ from pathlib import Path
 
 
 class OuroError(Exception):
-    """Any failure that a person is told about: what happened, and what to do."""
+    """Any failure that the user sees: what happened, the value it happened with, and what to do.
+
+    Args:
+        message: what happened.
+        hint: what to do.
+        commands: actions that help, without the prefix of a front end: `memory show`. In a session it is printed as
+            `/memory show`, on the command line as `ouro memory show`.
+    """
 
     exit_code = 1
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", commands: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.commands = tuple(commands)
 
     def __str__(self) -> str:
-        return f"{self.message}\n{self.hint}" if self.hint else self.message
+        return self.text()
+
+    def text(self, prefix: str = "/") -> str:
+        """The message and, on a line of its own, the hint with the commands; a command begins with `prefix`."""
+        commands = " or ".join(f"`{prefix}{command}`" for command in self.commands)
+        hint = " ".join(filter(None, (self.hint, f"See {commands}." if commands else "")))
+        return f"{self.message}\n{hint}" if hint else self.message
 
 
 class UsageError(OuroError):

@@ -327,7 +327,7 @@ def _saving(folder: Path) -> Iterator[None]:
 
 def _save_failed(folder: Path, error: OSError | SessionError) -> SaveFailed:
     if isinstance(error, SessionError):
-        return SaveFailed(f"Not saved: {error.message}", error.hint)
+        return SaveFailed(f"Not saved: {error.message}", error.hint, error.commands)
     hints = {
         errno.ENOSPC: "Make room on the disk; ouro tries again with the next message.",
         errno.EDQUOT: "Your quota is used up; ouro tries again with the next message.",

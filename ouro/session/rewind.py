@@ -169,7 +169,7 @@ class Past:
         """
         self._refuse_where_it_cannot_be()
         if number not in {each.number for each in self.branches()}:
-            raise UsageError(f"There is no branch that ends with message {number}.", "/rewind lists them.")
+            raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
         await self._go(number)
 
     async def undo(self) -> Rewound:
@@ -196,7 +196,7 @@ class Past:
         self._refuse_where_it_cannot_be()
         undone = self._memory.transcript.undone
         if not undone:
-            raise UsageError("There is nothing to redo.", "/rewind also lists what was left by going back.")
+            raise UsageError("There is nothing to redo.", commands=["rewind"])
         await self._go(undone[-1])
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
@@ -217,7 +217,7 @@ class Past:
     def _entry(self, number: int) -> TranscriptEntry:
         entry = next((each for each in self._memory.transcript.entries if each.number == number), None)
         if entry is None or not _is_said_by_person(entry):
-            raise UsageError(f"There is no message {number} of yours to go back to.", "/rewind lists them.")
+            raise UsageError(f"There is no message {number} of yours to go back to.", commands=["rewind"])
         return entry
 
     async def _before(self, entry: TranscriptEntry) -> int:

@@ -82,7 +82,7 @@ class Scrollback:
         if left is None:
             raise UsageError(f"Message {number} is not in this session any more.")
         if not memory.read_only:
-            raise UsageError(f"Message {number} is on a branch that was left by going back.", "/rewind lists it.")
+            raise UsageError(f"Message {number} is on a branch that was left by going back.", commands=["rewind"])
         await memory.record(RewindRecord(left.entries[-1].number, memory.now()))
         return Reached(await self._reached(number), is_left=True)
 

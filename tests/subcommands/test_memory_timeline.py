@@ -97,7 +97,7 @@ def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path)
 
 def test_without_an_action_and_in_an_error_it_says_what_can_be_typed_in_a_shell(store):
     assert "take back a commit" in ouro(code=2)
-    assert ouro("diff", "nothing", code=2).splitlines()[1] == "`ouro memory log` shows them."
+    assert ouro("diff", "nothing", code=2).splitlines()[1] == "See `ouro memory log`."
     assert "`ouro memory remember Run the tests" in ouro("remember", "", code=2)
 
 

@@ -92,7 +92,7 @@ class Chronicle:
         found = list(self._called(commit))
         if len(found) != 1:
             problem = "Several commits of memory begin with" if found else "No commit of memory is called"
-            raise UsageError(f"{problem} {commit}.", "`/memory log` shows them.")
+            raise UsageError(f"{problem} {commit}.", commands=["memory log"])
         return found[0]
 
     def changes(self, commit: str) -> Difference:

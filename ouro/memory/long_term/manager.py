@@ -290,7 +290,7 @@ class LongTermMemoryManager:
                     scope.reject(found, self._moment)
                     self._remarks.append(remark(f"The person does not want this in memory: {subject_of(found.edits)}"))
                     return []
-        raise UsageError(f"No change of memory waits under {number or 'no id'}.", "/memory list shows what waits.")
+        raise UsageError(f"No change of memory waits under {number or 'no id'}.", commands=["memory list"])
 
     async def _alone(self, act: Callable[[], _Done]) -> _Done:
         async with self._working:

@@ -134,5 +134,6 @@ class Desk:
         waiting = next((each.id for each in scope.proposals() if each.origin == "outside"), "")
         raise UsageError(
             f"{scope.scope}/{doubted[0]} holds what was written outside of ouro, and nobody has vouched for.",
-            f"Look at it first: /memory accept {waiting}, or /memory reject {waiting}.",
+            "Accept or reject it first.",
+            [f"memory accept {waiting}", f"memory reject {waiting}"],
         )

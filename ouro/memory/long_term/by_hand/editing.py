@@ -64,7 +64,8 @@ def save(desk: Desk, opened: Opened, after: str) -> Saved:
             after = carried_over(FileEdit(opened.name, opened.text, after), now)
         done = desk.write(opened.scope, {opened.name: after or None}, f"Edit {opened.name}")
     except OuroError as error:
-        raise UsageError(error.message, f"{error.hint} Your text is kept in {_kept(opened, after)}.".strip()) from error
+        hint = f"{error.hint} Your text is in {_kept(opened, after)}.".strip()
+        raise UsageError(error.message, hint, error.commands) from error
     name = opened.name.rpartition("/")[2]
     complaints = parse_note(name, after).complaints if is_note_name(name) and after else ()
     return Saved(done is not None, done.undo if done else "", complaints)

@@ -101,7 +101,7 @@ def find_entry(desk: Desk, named: str) -> Entry:
     found = exact or started
     if len(found) != 1:
         several = f"Several notes begin so: {', '.join(each.id[:16] for each in found[:4])}." if found else ""
-        raise UsageError(several or f"Nothing remembered is called {named[:60]}.", "/memory list shows what there is.")
+        raise UsageError(several or f"Nothing remembered is called {named[:60]}.", commands=["memory list"])
     return found[0]
 
 

@@ -39,7 +39,9 @@ def fitting(desk: Desk, text: str) -> list[Entry]:
     words = folded(text[:MOST_CHARACTERS]).split()
     entries = all_entries(desk)
     if not words:
-        raise UsageError("Say what to forget: words of it, or its id.", "`/forget the staging password rule`")
+        raise UsageError(
+            "Say what to forget: words of it, or its id.", commands=["memory forget the staging password rule"]
+        )
     named = [each for each in entries if _is_named(each, text.strip())]
     if named:
         return named

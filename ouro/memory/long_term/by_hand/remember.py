@@ -47,7 +47,7 @@ def remember(desk: Desk, text: str, scope: Scope | None = None) -> Remembering:
     """
     chosen = place(checked(text), desk.names, scope)
     if not chosen.text:
-        raise UsageError("Say what to remember.", "`/remember Run the tests with pytest -q`")
+        raise UsageError("Say what to remember.", commands=["memory remember Run the tests with pytest -q"])
     desk.scope(chosen.scope)  # it says so where that scope is not in use
     known = same_as(chosen.text, all_entries(desk, archived=True))
     if known is not None and known.scope == chosen.scope:
@@ -64,7 +64,8 @@ def checked(text: str) -> str:
     if len(text) > MOST_CHARACTERS:
         raise UsageError(
             f"That is {len(text):,} characters; one thing to remember has at most {MOST_CHARACTERS:,}.",
-            "`ouro memory import FILE` takes a document apart.",
+            "Import a document instead.",
+            ["memory import FILE"],
         )
     text = readable(text)[0].strip()
     marks = _MARKS.match(text)

@@ -109,9 +109,10 @@ class Notebook:
                     if name in self._doubted(scope):
                         raise NoteError(
                             f"{note_id[:12]} was changed outside of ouro, and nobody has vouched for that yet.",
-                            "Accept or reject the change first: it is among the proposals (`/memory list`).",
+                            "Accept or reject the change first.",
+                            ["memory list"],
                         )
-        raise NoteError(f"There is no note {note_id[:60]}.", "`/memory list` shows them all.")
+        raise NoteError(f"There is no note {note_id[:60]}.", commands=["memory list"])
 
     def add(self, note: Note, origin: Origin, trailers: Trailers | None = None) -> Written:
         """Keep a new note; `trailers` say more of the commit.
@@ -261,7 +262,7 @@ class Notebook:
             NoteError: that scope is off here.
         """
         if scope not in self._stores:
-            raise NoteError(f"There is no memory of the scope `{scope}` here.", "`/memory on` turns it on.")
+            raise NoteError(f"There is no memory of the scope `{scope}` here.", commands=["memory on"])
         return self._stores[scope]
 
     def _read(self, scope: Scope, name: str) -> Kept | None:

@@ -137,7 +137,8 @@ def _commit_all(store: GitMemoryStore) -> None:
         names = ", ".join(each.name for each in waiting[:5])
         raise UsageError(
             f"{names} changed outside of ouro, and nobody has vouched for it: it is not sent on.",
-            "`/memory list` in a session shows what waits: accept it, or reject it.",
+            "Accept or reject it first.",
+            ["memory list"],
         )
     store.commit_changes("Keep what was written", {ORIGIN: "agent"})
     if store.refused:

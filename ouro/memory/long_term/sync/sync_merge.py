@@ -156,5 +156,6 @@ def _demand_no_secrets(store: GitMemoryStore, texts: Mapping[str, str]) -> None:
         if kind := store.secret_in(f"{name}\n{text}"):
             raise SyncFailed(
                 f"{name} of the other machine holds a secret ({kind}): nothing is merged.",
-                "Take it out there with `ouro memory forget --everywhere`, and synchronise again.",
+                "Forget it on that machine, then sync again.",
+                ["memory forget --everywhere"],
             )
