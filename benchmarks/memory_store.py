@@ -18,7 +18,7 @@ from pathlib import Path
 from ouro.assemble import Options, opener
 from ouro.events import Replied, TurnFinished
 from ouro.llm.scripted_model import ScriptedModel, call
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.session import OpenRequest
 
 TOKENS = 5_000
@@ -49,7 +49,7 @@ def measure(folder: Path, commits: int, runs: int) -> None:
     def load() -> None:
         # New objects: what a start has.
         for each in stores:
-            GitMemoryStore(each.folder, each.scope, each.history.git_dir).load_all()
+            GitMemoryStore(each.folder, each.scope, each.repository.git_dir).load_all()
 
     loaded = user.load_all()
     numbers = iter(range(1_000_000))
@@ -58,10 +58,10 @@ def measure(folder: Path, commits: int, runs: int) -> None:
     tell(commits, "write and commit", timed(lambda: user.rewrite("facts.md", plus(next(numbers)), "Learn"), runs))
     tell(commits, "what came from outside?", timed(user.outside_edits, runs))
     tell(commits, "the last 50 commits", timed(user.log, runs))
-    size = sum(each.stat().st_blocks * 512 for each in user.history.git_dir.rglob("*") if each.is_file())
+    size = sum(each.stat().st_blocks * 512 for each in user.repository.git_dir.rglob("*") if each.is_file())
     began = time.perf_counter()
-    user.history.pack()
-    packed = sum(each.stat().st_blocks * 512 for each in user.history.git_dir.rglob("*") if each.is_file())
+    user.repository.pack()
+    packed = sum(each.stat().st_blocks * 512 for each in user.repository.git_dir.rglob("*") if each.is_file())
     took = 1000 * (time.perf_counter() - began)
     print(f"{commits:>15,} packing what lies loose: {took:.0f} ms, {size / 1e6:.1f} MB -> {packed / 1e6:.1f} MB\n")
 
@@ -96,7 +96,7 @@ def with_history(folder: Path, commits: int) -> GitMemoryStore:
             f"commit refs/heads/main\ncommitter ouro <ouro@localhost> {1_700_000_000 + number} +0000\n"
             f"data 5\nLearn\nM 100644 inline facts.md\ndata {len(body)}\n{body}\n"
         )
-    git = ["git", f"--git-dir={store.history.git_dir}", "fast-import", "--quiet"]
+    git = ["git", f"--git-dir={store.repository.git_dir}", "fast-import", "--quiet"]
     subprocess.run(git, input="".join(lines).encode(), check=True)
     store.save_and_commit({f"{name}.md": text for name in ("decisions", "preferences", "facts")}, "Begin")
     store.accept(store.get_current_head())

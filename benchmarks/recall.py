@@ -27,7 +27,7 @@ from ouro.memory.index.vectors import Vectors
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 
 IN_A_SESSION = 50
 WORDS = 200_000

@@ -29,8 +29,7 @@ from ouro.memory.long_term.knowing import begins_with, with_knowledge
 from ouro.memory.long_term.learning_rules import with_learning
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.stores import repo_store, user_store
+from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -250,7 +249,7 @@ def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
 
 
 def _guarded(store: GitMemoryStore) -> GuardedMemory:
-    return GuardedMemory(store.folder, None if store.is_shared else store.history.git_dir)
+    return GuardedMemory(store.folder, None if store.is_shared else store.repository.git_dir)
 
 
 def _parts(

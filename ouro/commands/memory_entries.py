@@ -19,7 +19,7 @@ from ouro.memory.long_term.by_hand.narrowing import Told, counts, listed, told
 from ouro.memory.long_term.by_hand.remember import confirm, put_away, restore
 from ouro.memory.long_term.by_hand.stats import MemoryStats, stats
 from ouro.memory.long_term.finding import doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
-from ouro.memory.long_term.store.values import CORE
+from ouro.memory.long_term.git.values import CORE
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk
 from ouro.utils.repository import find_root

@@ -13,16 +13,16 @@ from ouro.errors import UsageError
 from ouro.session import (
     BlamedLine,
     Browsing,
-    Chronicle,
     Commit,
-    Difference,
-    Entry,
-    Hunk,
+    DiffHunk,
     LongTermMemoryManager,
+    MemoryDiff,
     OldFile,
     OpenRequest,
-    PlannedUndo,
     SaidTurn,
+    Timeline,
+    TimelineEntry,
+    UndoPlan,
     named,
 )
 from ouro.utils.terminal_text import one_line
@@ -36,7 +36,7 @@ LEFT = "This was said on a branch that was left by going back."
 
 async def log(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
     """The latest commits of memory, or of one file or note."""
-    entries = await _ask(known, lambda chronicle: chronicle.log(_LOGGED, rest))
+    entries = await _ask(known, lambda timeline: timeline.log(_LOGGED, rest))
     if not entries:
         raise UsageError(f"Nothing was ever remembered{f' in {rest}' if rest else ' yet'}.")
     front_end.show("\n".join(["**What memory learned**, newest first\n", *map(log_line, entries)]))
@@ -44,7 +44,7 @@ async def log(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> N
 
 async def diff(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
     """What a commit changed; what differs between two, since a date, or since the session began."""
-    found = await _ask(known, lambda chronicle: differences(chronicle, rest, known.receipt().versions))
+    found = await _ask(known, lambda timeline: differences(timeline, rest, known.receipt().versions))
     if not found:
         raise UsageError("Nothing of memory has changed.", "`/memory diff COMMIT` shows an earlier change.")
     front_end.show("\n\n".join(map(difference_markdown, found)))
@@ -55,10 +55,10 @@ async def blame(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) ->
     file, _, line = rest.partition(" ")
     if not file:
         raise UsageError("Say which file: `/memory blame facts`, and a line number to open what taught it.")
-    found = await _ask(known, lambda chronicle: chronicle.blame(file))
+    found = await _ask(known, lambda timeline: timeline.blame(file))
     if line.strip():
         opened = _line(found.lines, line.strip())
-        await show_turn(front_end, *turn_of(await _ask(known, lambda chronicle: chronicle.taught(file, opened))))
+        await show_turn(front_end, *turn_of(await _ask(known, lambda timeline: timeline.taught(file, opened))))
         return
     lines = [f"{each.number:>4}  {each.commit.id[:7]}  {whence(each.commit)}  {each.text}" for each in found.lines]
     front_end.show(
@@ -71,7 +71,7 @@ async def evidence(front_end: FrontEnd, known: LongTermMemoryManager, rest: str)
     """The words of the session turn that taught a note, or a commit."""
     if not rest:
         raise UsageError("Say which note or commit: `/memory evidence mem_…`.")
-    entries = await _ask(known, lambda chronicle: taught_by(chronicle, rest))
+    entries = await _ask(known, lambda timeline: taught_by(timeline, rest))
     await show_turn(front_end, *entries)
 
 
@@ -81,7 +81,7 @@ async def why(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> N
         raise UsageError("Say the number of a turn: `/memory why 3`; without one it is the last.")
     session = front_end.session
     said = await asyncio.to_thread(session.session_catalog.turn, session.id, int(rest or 0))
-    texts = await asyncio.to_thread(known.chronicle().texts_of, [each.id for each in said.recalled])
+    texts = await asyncio.to_thread(known.timeline().texts_of, [each.id for each in said.recalled])
     receipt = known.receipt()
     loaded = [line for line in receipt.lines if line.state == "loaded"]
     parts = [
@@ -100,7 +100,7 @@ async def undo(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> 
     """Take back a commit with all of its turn, or one hunk of it; the latest, once its preview was agreed to."""
     commit, hunk, is_named = undo_words(rest)
     if not is_named:
-        planned = await _ask(known, lambda chronicle: chronicle.plan_undo(commit, hunk))
+        planned = await _ask(known, lambda timeline: timeline.plan_undo(commit, hunk))
         if not planned.edits:
             raise UsageError("Nothing of that is left to take back: its lines have changed since.")
         commit = planned.commit.id  # what was agreed to, whatever is committed meanwhile
@@ -118,13 +118,13 @@ async def undo(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> 
 async def as_of(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
     """Memory as it was on a date; one file, or all of the core with the names of the notes."""
     date, file = date_and_file(rest)
-    found = await _ask(known, lambda chronicle: chronicle.as_of(date, file))
+    found = await _ask(known, lambda timeline: timeline.as_of(date, file))
     if not found:
         raise UsageError(f"There was no {file or 'memory'} yet on {date}.")
     front_end.show(as_of_markdown(found, whole=bool(file)))
 
 
-def log_line(entry: Entry) -> str:
+def log_line(entry: TimelineEntry) -> str:
     """A commit, in one line of Markdown."""
     commit = entry.commit
     return f"- {code(commit.id[:7])} {entry.scope} · {escape(whence(commit).strip())} · {escape(commit.subject)}"
@@ -150,25 +150,25 @@ WRITERS: Mapping[str, str] = {
 """Who wrote it, in the reader's words, by the origin of a commit."""
 
 
-def differences(chronicle: Chronicle, rest: str, began: Mapping[str, str]) -> Sequence[Difference]:
+def differences(timeline: Timeline, rest: str, began: Mapping[str, str]) -> Sequence[MemoryDiff]:
     """What `/memory diff …` asks for: of one commit, between two, `since DATE`, since the session began. Blocks."""
     words = rest.split()
     if words[:1] == ["since"]:
-        return chronicle.since(" ".join(words[1:]))
+        return timeline.since(" ".join(words[1:]))
     if len(words) > 2:
         raise UsageError("`/memory diff` takes no more than two commits, or `since DATE`.")
     if len(words) == 2:
-        return [chronicle.between(*words)]
-    return [chronicle.changes(words[0])] if words else chronicle.since_commits(began)
+        return [timeline.between(*words)]
+    return [timeline.changes(words[0])] if words else timeline.since_commits(began)
 
 
-def difference_markdown(found: Difference) -> str:
+def difference_markdown(found: MemoryDiff) -> str:
     """A difference, hunk by hunk with their numbers."""
     between = f"{found.before[:7] or 'nothing'} → {found.after[:7]}"
     return f"**{found.scope} · {between}**\n\n{block(chr(10).join(hunk_lines(found.hunks)), 'diff')}"
 
 
-def hunk_lines(hunks: Sequence[Hunk]) -> list[str]:
+def hunk_lines(hunks: Sequence[DiffHunk]) -> list[str]:
     """As a diff is written, each hunk under its file and number."""
     lines = [
         line
@@ -197,7 +197,7 @@ def undo_words(rest: str) -> tuple[str, int, bool]:
     return commit, int(numbers[0]) if numbers else 0, commit != "last" or "yes" in rest.split()
 
 
-def undo_markdown(planned: PlannedUndo) -> str:
+def undo_markdown(planned: UndoPlan) -> str:
     """What taking it back would do, in each scope."""
     lines = [f"**Taking back** {code(planned.commit.id[:7])} ({planned.scope}), {escape(named(planned.commits))}\n"]
     shown = [line for edit in planned.edits for line in edit_lines(edit.name, edit.before or "", edit.after or "")]
@@ -269,16 +269,16 @@ def turn_markdown(said: SaidTurn) -> str:
     return "\n\n".join([head, *left, *words, look])
 
 
-def taught_by(chronicle: Chronicle, named: str) -> tuple[str, int, int]:
+def taught_by(timeline: Timeline, named: str) -> tuple[str, int, int]:
     """Session, turn and message of the commit that is named, or of the one that made that file or note. Blocks.
 
     Raises:
         UsageError: there is neither.
     """
     try:
-        commit = chronicle.find(named).commit
+        commit = timeline.find(named).commit
     except UsageError:
-        entries = chronicle.log(_SHOWN_LINES, named)
+        entries = timeline.log(_SHOWN_LINES, named)
         taught = [each.commit for each in reversed(entries) if each.commit.trailers.get("Ouro-Session")]
         if not taught:
             raise
@@ -320,7 +320,7 @@ def edit_lines(name: str, before: str, after: str) -> Iterator[str]:
             yield line
 
 
-def _conflicts(conflicts: Sequence[Hunk]) -> str:
+def _conflicts(conflicts: Sequence[DiffHunk]) -> str:
     named = ", ".join(f"{each.number} ({each.name})" for each in conflicts)
     return f"Left as it is, because its lines have changed since: hunk {named}."
 
@@ -329,8 +329,8 @@ def _names(files: Sequence[OldFile]) -> list[str]:
     return [each.name for each in files if each.name.rpartition("/")[2].startswith("mem_")]
 
 
-async def _ask(known: LongTermMemoryManager, question: Callable[[Chronicle], _Told]) -> _Told:
-    return await asyncio.to_thread(lambda: question(known.chronicle()))
+async def _ask(known: LongTermMemoryManager, question: Callable[[Timeline], _Told]) -> _Told:
+    return await asyncio.to_thread(lambda: question(known.timeline()))
 
 
 COMMANDS: Mapping[str, Callable[[FrontEnd, LongTermMemoryManager, str], Awaitable[None]]] = {

@@ -13,7 +13,7 @@ from ouro.utils.terminal_text import clean
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled
-    from ouro.session import Commit, Entry, FileEdit, Listed, MemoryReceipt, Proposal, SaidTurn
+    from ouro.session import Commit, FileEdit, Listed, MemoryReceipt, Proposal, SaidTurn, TimelineEntry
 
 Tab = Literal["notes", "core", "timeline", "archive", "receipt", "proposals"]
 TABS: tuple[Tab, ...] = ("notes", "core", "timeline", "archive", "receipt", "proposals")
@@ -61,7 +61,7 @@ def row_key(listed: Listed) -> str:
     return listed.id if listed.kind == "note" else f"{listed.scope}/{listed.name}:{listed.line}"
 
 
-def log_rows(entries: Iterable[Entry]) -> list[Row]:
+def log_rows(entries: Iterable[TimelineEntry]) -> list[Row]:
     """Commits."""
     rows = []
     for each in entries:

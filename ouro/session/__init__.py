@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from ouro.llm.model_source import ModelChoice
 from ouro.memory.backend import RewindScope, SessionInfo
 from ouro.memory.long_term.browsing import Browsing
-from ouro.memory.long_term.chronicle import Blame, Chronicle, Difference, Entry, OldFile
 from ouro.memory.long_term.digest import Digest
+from ouro.memory.long_term.git.undo import UndoPlan, named
+from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
 from ouro.memory.long_term.manager import CORE_FILES, LongTermMemoryManager
 from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
 from ouro.memory.long_term.said_turn import SaidTurn
-from ouro.memory.long_term.store.taking_back import PlannedUndo, named
-from ouro.memory.long_term.store.values import BlamedLine, Commit, FileEdit, Hunk, Scope
+from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, OldFile, Timeline, TimelineEntry
 from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt
 from ouro.memory.sessions.session_search import SessionHit
@@ -29,20 +29,18 @@ if TYPE_CHECKING:  # they come with SQLite
 
 __all__ = [
     "CORE_FILES",
-    "Blame",
     "BlamedLine",
     "Branch",
     "Browsing",
-    "Chronicle",
     "Commit",
     "ContextWindow",
-    "Difference",
+    "DiffHunk",
     "Digest",
-    "Entry",
+    "FileBlame",
     "FileEdit",
-    "Hunk",
     "JobInfo",
     "LongTermMemoryManager",
+    "MemoryDiff",
     "MemoryReceipt",
     "ModelChoice",
     "OldFile",
@@ -50,7 +48,6 @@ __all__ = [
     "Outlook",
     "Past",
     "Pinnable",
-    "PlannedUndo",
     "Point",
     "Proposal",
     "ReceiptLine",
@@ -69,6 +66,9 @@ __all__ = [
     "SessionParts",
     "Status",
     "Tail",
+    "Timeline",
+    "TimelineEntry",
+    "UndoPlan",
     "WindowReport",
     "named",
 ]

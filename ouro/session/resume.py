@@ -18,8 +18,8 @@ from ouro.events import Event, Said, TurnFinished, UsageUpdated
 from ouro.llm.model import ModelSpec
 from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
+from ouro.memory.long_term.git.values import SESSION
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store.values import SESSION
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.short_term import compacted, sendable

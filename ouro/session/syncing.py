@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Sequence
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Event, Said
+from ouro.memory.long_term.git.values import FileEdit, Scope
+from ouro.memory.long_term.merge import SyncFailed
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
-from ouro.memory.long_term.store.values import FileEdit, Scope
-from ouro.memory.long_term.sync.sync import Progress, SyncReport, remote_of, summary, synchronise
-from ouro.memory.long_term.sync.sync_merge import SyncFailed
+from ouro.memory.long_term.sync import Progress, SyncReport, remote_of, summary, synchronise
 from ouro.session.session import Session
 
 

@@ -14,7 +14,7 @@ from ouro.memory.long_term.by_hand.editing import open_file
 from ouro.memory.long_term.by_hand.entries import Entry, whence
 from ouro.memory.long_term.by_hand.narrowing import listed, told
 from ouro.memory.long_term.by_hand.stats import stats
-from ouro.memory.long_term.store.values import CORE
+from ouro.memory.long_term.git.values import CORE
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json, show_table

@@ -10,7 +10,14 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.forgetting.forgetting import MANY, PROVIDERS, Findings, Forgetting, Home, back_up
+from ouro.memory.long_term.forget.everywhere import (
+    MANY_PLACES,
+    PROVIDERS,
+    ForgetReport,
+    OuroHome,
+    TrueForget,
+    back_up_home,
+)
 from ouro.subcommands.output import show, show_json
 from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
 from ouro.utils.terminal_text import clean
@@ -42,8 +49,8 @@ def _text(args: argparse.Namespace) -> str:
 
 
 def _everywhere(args: argparse.Namespace, text: str) -> int:
-    home = Home(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
-    forgetting = Forgetting(text, home)
+    home = OuroHome(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
+    forgetting = TrueForget(text, home)
     found = forgetting.look(_progress)
     _progress("")
     if not args.json:
@@ -74,19 +81,19 @@ def _everywhere(args: argparse.Namespace, text: str) -> int:
     return 1 if done.left else 0
 
 
-def _show_findings(found: Findings, *, is_secret: bool) -> None:
+def _show_findings(found: ForgetReport, *, is_secret: bool) -> None:
     for each in found.places:
         show(f"{each.count:6,}  {each.place}")
     for name in found.sessions:
         show(f"        session {name}")
-    if found.count >= MANY and not is_secret:
+    if found.count >= MANY_PLACES and not is_secret:
         show(f"It stands in {found.count} places: make sure that it is no word of every day.")
     if not found.count:
         show("It is found nowhere.")
         _show_unsearched(found)
 
 
-def _show_unsearched(found: Findings) -> None:
+def _show_unsearched(found: ForgetReport) -> None:
     for line in found.unsearched:
         show(f"NOT SEARCHED  {line}")
 
@@ -101,11 +108,11 @@ def _is_sure(args: argparse.Namespace, question: str) -> bool:
     return _asked(question).lower() in ("y", "yes")
 
 
-def _backed_up(args: argparse.Namespace, home: Home) -> str:
+def _backed_up(args: argparse.Namespace, home: OuroHome) -> str:
     named = args.backup
     if not named and not args.no_backup and not args.yes:
         named = _asked("A backup of all first (it holds the text, remove it later)? Name a file, or nothing for none: ")
-    return str(back_up(home, Path(named), _progress)) if named else ""
+    return str(back_up_home(home, Path(named), _progress)) if named else ""
 
 
 def _asked(question: str) -> str:
@@ -114,7 +121,7 @@ def _asked(question: str) -> str:
     return sys.stdin.readline().strip()
 
 
-def _show_done(done: Findings, kept: str, placeholder: str, *, in_argv: bool) -> None:
+def _show_done(done: ForgetReport, kept: str, placeholder: str, *, in_argv: bool) -> None:
     show(f"Forgotten in {done.count} places. Where something has to stand, it says {placeholder}.")
     for line in done.left:
         show(f"NOT DONE  {line}")

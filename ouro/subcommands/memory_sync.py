@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from ouro.memory.long_term.sync.sync import remote_of, summary, synchronise
+from ouro.memory.long_term.sync import remote_of, summary, synchronise
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json

@@ -24,11 +24,10 @@ from ouro.memory.index.benchmark import (
 )
 from ouro.memory.index.embeddings import local_embedder
 from ouro.memory.index.search import Search
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Tuning
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.stores import repo_store, user_store
-from ouro.memory.long_term.store.values import Scope
+from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.subcommands.memory_index import opened_search
 from ouro.subcommands.output import show, show_json, show_table
 from ouro.utils.runtime import get_history_dir, get_memory_dir

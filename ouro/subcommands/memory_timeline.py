@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.chronicle import Chronicle
+from ouro.memory.long_term.git.undo import UndoPlan, named
 from ouro.memory.long_term.said_turn import SaidTurn, said_turn
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.taking_back import PlannedUndo, named
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.sessions.session_search import find_session
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.memory_action import add_action
@@ -66,16 +66,16 @@ def add_arguments(actions: Any) -> None:
 
 
 @contextmanager
-def _opened() -> Iterator[tuple[Chronicle, tuple[GitMemoryStore, ...]]]:
+def _opened() -> Iterator[tuple[Timeline, tuple[GitMemoryStore, ...]]]:
     with opened_memory() as memory:
-        yield Chronicle(memory.stores), memory.stores
+        yield Timeline(memory.stores), memory.stores
 
 
 def _log(args: argparse.Namespace) -> int:
     from ouro.commands.memory_timeline import whence
 
-    with _opened() as (chronicle, _stores):
-        entries = chronicle.log(max(1, args.max), args.file)
+    with _opened() as (timeline, _stores):
+        entries = timeline.log(max(1, args.max), args.file)
     if args.json:
         show_json(to_builtins(entries))
     else:
@@ -90,8 +90,8 @@ def _diff(args: argparse.Namespace) -> int:
     from ouro.commands.memory_timeline import differences, hunk_lines
 
     asked = f"since {args.since}" if args.since else " ".join(args.commits) or "last"
-    with _opened() as (chronicle, _stores):
-        found = differences(chronicle, asked, {})
+    with _opened() as (timeline, _stores):
+        found = differences(timeline, asked, {})
     if args.json:
         show_json(to_builtins(found))
         return 0
@@ -105,10 +105,10 @@ def _diff(args: argparse.Namespace) -> int:
 def _blame(args: argparse.Namespace) -> int:
     from ouro.commands.memory_timeline import turn_of, whence
 
-    with _opened() as (chronicle, _stores):
-        found = chronicle.blame(args.file)
+    with _opened() as (timeline, _stores):
+        found = timeline.blame(args.file)
         line = next((each for each in found.lines if each.number == args.open), None)
-        taught = chronicle.taught(args.file, line) if line else None
+        taught = timeline.taught(args.file, line) if line else None
     if args.open:
         if taught is None:
             raise UsageError(f"There is no line {args.open}: {found.name} has {len(found.lines)}.")
@@ -124,8 +124,8 @@ def _blame(args: argparse.Namespace) -> int:
 def _evidence(args: argparse.Namespace) -> int:
     from ouro.commands.memory_timeline import taught_by
 
-    with _opened() as (chronicle, _stores):
-        taught = taught_by(chronicle, args.what)
+    with _opened() as (timeline, _stores):
+        taught = taught_by(timeline, args.what)
     return _show_turn(args, *taught)
 
 
@@ -159,8 +159,8 @@ def _turn(session_id: str, turn: int, message: int = 0) -> SaidTurn:
 def _why(args: argparse.Namespace) -> int:
     sessions = YamlFileMemoryStore(get_sessions_dir()).list_sessions()
     said = _turn(find_session(sessions, args.session, str(Path.cwd().resolve())).id, args.turn)
-    with _opened() as (chronicle, stores):
-        texts = chronicle.texts_of([each.id for each in said.recalled])
+    with _opened() as (timeline, stores):
+        texts = timeline.texts_of([each.id for each in said.recalled])
         core = _core(stores, said.began_with)
     if args.json:
         show_json({"turn": to_builtins(said), "core": core, "notes": texts})
@@ -179,13 +179,13 @@ def _why(args: argparse.Namespace) -> int:
 
 def _core(stores: tuple[GitMemoryStore, ...], began_with: Mapping[str, str]) -> dict[str, int]:
     """Files of the core as a session began with them, with their tokens; what no commit tells is left out."""
-    from ouro.memory.long_term.store.values import CORE
+    from ouro.memory.long_term.git.values import CORE
     from ouro.memory.tokens import estimate
 
     found: dict[str, int] = {}
     for store in stores:
         commit = began_with.get(store.scope, "")
-        if len(commit) != 40 or not store.history.exists:
+        if len(commit) != 40 or not store.repository.exists:
             continue  # there was no commit yet
         for name in CORE:
             if text := store.text_at(commit, f"{name}.md"):
@@ -196,8 +196,8 @@ def _core(stores: tuple[GitMemoryStore, ...], began_with: Mapping[str, str]) -> 
 def _undo(args: argparse.Namespace) -> int:
     from ouro.commands.memory_timeline import edit_lines
 
-    with _opened() as (chronicle, stores):
-        planned = chronicle.plan_undo(args.commit, args.hunk)
+    with _opened() as (timeline, stores):
+        planned = timeline.plan_undo(args.commit, args.hunk)
         if not planned.edits:
             raise UsageError("Nothing of that is left to take back: its lines have changed since.")
         if not args.json:
@@ -232,14 +232,14 @@ def _agrees() -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _tell_conflicts(planned: PlannedUndo) -> None:
+def _tell_conflicts(planned: UndoPlan) -> None:
     for each in planned.conflicts:
         show(f"  left as it is, its lines have changed since: hunk {each.number} ({each.name})")
 
 
 def _as_of(args: argparse.Namespace) -> int:
-    with _opened() as (chronicle, _stores):
-        found = chronicle.as_of(args.date, args.file)
+    with _opened() as (timeline, _stores):
+        found = timeline.as_of(args.date, args.file)
     if args.json:
         show_json(to_builtins(found))
         return 0 if found else 1

@@ -14,8 +14,7 @@ from ouro.errors import UsageError
 from ouro.llm.catalog import Catalog
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.opening import open_scopes
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.stores import repo_store, user_store
+from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.safety.secrets import SecretMask, secret_values
 from ouro.settings import MemorySettings
 from ouro.subcommands.memory_index import opened_index, settings_here

@@ -8,8 +8,8 @@ from fakes.knowledge import Conversation
 
 from ouro.commands.memory import memory
 from ouro.commands.remember import forget
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.sync.sync import synchronise
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync import synchronise
 
 
 @pytest.fixture

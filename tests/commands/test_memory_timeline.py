@@ -198,10 +198,10 @@ async def learned_in_two_commits(conversation):
 async def test_undo_takes_back_all_of_a_turn_at_once_without_asking_and_nothing_of_others(home, said):
     front_end, conversation = await front_end_of(home, said)
     event = await learned_in_two_commits(conversation)
-    before = len(conversation.manager.chronicle().log())
+    before = len(conversation.manager.timeline().log())
     await memory(front_end, f"undo {event.undo[:7]}")
     assert sorted(each.name for each in conversation.folder.glob("*.md")) == ["decisions.md"]
-    latest = conversation.manager.chronicle().log()
+    latest = conversation.manager.timeline().log()
     assert (len(latest) - before, latest[0].commit.origin) == (1, "undo")
     assert front_end.said == [
         ("info", "Taken back: all 2 commits of turn 1: what changed; and why; facts.md: + Uses uv..")

@@ -9,7 +9,7 @@ from fakes.model_server import Reply
 from fakes.old_sessions import old_session
 
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
-from ouro.memory.long_term.store.stores import repo_store
+from ouro.memory.long_term.store import repo_store
 from ouro.messages import assistant, user
 from ouro.utils.runtime import get_history_dir
 

@@ -12,7 +12,7 @@ from fakes.model_server import Call, Reply
 
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import Moment
-from ouro.memory.long_term.store.stores import user_store
+from ouro.memory.long_term.store import user_store
 
 
 def lines_of(*orders):

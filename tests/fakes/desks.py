@@ -8,7 +8,7 @@ from ouro.memory.index.index import Index
 from ouro.memory.long_term.by_hand.desk import NOWHERE, Desk
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import Moment
-from ouro.memory.long_term.store.stores import repo_store, user_store
+from ouro.memory.long_term.store import repo_store, user_store
 
 
 def desk_of(home: Path, project: Path | None = None, *, indexed: bool = True, moment: Moment = NOWHERE) -> Desk:

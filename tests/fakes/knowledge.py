@@ -15,7 +15,7 @@ from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.knowledge_parts import KnowledgeParts
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.opening import open_scopes
-from ouro.memory.long_term.store.stores import repo_store, user_store
+from ouro.memory.long_term.store import repo_store, user_store
 from ouro.memory.long_term.trust.teller import Wires
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user

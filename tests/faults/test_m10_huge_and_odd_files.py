@@ -6,10 +6,10 @@ import re
 import pytest
 from fakes.knowledge import Conversation
 
-from ouro.memory.long_term.store.line_changes import line_changes
-from ouro.memory.long_term.store.memory_files import MOST_BYTES, FileRefused
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import Skipped
+from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused
+from ouro.memory.long_term.git.history import line_changes
+from ouro.memory.long_term.git.values import SkippedFile
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.asking import question_about
 from ouro.memory.long_term.trust.proposals import carried_over
 
@@ -30,8 +30,8 @@ def store(tmp_path) -> GitMemoryStore:
         (b"\xff\xfe-\0 \0a\0", "holds NUL bytes: not text"),
         (b"\xed\xa0\x80", "not UTF-8 (byte 0)"),
         (
-            b"x" * (MOST_BYTES + 1),
-            f"{MOST_BYTES + 1:,} bytes: longer than the {MOST_BYTES:,} that a memory file may have",
+            b"x" * (MAX_FILE_BYTES + 1),
+            f"{MAX_FILE_BYTES + 1:,} bytes: longer than the {MAX_FILE_BYTES:,} that a memory file may have",
         ),
     ],
 )
@@ -40,7 +40,7 @@ def test_m10_what_is_no_text_or_too_long_is_skipped_with_its_reason(store, data,
 
     loaded = store.load_all()
 
-    assert loaded.skipped == (Skipped("facts.md", reason),)
+    assert loaded.skipped == (SkippedFile("facts.md", reason),)
     assert loaded.core == {"preferences": "- tabs\n"}
     assert store.commit_changes("Take in what is there") == ""
 
@@ -50,7 +50,7 @@ def test_m10_a_file_of_a_hundred_megabytes_is_not_read(store):
         file.truncate(100_000_000)
 
     assert [each.reason for each in store.load_all().skipped] == [
-        f"100,000,000 bytes: longer than the {MOST_BYTES:,} that a memory file may have"
+        f"100,000,000 bytes: longer than the {MAX_FILE_BYTES:,} that a memory file may have"
     ]
 
 
@@ -76,7 +76,7 @@ def test_m10_the_core_has_a_size_in_sum(store):
     loaded = store.load_all()
 
     assert list(loaded.core) == ["decisions", "preferences"]
-    assert loaded.skipped == (Skipped("facts.md", "200,000 characters: more than there is room for"),)
+    assert loaded.skipped == (SkippedFile("facts.md", "200,000 characters: more than there is room for"),)
 
 
 def test_m10_ten_thousand_notes_are_named_and_none_is_read(store):
@@ -104,7 +104,7 @@ def test_m10_odd_names_are_skipped_and_said(store, name):
     assert [each.name for each in loaded.skipped] == [name]
     assert loaded.notes == ()
     store.commit_changes("Take in what is there")
-    assert set(store.history.tree(store.get_current_head())) == {"preferences.md"}
+    assert set(store.repository.tree(store.get_current_head())) == {"preferences.md"}
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_m10_a_text_keeps_its_bytes_through_history(store):
 
     commit = store.commit_changes("By hand")
 
-    assert store.history.blobs([store.history.tree(commit)["facts.md"]]).popitem()[1] == data
+    assert store.repository.blobs([store.repository.tree(commit)["facts.md"]]).popitem()[1] == data
     assert store.load_all().core["facts"] == data.decode("utf-8-sig").replace("\r\n", "\n")
 
 

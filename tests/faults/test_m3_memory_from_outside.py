@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.stores import repo_store
-from ouro.memory.long_term.store.values import FileEdit
+from ouro.memory.long_term.git.values import FileEdit
+from ouro.memory.long_term.store import GitMemoryStore, repo_store
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_m3_a_line_that_is_added_to_it_does_not_make_it_believed(store):
 
 def test_m3_it_is_believed_once_it_is_accepted_or_vouched_for(store, home):
     (store.folder / "facts.md").write_text("- two\n")
-    store.vouch("facts.md")
+    store.approve("facts.md")
     assert open_store(home).outside_edits() == ()
 
     (store.folder / "mem_2.md").write_text("mine\n")
@@ -136,13 +135,13 @@ def test_m3_a_shared_memory_is_compared_with_what_was_accepted_before(home, tmp_
 
 
 def test_m3_the_ledger_is_the_users_alone_and_outside_of_the_folder(store):
-    own = store.history.git_dir / "ouro"
+    own = store.repository.git_dir / "ouro"
 
     assert {each.name: oct(each.stat().st_mode & 0o777) for each in (own, own / "accepted", own / "vouched")} == {
         "ouro": "0o700", "accepted": "0o600", "vouched": "0o600",
     }  # fmt: skip
     assert not own.is_relative_to(store.folder)
-    assert store.history.git_dir.stat().st_mode & 0o777 == 0o700
+    assert store.repository.git_dir.stat().st_mode & 0o777 == 0o700
 
 
 def test_m3_a_history_that_was_thrown_away_leaves_nothing_believed(store, home):

@@ -8,8 +8,7 @@ from fakes.classifier import Two, say
 from fakes.knowledge import Conversation
 
 from ouro.llm.scripted_model import call
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.stores import repo_store, user_store
+from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.safety.access import Effect
 from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.permissions import Permissions
@@ -48,7 +47,7 @@ def stores(root: Path, home: Path) -> list[GitMemoryStore]:
 
 
 def permissions(root: Path, home: Path, mode: str) -> Permissions:
-    folders = [GuardedMemory(each.folder, each.history.git_dir) for each in stores(root, home)]
+    folders = [GuardedMemory(each.folder, each.repository.git_dir) for each in stores(root, home)]
     return Permissions(Workspace(root, memory=folders), mode, finds_secret=finds, allow=["shell(git *)"])
 
 
@@ -255,7 +254,7 @@ def test_m4_a_forged_trailer_vouches_for_nothing(root, home, memory):
 def test_m4_a_write_of_a_file_tool_is_vouched_for_and_a_later_one_by_a_command_is_not(root, home, memory):
     store = stores(root, home)[0]
     (memory / "preferences.md").write_text("- tabs\n")
-    store.vouch("preferences.md")
+    store.approve("preferences.md")
     assert store.outside_edits() == ()
 
     with (memory / "preferences.md").open("a") as file:

@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 
 PROCESSES, EACH = 4, 25
 WRITER = """
 import sys
 from pathlib import Path
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 who, count, way, folder, git_dir = sys.argv[1:]
 store = GitMemoryStore(Path(folder), "repo", Path(git_dir))
 for number in range(int(count)):
@@ -26,7 +26,7 @@ for number in range(int(count)):
 
 def write_at_once(store: GitMemoryStore, way: str) -> None:
     command = [sys.executable, "-c", WRITER]
-    folders = [str(store.folder), str(store.history.git_dir)]
+    folders = [str(store.folder), str(store.repository.git_dir)]
     running = [
         subprocess.Popen([*command, str(who), str(EACH), way, *folders], stderr=subprocess.PIPE, text=True)
         for who in range(PROCESSES)
@@ -71,7 +71,7 @@ def test_m5_four_processes_with_notes_of_their_own_lose_none(store):
 
 def test_m5_plain_git_commits_in_between_are_kept(store):
     store.save_and_commit({"decisions.md": "- first\n"}, "Begin")
-    folders = [str(store.folder), str(store.history.git_dir)]
+    folders = [str(store.folder), str(store.repository.git_dir)]
     running = subprocess.Popen([sys.executable, "-c", WRITER, "0", "40", "notes", *folders])
     made = 0
     for number in range(40):
@@ -88,7 +88,7 @@ def test_m5_plain_git_commits_in_between_are_kept(store):
     subjects = [each.subject for each in store.log(1000)]
     assert sum(each.startswith("Learn") for each in subjects) == 40
     assert sum(each.startswith("Person") for each in subjects) == made
-    tree = store.history.tree(store.get_current_head())
+    tree = store.repository.tree(store.get_current_head())
     assert len([name for name in tree if name.startswith("mem_")]) == 80
     assert git(store, "fsck", "--strict", "--no-dangling") == ""
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ouro.memory.long_term.store import history
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.git import repository as history
+from ouro.memory.long_term.store import GitMemoryStore
 
 LOCKS = ("HEAD.lock", "refs/heads/main.lock", "packed-refs.lock", "index.lock")
 
@@ -37,7 +37,7 @@ def plain(store: GitMemoryStore, *arguments: str, check: bool = True) -> str:
 
 def object_file(store: GitMemoryStore, name: str) -> Path:
     number = plain(store, "rev-parse", name)
-    return store.history.git_dir / "objects" / number[:2] / number[2:]
+    return store.repository.git_dir / "objects" / number[:2] / number[2:]
 
 
 def write_old(path: Path) -> None:
@@ -53,15 +53,15 @@ def nothing(store: GitMemoryStore) -> None:
 
 def pack_refs(store: GitMemoryStore) -> None:
     plain(store, "pack-refs", "--all")
-    assert not (store.history.git_dir / "refs/heads/main").exists()
+    assert not (store.repository.git_dir / "refs/heads/main").exists()
 
 
 def spoil_index(store: GitMemoryStore) -> None:
-    (store.history.git_dir / "index").write_bytes(b"DIRC garbage")
+    (store.repository.git_dir / "index").write_bytes(b"DIRC garbage")
 
 
 def lose_index(store: GitMemoryStore) -> None:
-    (store.history.git_dir / "index").unlink()
+    (store.repository.git_dir / "index").unlink()
 
 
 def on_another_branch(store: GitMemoryStore) -> None:
@@ -95,7 +95,7 @@ def without_name(store: GitMemoryStore) -> None:
 
 
 def stale_lock(name: str) -> Callable[[GitMemoryStore], None]:
-    return lambda store: write_old(store.history.git_dir / name)
+    return lambda store: write_old(store.repository.git_dir / name)
 
 
 GOOD = {
@@ -174,27 +174,27 @@ def detached(store: GitMemoryStore) -> None:
 
 
 def merging(store: GitMemoryStore) -> None:
-    (store.history.git_dir / "MERGE_HEAD").write_text(f"{store.get_current_head()}\n")
+    (store.repository.git_dir / "MERGE_HEAD").write_text(f"{store.get_current_head()}\n")
 
 
 def rebasing(store: GitMemoryStore) -> None:
-    (store.history.git_dir / "rebase-merge").mkdir()
+    (store.repository.git_dir / "rebase-merge").mkdir()
 
 
 def empty_head(store: GitMemoryStore) -> None:
-    (store.history.git_dir / "HEAD").write_text("")
+    (store.repository.git_dir / "HEAD").write_text("")
 
 
 def garbage_head(store: GitMemoryStore) -> None:
-    (store.history.git_dir / "HEAD").write_text("ref: refs/heads/../../x\n")
+    (store.repository.git_dir / "HEAD").write_text("ref: refs/heads/../../x\n")
 
 
 def empty_branch(store: GitMemoryStore) -> None:
-    (store.history.git_dir / "refs/heads/main").write_text("")
+    (store.repository.git_dir / "refs/heads/main").write_text("")
 
 
 def branch_gone(store: GitMemoryStore) -> None:
-    (store.history.git_dir / "refs/heads/main").unlink()
+    (store.repository.git_dir / "refs/heads/main").unlink()
 
 
 def no_head_commit(store: GitMemoryStore) -> None:
@@ -214,18 +214,18 @@ def garbage_head_tree(store: GitMemoryStore) -> None:
 
 
 def objects_gone(store: GitMemoryStore) -> None:
-    shutil.rmtree(store.history.git_dir / "objects")
-    (store.history.git_dir / "objects").mkdir()
+    shutil.rmtree(store.repository.git_dir / "objects")
+    (store.repository.git_dir / "objects").mkdir()
 
 
 def unknown_format(store: GitMemoryStore) -> None:
-    config = store.history.git_dir / "config"
+    config = store.repository.git_dir / "config"
     config.write_text(config.read_text().replace("repositoryformatversion = 0", "repositoryformatversion = 99"))
 
 
 def held_lock(store: GitMemoryStore) -> None:
     """By a git that is at work at this moment."""
-    (store.history.git_dir / "refs/heads/main.lock").touch()
+    (store.repository.git_dir / "refs/heads/main.lock").touch()
 
 
 LOUD = {
@@ -246,7 +246,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("spoil", LOUD.values(), ids=LOUD)
 def test_m6_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is_said(store, spoil):
     spoil(store)
-    before = everything(store.history.git_dir)
+    before = everything(store.repository.git_dir)
 
     commit = store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
 
@@ -254,7 +254,7 @@ def test_m6_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is
     assert "left alone" in store.obstacle
     assert len(store.obstacle.splitlines()) == 2  # what, and what to do
     assert (store.folder / "facts.md").read_text() == "- three\n"
-    now = everything(store.history.git_dir)
+    now = everything(store.repository.git_dir)
     assert {name: now.get(name) for name in before} == before
     assert store.load_all().core == {"facts": "- three\n"}
 
@@ -280,7 +280,7 @@ def test_m6_the_reason_names_what_is_wrong_and_what_to_do(store, spoil, reason, 
 
 @pytest.mark.parametrize("spoil", [detached, merging, rebasing, held_lock, empty_head])
 def test_m6_when_the_state_is_mended_what_was_kept_is_committed(store, spoil):
-    git_dir = store.history.git_dir
+    git_dir = store.repository.git_dir
     saved = {name: (git_dir / name).read_bytes() for name in ("HEAD", "refs/heads/main")}
     spoil(store)
     store.save_and_commit({"facts.md": "- three\n"}, "Learn three")
@@ -301,7 +301,7 @@ def test_m6_an_empty_object_of_the_new_content_is_written_anew(store):
     name = subprocess.run(
         ["git", "hash-object", "--stdin"], input=text, capture_output=True, text=True, check=True
     ).stdout.strip()
-    path = store.history.git_dir / "objects" / name[:2] / name[2:]
+    path = store.repository.git_dir / "objects" / name[:2] / name[2:]
     path.parent.mkdir(exist_ok=True)
     path.touch(0o444)
 
@@ -336,7 +336,7 @@ def test_m6_a_first_write_without_git_is_kept_too(home, monkeypatch, tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
 def test_m6_a_history_of_another_owner_is_read_and_written_where_that_is_possible(store):
-    for path in [store.history.git_dir, *store.history.git_dir.rglob("*")]:
+    for path in [store.repository.git_dir, *store.repository.git_dir.rglob("*")]:
         os.chown(path, 12345, 12345)
 
     assert store.save_and_commit({"facts.md": "- three\n"}, "Learn three")

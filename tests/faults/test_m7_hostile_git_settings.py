@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.store import timeline
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.git import history as git_history
+from ouro.memory.long_term.store import GitMemoryStore
 
 MINIMAL = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n[user]\n\tname = T\n\temail = t@example.invalid\n"
 HOOKS = (
@@ -38,7 +38,7 @@ class Ground(msgspec.Struct):
 
     @property
     def git_dir(self) -> Path:
-        return self.store.history.git_dir
+        return self.store.repository.git_dir
 
     def configure(self, text: str) -> None:
         (self.git_dir / "config").write_text(MINIMAL + text.replace("PROGRAM", str(self.program)))
@@ -97,7 +97,7 @@ def promisor(ground: Ground) -> None:
     )
     config = ground.git_dir / "config"
     config.write_text(config.read_text().replace("repositoryformatversion = 0", "repositoryformatversion = 1"))
-    blob = ground.store.history.tree(ground.store.log()[1].id)["facts.md"]
+    blob = ground.store.repository.tree(ground.store.log()[1].id)["facts.md"]
     (ground.git_dir / "objects" / blob[:2] / blob[2:]).unlink()
 
 
@@ -181,12 +181,12 @@ def do_everything(store: GitMemoryStore) -> None:
     for ask in (
         lambda: store.log(),
         lambda: store.edits_since(store.log()[-1].id),
-        lambda: timeline.blame(store.history, "facts.md"),
-        lambda: [timeline.changes(store.history, each.id) for each in store.log()],
+        lambda: git_history.blame(store.repository, "facts.md"),
+        lambda: [git_history.changes(store.repository, each.id) for each in store.log()],
         lambda: [store.text_at(each.id, "facts.md") for each in store.log()],
         lambda: store.revert(store.log()[0].id),
         lambda: store.outside_edits(),
-        lambda: store.history.pack(),
+        lambda: store.repository.pack(),
     ):
         try:
             ask()
@@ -247,7 +247,7 @@ def test_m7_a_git_that_was_planted_in_the_folder_is_never_obeyed(ground, tmp_pat
 
 def test_m7_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_path):
     """A project that was sent with `.ouro/memory/.git` in it says that the user's history is its own."""
-    from ouro.memory.long_term.store.stores import repo_store
+    from ouro.memory.long_term.store import repo_store
 
     folder = tmp_path / "sent" / ".ouro" / "memory"
     folder.mkdir(parents=True)
@@ -256,14 +256,14 @@ def test_m7_another_folders_history_is_not_taken_by_naming_it(home, ground, tmp_
     store = repo_store(tmp_path / "sent", home / ".ouro" / "history.git", lambda _text: "")
     store.save_and_commit({"facts.md": "- sent\n"}, "Learn")
 
-    assert store.history.git_dir != ground.git_dir
+    assert store.repository.git_dir != ground.git_dir
     assert [each.subject for each in ground.store.log()] == ["Learn two", "Learn one"]
     assert [each.subject for each in store.log()] == ["Learn"]
 
 
 @pytest.mark.parametrize("how", ["worktree", "submodule"])
 def test_m7_a_folder_does_not_become_a_worktree_of_another_repository_by_saying_so(home, tmp_path, how):
-    from ouro.memory.long_term.store.folders import repo_folder
+    from ouro.memory.long_term.git.folders import repo_folder
 
     trusted, sent = tmp_path / "trusted", tmp_path / "sent"
     subprocess.run(["git", "init", "-q", trusted], check=True)

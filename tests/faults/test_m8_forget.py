@@ -14,11 +14,11 @@ import pytest
 from fakes.told_sessions import Conversation
 
 from ouro.memory.backend import CompactionRecord, SummaryRecord, TitleRecord
-from ouro.memory.long_term.forgetting.forgetting import Forgetting, Home
+from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
-from ouro.memory.long_term.store.history import History
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import FileEdit
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, user
@@ -41,17 +41,17 @@ def git(folder: Path, *arguments: str) -> bytes:
 
 
 @pytest.fixture
-def place(home) -> Home:
+def place(home) -> OuroHome:
     root = home / ".ouro"
-    return Home(root, root / "history.git", root / "sessions", root / "cache" / "index.db")
+    return OuroHome(root, root / "history.git", root / "sessions", root / "cache" / "index.db")
 
 
-def memory(place: Home, folder: Path | None = None) -> GitMemoryStore:
+def memory(place: OuroHome, folder: Path | None = None) -> GitMemoryStore:
     made = folder or place.path / "memory"
     return GitMemoryStore(made, "repo" if folder else "user", place.histories / ("app.git" if folder else "user.git"))
 
 
-def tell(place: Home, number: int, *, holds: bool) -> str:
+def tell(place: OuroHome, number: int, *, holds: bool) -> str:
     """A session with all that a session may hold."""
     words = list(FORMS) if holds else ["nothing", "of", "it"]
     talk = Conversation(place.sessions, number)
@@ -71,7 +71,7 @@ def tell(place: Home, number: int, *, holds: bool) -> str:
 
 
 @pytest.fixture
-def told(place, tmp_path) -> Home:
+def told(place, tmp_path) -> OuroHome:
     """A home that holds the secret wherever it can be."""
     for store in (memory(place), memory(place, tmp_path / "app" / ".ouro" / "memory")):
         store.save_and_commit({"facts.md": "- Oslo.\n"}, "Learn")
@@ -83,7 +83,7 @@ def told(place, tmp_path) -> Home:
         git(store.folder, "reset", "-q", "--hard", "HEAD~1")
         store.accept(store.get_current_head())
     edit = FileEdit("facts.md", None, f"- {SECRET}\n")
-    Proposals(memory(place).history).add(Proposal("abc123", "user", "agent", (edit,), "it waits"))
+    Proposals(memory(place).repository).add(Proposal("abc123", "user", "agent", (edit,), "it waits"))
     tell(place, 1, holds=True)
     tell(place, 2, holds=False)
     YamlFileMemoryStore(place.sessions).delete_session(tell(place, 3, holds=True))
@@ -98,7 +98,7 @@ def told(place, tmp_path) -> Home:
     return place
 
 
-def every_byte(place: Home, tmp_path) -> bytes:
+def every_byte(place: OuroHome, tmp_path) -> bytes:
     """All files, their names, and all objects of the histories, unpacked."""
     files = [each for root in (place.path, tmp_path / "app") for each in root.rglob("*") if each.is_file()]
     objects = [
@@ -115,7 +115,7 @@ def whole(data: bytes) -> bytes:
     return b" ".join(data.replace(b"\\\n", b"").split()).lower().replace(b'\\"', b'"')
 
 
-def is_gone(place: Home, tmp_path) -> bool:
+def is_gone(place: OuroHome, tmp_path) -> bool:
     data = whole(every_byte(place, tmp_path))
     return not any(whole(form.encode()) in data for form in (*FORMS, "Tr0ub4dor", "VHIwdWI0ZG9yICYgIjMiIHplYnJh"))
 
@@ -123,9 +123,9 @@ def is_gone(place: Home, tmp_path) -> bool:
 def test_m8_nothing_of_it_is_left_in_any_byte(told, tmp_path):
     assert not is_gone(told, tmp_path)
 
-    found = Forgetting(SECRET, told).look()
+    found = TrueForget(SECRET, told).look()
     before = every_byte(told, tmp_path)
-    done = Forgetting(SECRET, told).forget()
+    done = TrueForget(SECRET, told).forget()
 
     assert before != every_byte(told, tmp_path)
     assert is_gone(told, tmp_path)
@@ -143,7 +143,7 @@ def test_m8_nothing_of_it_is_left_in_any_byte(told, tmp_path):
         "the log",
         "the index",
     }
-    assert Forgetting(SECRET, told).look().count == 0
+    assert TrueForget(SECRET, told).look().count == 0
 
 
 def test_m8_the_objects_of_before_cannot_be_read(told):
@@ -152,7 +152,7 @@ def test_m8_the_objects_of_before_cannot_be_read(told):
     held = [each for each in blobs if SECRET.encode() in git(history, "cat-file", "-p", each.decode())]
     assert held
 
-    Forgetting(SECRET, told).forget()
+    TrueForget(SECRET, told).forget()
 
     for each in held:
         assert subprocess.run(["git", f"--git-dir={history}", "cat-file", "-e", each], check=False).returncode
@@ -168,7 +168,7 @@ def test_m8_what_does_not_hold_it_is_as_it_was(told, tmp_path):
     subjects = git(store.folder, "log", "--format=%s %at %an", "main").decode()
     loaded = sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True).records
 
-    Forgetting(SECRET, told).forget()
+    TrueForget(SECRET, told).forget()
 
     assert other.read_bytes() == untouched
     assert (store.folder / "facts.md").read_text() == "- Oslo.\n- Tea.\n"
@@ -192,7 +192,7 @@ def test_m8_what_was_not_believed_is_not_believed_afterwards(told):
     store = memory(told)
     (store.folder / "facts.md").write_text(f"- Oslo.\n- Tea.\n- Always run {SECRET} now\n")
 
-    Forgetting(SECRET, told).forget()
+    TrueForget(SECRET, told).forget()
 
     assert [each.after for each in memory(told).outside_edits()] == ["- Oslo.\n- Tea.\n- Always run [forgotten] now\n"]
 
@@ -201,23 +201,23 @@ def test_m8_a_session_that_is_open_is_named_and_left(told):
     sessions = YamlFileMemoryStore(told.sessions)
     sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")
     try:
-        done = Forgetting(SECRET, told).forget()
+        done = TrueForget(SECRET, told).forget()
     finally:
         sessions.close_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")
 
     assert len(done.left) == 1
     assert "2026-11-21_00000001" in done.left[0]
-    assert Forgetting(SECRET, told).forget().left == ()
-    assert Forgetting(SECRET, told).look().count == 0
+    assert TrueForget(SECRET, told).forget().left == ()
+    assert TrueForget(SECRET, told).look().count == 0
 
 
 def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
     drawn = random.Random(5)
     code = (
         "import sys; from pathlib import Path;"
-        "from ouro.memory.long_term.forgetting.forgetting import Forgetting, Home;"
+        "from ouro.memory.long_term.forget.everywhere import TrueForget, OuroHome;"
         f"h = Path({str(told.path)!r}); print(1, flush=True);"
-        f"Forgetting({SECRET!r}, Home(h, h/'history.git', h/'sessions', h/'cache'/'index.db')).forget()"
+        f"TrueForget({SECRET!r}, OuroHome(h, h/'history.git', h/'sessions', h/'cache'/'index.db')).forget()"
     )
     for _ in range(8):
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
@@ -225,10 +225,10 @@ def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
         time.sleep(drawn.random() * 0.4)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        assert History(told.histories / "user.git").head().commit
+        assert GitRepository(told.histories / "user.git").head().commit
         git(told.histories / "user.git", "fsck", "--strict")
 
-    done = Forgetting(SECRET, told).forget()
+    done = TrueForget(SECRET, told).forget()
 
     assert done.left == ()
     assert is_gone(told, tmp_path)

@@ -9,11 +9,11 @@ import subprocess
 import pytest
 from fakes.classifier import Two, add, quiet, say
 
+from ouro.memory.long_term.git.files import MemoryFiles
 from ouro.memory.long_term.notes.note import Note, parse_note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.opening import open_scopes
-from ouro.memory.long_term.store.memory_files import MemoryFiles
-from ouro.memory.long_term.store.stores import user_store
+from ouro.memory.long_term.store import user_store
 from ouro.utils.runtime import get_history_dir, get_memory_dir, get_sessions_dir
 
 TESTS = "Run the tests with pytest -q."
@@ -54,7 +54,7 @@ def opened():
 
 @pytest.mark.parametrize(
     "at",
-    ["ouro.memory.long_term.store.history.History.commit", "ouro.memory.long_term.store.store.GitMemoryStore._settle"],
+    ["ouro.memory.long_term.git.repository.GitRepository.commit", "ouro.memory.long_term.store.GitMemoryStore._settle"],
 )
 def test_m13_killed_between_write_and_commit_it_is_ours_at_the_next_start(home, monkeypatch, at):
     note = Note(id="mem_00000001", text=TESTS, scope="user", category="user-facts")

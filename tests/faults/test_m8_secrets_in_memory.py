@@ -7,8 +7,8 @@ import pytest
 from fakes.tool_context import call
 
 from ouro.errors import SecretInMemory, ToolError
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import Skipped
+from ouro.memory.long_term.git.values import SkippedFile
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.secrets import SecretMask
 from ouro.safety.workspace import Workspace
@@ -75,14 +75,14 @@ def test_m8_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
     commit = store.commit_changes("Take in what is there")
 
     assert store.log(1)[0].paths == ("mem_1.md",)
-    assert store.refused == (Skipped("preferences.md", "holds a secret (aws-id): not committed"),)
+    assert store.refused == (SkippedFile("preferences.md", "holds a secret (aws-id): not committed"),)
     assert commit
     objects = ["git", "-C", store.folder, "cat-file", "--batch-all-objects", "--batch"]
     assert SHAPED.encode() not in subprocess.run(objects, capture_output=True, check=True).stdout
 
 
 def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, tmp_path):
-    folder = GuardedMemory(store.folder, store.history.git_dir)
+    folder = GuardedMemory(store.folder, store.repository.git_dir)
     workspace = Workspace(tmp_path, memory=[folder])
     seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
     patch = f"*** Begin Patch\n*** Add File: {store.folder}/mem_1.md\n+{SHAPED}\n*** End Patch"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.store.memory_files import FileRefused, MemoryFiles
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import Skipped
+from ouro.memory.long_term.git.files import FileRefused, MemoryFiles
+from ouro.memory.long_term.git.values import SkippedFile
+from ouro.memory.long_term.store import GitMemoryStore
 
 SECRET = "root:x:0:0"
 
@@ -95,7 +95,7 @@ def test_m9_what_is_no_plain_file_is_skipped_with_its_reason_and_stays_in_the_hi
 
     loaded = store.load_all()
 
-    assert loaded.skipped == (Skipped(name, ODD[make]),)
+    assert loaded.skipped == (SkippedFile(name, ODD[make]),)
     assert SECRET not in str(loaded)
     assert loaded.core["preferences"] == "- tabs\n"
     assert store.edits_since(head) == ()

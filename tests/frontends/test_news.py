@@ -17,7 +17,7 @@ from ouro.frontends.plain.paper import Paper
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import Questions
 from ouro.frontends.plain.turns import Turns
-from ouro.memory.long_term.store.values import FileEdit
+from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.trust.edits import change_of
 from ouro.open_request import OpenRequest
 

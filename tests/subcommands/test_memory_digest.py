@@ -9,7 +9,7 @@ from fakes.old_sessions import old_session, session_id
 
 from ouro.cli import main
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.store.stores import repo_store
+from ouro.memory.long_term.store import repo_store
 from ouro.messages import assistant, user
 from ouro.utils.one_process import only_one
 from ouro.utils.runtime import get_history_dir, get_sessions_dir

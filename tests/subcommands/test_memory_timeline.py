@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
-from ouro.memory.long_term.store.stores import user_store
+from ouro.memory.long_term.store import user_store
 from ouro.memory.sessions.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user

@@ -59,7 +59,7 @@ class MemoryContents:
         """
         memory = self._memory
         listed, entries, proposals = await asyncio.gather(
-            memory.all(), memory.ask(lambda chronicle: chronicle.log(_LOGGED)), memory.proposals()
+            memory.all(), memory.ask(lambda timeline: timeline.log(_LOGGED)), memory.proposals()
         )
         self._recalled, self._receipt = memory.recalled, memory.receipt
         self._proposals = {each.id: each for each in proposals}
@@ -136,7 +136,7 @@ class MemoryContents:
         listed = self._listed[row.key]
         if listed.kind == "note":
             return await pages.followed_page(self._memory, Link("note", listed.id))
-        blame = await self._memory.ask(lambda chronicle: chronicle.blame(f"{listed.scope}/{listed.name}"))
+        blame = await self._memory.ask(lambda timeline: timeline.blame(f"{listed.scope}/{listed.name}"))
         return pages.core_page(listed, blame.lines)
 
     async def _receipt_page(self, row: Row) -> Page:

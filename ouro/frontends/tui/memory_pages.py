@@ -17,13 +17,13 @@ if TYPE_CHECKING:
         BlamedLine,
         Browsing,
         Commit,
-        Difference,
-        Entry,
         Listed,
+        MemoryDiff,
         NoteDetails,
         Proposal,
         ReceiptLine,
         SaidTurn,
+        TimelineEntry,
     )
 
 _MOST_LINES = 400
@@ -80,7 +80,7 @@ def core_page(listed: Listed, lines: tuple[BlamedLine, ...]) -> Page:
     return page
 
 
-def commit_page(entry: Entry, found: Difference) -> Page:
+def commit_page(entry: TimelineEntry, found: MemoryDiff) -> Page:
     """A commit as a diff; each hunk can be taken back by itself."""
     page = Page()
     page.add(entry.commit.subject, "title")
@@ -181,8 +181,8 @@ async def followed_page(memory: Browsing, link: Link) -> Page:
         return note_page(await memory.details(link.target))
     if link.kind == "turn":
         return turn_page(await memory.turn(link.target, link.turn, link.message))
-    entry = await memory.ask(lambda chronicle: chronicle.find(link.target))
-    return commit_page(entry, await memory.ask(lambda chronicle: chronicle.changes(link.target)))
+    entry = await memory.ask(lambda timeline: timeline.find(link.target))
+    return commit_page(entry, await memory.ask(lambda timeline: timeline.changes(link.target)))
 
 
 def told_page(text: str) -> Page:

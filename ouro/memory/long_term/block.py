@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.memory.long_term.store.line_changes import line_changes
-from ouro.memory.long_term.store.values import CORE, SESSION, Scope
+from ouro.memory.long_term.git.history import line_changes
+from ouro.memory.long_term.git.values import CORE, SESSION, Scope
 
 BAR = "| "
 MOST_DELTA = 8_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ouro.memory.long_term.block import Place, Texts, format_block, format_changes, mark_of, told_versions
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.receipt import ReceiptLine, fitted, receipt_lines, with_note
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store.values import Scope
 from ouro.messages import Context, Message
 
 ROOM = 2

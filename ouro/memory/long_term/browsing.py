@@ -11,16 +11,16 @@ from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.editing import Opened, Saved, open_file, save
 from ouro.memory.long_term.by_hand.entries import find_entry
 from ouro.memory.long_term.by_hand.remember import confirm, put_away
-from ouro.memory.long_term.chronicle import Chronicle
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.said_turn import SaidTurn
+from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.utils.repository import find_root
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled
     from ouro.memory.long_term.by_hand.overview import Listed, NoteDetails, Overview
-    from ouro.memory.long_term.store.values import Undone
+    from ouro.memory.long_term.git.values import UndoResult
     from ouro.session.session import Session
 
 _Told = TypeVar("_Told")
@@ -55,9 +55,9 @@ class Browsing:
         """What of the core stands in every prompt of this session."""
         return self._known.receipt()
 
-    async def ask(self, question: Callable[[Chronicle], _Told]) -> _Told:
+    async def ask(self, question: Callable[[Timeline], _Told]) -> _Told:
         """Ask the history, in a thread."""
-        return await asyncio.to_thread(lambda: question(self._known.chronicle()))
+        return await asyncio.to_thread(lambda: question(self._known.timeline()))
 
     async def all(self) -> list[Listed]:
         """Notes and core lines, the latest first.
@@ -98,13 +98,13 @@ class Browsing:
         """Drop it."""
         await self._known.reject(proposal)
 
-    async def take_back(self, commit: str, hunk: int = 0) -> Undone:
+    async def take_back(self, commit: str, hunk: int = 0) -> UndoResult:
         """Take back a commit with all of its turn, or one change of it; gives what was done, and what could not be.
 
         Raises:
             UsageError: no such commit, or nothing of it is left.
         """
-        found = await self.ask(lambda chronicle: chronicle.find(commit))
+        found = await self.ask(lambda timeline: timeline.find(commit))
         return await self._known.undo(found.commit.id, hunk)
 
     async def open_file(self, named: str) -> Opened:
@@ -153,7 +153,7 @@ class Browsing:
             lookup = self._session.lookup
             if lookup is None:
                 raise UsageError("There is no index of memory here.")
-            index, stores = lookup.search().index, self._known.chronicle().stores
+            index, stores = lookup.search().index, self._known.timeline().stores
             root, half_life = find_root(self._session.cwd), self._known.half_life_days
             self._listing = Overview(index, stores, root, self._doubted, half_life)
         return self._listing

@@ -9,7 +9,7 @@ import msgspec
 
 from ouro.errors import ModelError
 from ouro.memory.long_term.block import mark_of, quoted
-from ouro.memory.long_term.store.values import CORE
+from ouro.memory.long_term.git.values import CORE
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 

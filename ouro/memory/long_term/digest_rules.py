@@ -121,7 +121,7 @@ def _long_work(
             half_life_days=rules.half_life_days,
         )
     )
-    histories = {each.scope: each.store.history for each in scopes}
+    histories = {each.scope: each.store.repository for each in scopes}
     merging = MergeParts(
         ask=asks("compact", "consolidation"),
         notebook=learner.notebook,

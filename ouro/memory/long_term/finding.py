@@ -34,7 +34,7 @@ def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None]) -> L
     def sources() -> Sources:
         from ouro.memory.index.index import Sources
         from ouro.memory.index.note_indexer import MemoryFolder, project_of
-        from ouro.memory.long_term.store.folders import repo_folder
+        from ouro.memory.long_term.git.folders import repo_folder
 
         own = MemoryFolder("user", "", get_memory_dir())
         folder = None if root is None else repo_folder(root)
@@ -125,7 +125,7 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
     Where `cwd` is in it, or in a worktree of it, that one is asked about. Runs git.
     """
     from ouro.memory.index.note_indexer import project_of
-    from ouro.memory.long_term.store.folders import repo_folder
+    from ouro.memory.long_term.git.folders import repo_folder
 
     here = find_root(cwd)
     is_here = str(project) == project_of("repo", repo_folder(here))

@@ -23,7 +23,7 @@ from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.note_finder import FinderParts, NoteFinder
 from ouro.memory.long_term.recalling import Recalling, RecallParts, Retrieval
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.teller import Wires
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.memory.manager import MemoryManager

@@ -10,7 +10,7 @@ import msgspec
 
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
 
 

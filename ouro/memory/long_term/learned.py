@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from ouro.errors import OuroError
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import MESSAGE, SESSION, TURN, UNDOES, Commit, Undone
+from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, UNDOES, Commit, UndoResult
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.session.rewind import Undoable
@@ -33,7 +33,7 @@ class Learned:
     """
 
     def __init__(
-        self, memory: MemoryManager, stores: Sequence[GitMemoryStore], undo: Callable[[str], Awaitable[Undone]]
+        self, memory: MemoryManager, stores: Sequence[GitMemoryStore], undo: Callable[[str], Awaitable[UndoResult]]
     ) -> None:
         self._memory = memory
         self._stores = stores

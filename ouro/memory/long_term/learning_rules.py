@@ -21,7 +21,7 @@ from ouro.utils.runtime import get_history_dir
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.learner import Learner
-    from ouro.memory.long_term.store.values import Scope
+    from ouro.memory.long_term.git.values import Scope
 
 _CADENCE = range(1, 11)
 

@@ -12,18 +12,17 @@ from msgspec.structs import replace
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.briefing import Briefing
-from ouro.memory.long_term.chronicle import Chronicle
+from ouro.memory.long_term.git.values import CORE, Scope, UndoResult
 from ouro.memory.long_term.knowledge_parts import KnowledgeParts
 from ouro.memory.long_term.opening import reason_of, switch
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
-from ouro.memory.long_term.store.values import CORE, Scope, Undone
+from ouro.memory.long_term.timeline import Timeline, undo
 from ouro.memory.long_term.trust.asking import remark
 from ouro.memory.long_term.trust.edits import subject_of
 from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.memory.long_term.trust.teller import Teller, Wires
 from ouro.memory.long_term.trust.vouching import Vouching, below
-from ouro.memory.long_term.undoing import undo
 from ouro.memory.tokens import estimate
 from ouro.messages import Message
 from ouro.utils.log import log
@@ -103,10 +102,10 @@ class LongTermMemoryManager:
         """What counts now, by scope: commits."""
         return {scope.scope: scope.version for scope in self._scopes}
 
-    def chronicle(self) -> Chronicle:
+    def timeline(self) -> Timeline:
         """The history of the scopes in use. Blocks, and so does all that it is asked."""
         bases = {commit: base for scope in self._scopes for commit, base in scope.takes_back.items()}
-        return Chronicle([scope.store for scope in self._scopes], bases)
+        return Timeline([scope.store for scope in self._scopes], bases)
 
     def receipt(self) -> MemoryReceipt:
         """What was considered when the session began, and what came since."""
@@ -172,7 +171,7 @@ class LongTermMemoryManager:
         """
         await self._work("reject", lambda: self._answer(proposal, accepts=False), raises=True)
 
-    async def undo(self, commit: str, hunk: int = 0) -> Undone:
+    async def undo(self, commit: str, hunk: int = 0) -> UndoResult:
         """Take back what a commit and all of its turn changed in memory, or one hunk; what was written since stays.
 
         Raises:

@@ -12,9 +12,9 @@ import msgspec
 
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.chronicle import Chronicle
+from ouro.memory.long_term.git.values import LoadedScope
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store.values import Loaded
+from ouro.memory.long_term.timeline import Timeline
 from ouro.utils.log import log
 from ouro.utils.repository import git_branch
 
@@ -42,7 +42,7 @@ class _Followed(msgspec.Struct, frozen=True):
     """Which files the index was brought up to date with."""
 
     made: str
-    loaded: tuple[Loaded, ...]
+    loaded: tuple[LoadedScope, ...]
 
 
 class NoteFinder:
@@ -116,7 +116,7 @@ class NoteFinder:
 
     def texts(self, note_ids: Iterable[str]) -> dict[str, str]:
         """What these notes say now; a note that is gone is left out."""
-        return Chronicle([scope.store for scope in self._parts.scopes]).texts_of(tuple(note_ids))
+        return Timeline([scope.store for scope in self._parts.scopes]).texts_of(tuple(note_ids))
 
     def _spoken(self, text: str) -> str:
         from ouro.memory.index.query import question_of
@@ -171,7 +171,7 @@ class NoteFinder:
 
 
 def _is_same(one: _Followed, other: _Followed) -> bool:
-    """A scope that was read anew has another Loaded: it is kept as long as nothing in its folder changed."""
+    """A scope that was read anew has another LoadedScope: it is kept as long as nothing in its folder changed."""
     return one.made == other.made and all(a is b for a, b in zip(one.loaded, other.loaded, strict=True))
 
 

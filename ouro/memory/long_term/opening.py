@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ouro.errors import OuroError
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 
 _OFF = "off"
 """Under this name it is kept beside a history that its memory is switched off."""
@@ -17,7 +17,7 @@ def open_scopes(stores: Sequence[GitMemoryStore]) -> tuple[tuple[ScopeMemory, ..
     opened: list[ScopeMemory] = []
     complaints: list[str] = []
     for store in stores:
-        if store.history.own(_OFF):
+        if store.repository.own(_OFF):
             continue
         scope = ScopeMemory(store)
         try:
@@ -31,8 +31,8 @@ def open_scopes(stores: Sequence[GitMemoryStore]) -> tuple[tuple[ScopeMemory, ..
 
 def switch(store: GitMemoryStore, *, on: bool) -> None:
     """Use a memory from the next session on, or do not. Blocks."""
-    store.history.create()
-    store.history.keep(_OFF, "" if on else "off")
+    store.repository.create()
+    store.repository.keep(_OFF, "" if on else "off")
 
 
 def reason_of(error: Exception) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from ouro.memory.long_term.store.values import CORE, Loaded, Scope
+from ouro.memory.long_term.git.values import CORE, LoadedScope, Scope
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 
 _BEGINS = re.compile(r"(?:[-*+]|\d+[.)])\s|#")
@@ -68,7 +68,7 @@ def with_note(kept: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, str]
 
 
 def receipt_lines(
-    loaded: Loaded, kept: Mapping[str, str], cut: Mapping[str, str], doubted: Sequence[str]
+    loaded: LoadedScope, kept: Mapping[str, str], cut: Mapping[str, str], doubted: Sequence[str]
 ) -> list[ReceiptLine]:
     """Every entry of one scope, in the order of the files."""
     lines: list[ReceiptLine] = []

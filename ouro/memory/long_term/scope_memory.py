@@ -9,22 +9,22 @@ import msgspec
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
-from ouro.memory.long_term.store import timeline
-from ouro.memory.long_term.store.authorship import end_turn, note_turn, open_turn
-from ouro.memory.long_term.store.store import GitMemoryStore, has_made
-from ouro.memory.long_term.store.values import (
+from ouro.memory.long_term.git import history as git_history
+from ouro.memory.long_term.git.authorship import end_turn, note_turn, open_turn
+from ouro.memory.long_term.git.values import (
     CORE,
     MESSAGE,
     ORIGIN,
     SESSION,
     TURN,
     FileEdit,
-    Loaded,
+    LoadedScope,
     Origin,
     Scope,
-    Skipped,
-    Undone,
+    SkippedFile,
+    UndoResult,
 )
+from ouro.memory.long_term.store import GitMemoryStore, has_made
 from ouro.memory.long_term.trust.edits import change_of, digest, edit_of, subject_of
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals, by_agent, carried_over, proposal_id
 from ouro.memory.long_term.trust.vouching import Vouching
@@ -55,8 +55,8 @@ class ScopeMemory:
         self.store = store
         self.texts: Mapping[str, str] = {}
         """What counts: category -> text."""
-        self.loaded = Loaded(store.scope, str(store.folder), "", {})
-        self._proposals = Proposals(store.history)
+        self.loaded = LoadedScope(store.scope, str(store.folder), "", {})
+        self._proposals = Proposals(store.repository)
         self._outside: tuple[FileEdit, ...] = ()
         """What stands in the files and is not believed."""
         self._standing: frozenset[tuple[str, str | None]] = frozenset()
@@ -64,7 +64,7 @@ class ScopeMemory:
         self._accepted = ""
         self._written: set[str] = set()
         """Files that the turn has written, each as it was vouched for then."""
-        self.refused: tuple[Skipped, ...] = ()
+        self.refused: tuple[SkippedFile, ...] = ()
         """What the last turn wrote and was taken out again, because it holds a secret."""
         self.takes_back: dict[str, str] = {}
         """The commit before all that a commit ended, where that was more than one."""
@@ -96,21 +96,21 @@ class ScopeMemory:
 
     def holds(self, commit: str) -> bool:
         """Whether its history has a commit of that id, or of one that begins so."""
-        return self.store.history.exists and timeline.find_commit(self.store.history, commit) is not None
+        return self.store.repository.exists and git_history.find_commit(self.store.repository, commit) is not None
 
     def open(self) -> None:
         """Read it. What was vouched for and not committed, as when ouro was killed, is committed now."""
         self.loaded = self.store.load_all()
         if not self.loaded.files and not self.loaded.head:
             return
-        is_known = bool(self.loaded.head) and self.store.history.own("core") == _print_of(self.loaded)
+        is_known = bool(self.loaded.head) and self.store.repository.own("core") == _print_of(self.loaded)
         if self.store.accepted == self.loaded.head and is_known:
             self.texts = self.loaded.core
             return
         self._read_anew()
         if self._outside:
             return
-        self.store.commit_changes("Keep what was written before ouro ended", open_turn(self.store.history))
+        self.store.commit_changes("Keep what was written before ouro ended", open_turn(self.store.repository))
         self._accept_all()
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
@@ -135,7 +135,7 @@ class ScopeMemory:
         if not self.store.has_changed_since_load(self.loaded):
             return
         self.store.ensure_repo()  # it will want to commit
-        note_turn(self.store.history, self.loaded.head, moment.trailers("agent"))
+        note_turn(self.store.repository, self.loaded.head, moment.trailers("agent"))
         if asks:
             return
         mixed = {each.name for each in self._outside}
@@ -143,7 +143,7 @@ class ScopeMemory:
             if edit.name in mixed or not vouching.may_have_written(self.store.folder, edit.name):
                 continue
             if not vouching.doubt(edit.before or "", edit.after or ""):
-                self.store.vouch(edit.name)
+                self.store.approve(edit.name)
                 self._written.add(edit.name)
 
     def settle(self, vouching: Vouching, moment: Moment, *, asks: bool) -> list[CoreChanged]:
@@ -155,7 +155,7 @@ class ScopeMemory:
         if not self.store.has_changed_since_load(self.loaded):
             return []
         self.store.ensure_repo()
-        note_turn(self.store.history, self.loaded.head, moment.trailers("agent"))
+        note_turn(self.store.repository, self.loaded.head, moment.trailers("agent"))
         base = self.store.accepted
         mixed = {each.name for each in self._outside}  # what is not believed yet stands in them already
         edits = [each for each in self._new(self.store.edits_since(base)) if each.name not in mixed]
@@ -170,11 +170,11 @@ class ScopeMemory:
         good = [each for each in edits if not doubts.get(each.name)]
         bad = [each for each in edits if doubts.get(each.name)]
         told = [self._set_aside(bad, doubts[bad[0].name], vouching, moment)] if bad else []
-        self.store.vouch(*(each.name for each in good))
+        self.store.approve(*(each.name for each in good))
         waiting = self._outside
         self._read_anew()
         self._accept_all()
-        end_turn(self.store.history)
+        end_turn(self.store.repository)
         if good:
             told.insert(0, self._told(good, "agent", base))
         return told + (self.unknown() if self._outside != waiting else [])
@@ -191,7 +191,7 @@ class ScopeMemory:
         before, base, waiting = self.texts, self.store.accepted, self._outside
         edits = self._new(self.store.outside_edits())
         if edits and believes and not waiting:
-            self.store.vouch(*(each.name for each in edits))
+            self.store.approve(*(each.name for each in edits))
             self.store.commit_changes(subject_of(edits), {ORIGIN: "outside"}, [each.name for each in edits])
         self._read_anew()
         self._accept_all()
@@ -210,7 +210,7 @@ class ScopeMemory:
         base = self.store.accepted
         if proposal.origin == "outside":
             names = [each.name for each in proposal.edits]
-            self.store.vouch(*names)
+            self.store.approve(*names)
             self.store.commit_changes(subject_of(proposal.edits), moment.trailers("person"), names)
             done: Sequence[FileEdit] = proposal.edits
         else:
@@ -234,14 +234,14 @@ class ScopeMemory:
         else:
             self._proposals.remove(proposal.id)
 
-    def undo(self, commit: str, moment: Moment, hunk: int = 0) -> tuple[Undone, CoreChanged]:
+    def undo(self, commit: str, moment: Moment, hunk: int = 0) -> tuple[UndoResult, CoreChanged]:
         """Take back a commit with all of its turn, or one hunk of it; what was written since stays.
 
         Raises:
             UsageError: there is nothing of it left to take back.
             MemoryUnusable: the commit cannot be read.
         """
-        found = timeline.find_commit(self.store.history, commit)
+        found = git_history.find_commit(self.store.repository, commit)
         if found is None:
             raise UsageError(f"There is no commit {commit} in the memory of {self.scope}.")
         before = self.store.accepted
@@ -295,7 +295,7 @@ class ScopeMemory:
     def _without_secrets(self, edits: Sequence[FileEdit], moment: Moment) -> list[FileEdit]:
         """A file with a secret is put back as it was (M8); the others are committed: nothing is lost."""
         found = {each.name: self.store.secret_in(f"{each.name}\n{each.after or ''}") for each in edits}
-        self.refused = tuple(Skipped(name, f"holds a secret ({kind})") for name, kind in found.items() if kind)
+        self.refused = tuple(SkippedFile(name, f"holds a secret ({kind})") for name, kind in found.items() if kind)
         if back := {each.name: each.before for each in edits if found[each.name]}:
             self.store.save_and_commit(back, "Take out a secret", moment.trailers("undo"))
         kept = [each for each in edits if not found[each.name]]
@@ -324,7 +324,7 @@ class ScopeMemory:
         if not self._outside and self.loaded.head:
             if self.store.accepted != self.loaded.head and not self.store.edits_since(self.loaded.head):
                 self.store.accept(self.loaded.head)
-            self.store.history.keep("core", _print_of(self.loaded))
+            self.store.repository.keep("core", _print_of(self.loaded))
 
     def _carried(self, edit: FileEdit) -> tuple[str | None, str]:
         now = self._now(edit.name)
@@ -343,7 +343,7 @@ class ScopeMemory:
         return change_of(self.scope, edits, origin, undo=head)
 
 
-def _print_of(loaded: Loaded) -> str:
+def _print_of(loaded: LoadedScope) -> str:
     """Changes whenever the core does, or the file of a note."""
     notes = {name: loaded.files.get(name, "") for name in loaded.notes}
     return f"{digest(loaded.core)} {digest(notes)}"

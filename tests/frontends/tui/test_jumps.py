@@ -9,7 +9,7 @@ from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm.scripted_model import ScriptedModel
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.store.stores import user_store
+from ouro.memory.long_term.store import user_store
 from ouro.memory.sessions.records import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user

@@ -10,8 +10,8 @@ from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.events import NotesRecalled, Remembered
 from ouro.memory.index.lookup import Lookup
+from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, Relation, note_text
-from ouro.memory.long_term.store.memory_files import blob_id
 
 AT = "2026-11-{:02}T10:00:00Z"
 
@@ -49,7 +49,7 @@ RECALLED = NotesRecalled(
 @pytest.fixture
 def app(home, tmp_path, monkeypatch):
     clock = SimpleNamespace(time=itertools.count(1_795_255_200, 3_600).__next__)
-    monkeypatch.setattr("ouro.memory.long_term.store.history.time", clock)
+    monkeypatch.setattr("ouro.memory.long_term.git.repository.time", clock)
     monkeypatch.setattr("ouro.memory.long_term.manager.estimate", lambda _block: 600)  # paths of any length are in it
     (tmp_path / "api.py").write_text("changed since\n")
 

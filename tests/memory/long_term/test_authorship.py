@@ -3,9 +3,9 @@
 import pytest
 from fakes.knowledge import Conversation, plain_git
 
-from ouro.memory.long_term.forgetting.forgetting import Forgetting, Home
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.sync.sync import synchronise
+from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync import synchronise
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ async def taught(home, said="Answer in German.", session="s-1"):
 
 def turns(conversation):
     """Origin, session and turn of each line of the preferences."""
-    blamed = conversation.manager.chronicle().blame("preferences").lines
+    blamed = conversation.manager.timeline().blame("preferences").lines
     return [(each.commit.origin, *map(each.commit.trailers.get, ("Ouro-Session", "Ouro-Turn"))) for each in blamed]
 
 
@@ -51,11 +51,11 @@ async def test_what_was_killed_later_is_not_put_down_to_that_turn(home):
     await conversation.end()
     conversation.scopes["user"].store.rewrite("facts.md", lambda _text: "- Tea.\n", "By hand", {})
     (conversation.folder / "facts.md").write_text("- Tea. And cake.\n")
-    conversation.scopes["user"].store.vouch("facts.md")
+    conversation.scopes["user"].store.approve("facts.md")
 
     opened = Conversation(home, session="s-2")
 
-    assert opened.manager.chronicle().log(1)[0].commit.trailers == {"Ouro-Origin": "agent"}
+    assert opened.manager.timeline().log(1)[0].commit.trailers == {"Ouro-Origin": "agent"}
 
 
 async def test_a_person_who_commits_by_hand_is_not_taken_for_the_agent(home):
@@ -76,13 +76,13 @@ async def test_a_line_that_an_undo_brought_back_leads_to_the_turn_that_taught_it
     (conversation.folder / "preferences.md").write_text("- Answer in French.\n")
     await conversation.begin("Bonjour")
     await conversation.end()
-    chronicle = conversation.manager.chronicle()
-    await conversation.manager.undo(chronicle.find("last").commit.id)
+    timeline = conversation.manager.timeline()
+    await conversation.manager.undo(timeline.find("last").commit.id)
 
-    [line] = chronicle.blame("preferences").lines
+    [line] = timeline.blame("preferences").lines
 
     assert (line.text, line.commit.origin) == ("- Answer in German.", "undo")
-    assert chronicle.taught("preferences", line).trailers["Ouro-Turn"] == "2"
+    assert timeline.taught("preferences", line).trailers["Ouro-Turn"] == "2"
 
 
 async def test_it_is_known_still_when_something_else_was_forgotten(home):
@@ -91,8 +91,8 @@ async def test_it_is_known_still_when_something_else_was_forgotten(home):
     await conversation.end()
     await conversation.close()
 
-    place = Home(home, home / "history.git", home / "sessions", home / "cache" / "index.db")
-    assert Forgetting("says Zebedee", place).forget().left == ()
+    place = OuroHome(home, home / "history.git", home / "sessions", home / "cache" / "index.db")
+    assert TrueForget("says Zebedee", place).forget().left == ()
 
     assert turns(Conversation(home, session="s-2")) == [("agent", "s-1", "2")]
 

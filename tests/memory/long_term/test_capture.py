@@ -16,7 +16,7 @@ from ouro.memory.long_term.capture.said_before import SaidBefore
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.messages import ToolCall, assistant, user
 
 MOMENT = Moment("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7, "cadence")
@@ -68,7 +68,7 @@ class Bench:
             ask=classifier,
             notebook=self.notebook,
             nearest=lambda _spoken, most: [kept.note for kept in self.notebook.all()][:most],
-            said_before=lambda scope: SaidBefore(self.stores[scope].history),
+            said_before=lambda scope: SaidBefore(self.stores[scope].repository),
             propose=lambda note, sources: self.proposed.append((note, tuple(sources))),
             categories=CATEGORIES,
             mark="memory-0123",

@@ -3,8 +3,8 @@
 import pytest
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.chronicle import Chronicle, moment_of
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.timeline import Timeline, moment_of
 
 
 @pytest.fixture
@@ -17,26 +17,26 @@ def test_a_commit_is_found_in_whatever_scope_and_a_file_in_two_has_to_be_named_w
     user, repo = stores
     mine = user.save_and_commit({"facts.md": "- mine\n"}, "A")
     theirs = repo.save_and_commit({"facts.md": "- theirs\n"}, "B")
-    chronicle = Chronicle(stores)
-    assert [chronicle.find(each[:9]).scope for each in (mine, theirs)] == ["user", "repo"]
+    timeline = Timeline(stores)
+    assert [timeline.find(each[:9]).scope for each in (mine, theirs)] == ["user", "repo"]
     with pytest.raises(UsageError, match="facts is in several scopes"):
-        chronicle.blame("facts")
-    assert [line.text for line in chronicle.blame("repo/facts").lines] == ["- theirs"]
+        timeline.blame("facts")
+    assert [line.text for line in timeline.blame("repo/facts").lines] == ["- theirs"]
     with pytest.raises(UsageError, match="of different memories"):
-        chronicle.between(mine, theirs)
+        timeline.between(mine, theirs)
 
 
 def test_memory_without_a_history_has_an_empty_log(stores):
-    assert Chronicle(stores).log() == ()
+    assert Timeline(stores).log() == ()
     with pytest.raises(UsageError, match="no history yet"):
-        Chronicle(stores).find("last")
+        Timeline(stores).find("last")
 
 
 def test_a_commit_that_ended_several_is_taken_back_with_them(stores):
     first = stores[0].save_and_commit({"facts.md": "- a\n"}, "A")
     stores[0].save_and_commit({"facts.md": "- a\n- b\n"}, "B")
     last = stores[0].save_and_commit({"facts.md": "- a\n- b\n- c\n"}, "C")
-    planned = Chronicle(stores, {last: first}).plan_undo(last)
+    planned = Timeline(stores, {last: first}).plan_undo(last)
     assert [(edit.name, edit.after) for edit in planned.edits] == [("facts.md", "- a\n")]
     assert stores[0].read("facts.md") == "- a\n- b\n- c\n"
 

@@ -11,12 +11,11 @@ import pytest
 from fakes.told_sessions import Conversation
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.forgetting.forgetting import Forgetting, Home, back_up
-from ouro.memory.long_term.forgetting.forgotten_text import Needle
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.stores import repo_store
-from ouro.memory.long_term.sync.sync import synchronise
-from ouro.memory.long_term.sync.sync_merge import SyncFailed
+from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget, back_up_home
+from ouro.memory.long_term.forget.needle import ForgottenText
+from ouro.memory.long_term.merge import SyncFailed
+from ouro.memory.long_term.store import GitMemoryStore, repo_store
+from ouro.memory.long_term.sync import synchronise
 from ouro.memory.sessions.yaml_text import dump
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, assistant, user
@@ -25,12 +24,12 @@ TEXT = 'Zoë\'s key is "a/b+c\\d" & more'
 
 
 @pytest.fixture
-def place(home) -> Home:
+def place(home) -> OuroHome:
     root = home / ".ouro"
-    return Home(root, root / "history.git", root / "sessions", root / "cache" / "index.db")
+    return OuroHome(root, root / "history.git", root / "sessions", root / "cache" / "index.db")
 
 
-def user_memory(place: Home) -> GitMemoryStore:
+def user_memory(place: OuroHome) -> GitMemoryStore:
     return GitMemoryStore(place.path / "memory", "user", place.histories / "user.git")
 
 
@@ -60,7 +59,7 @@ def user_memory(place: Home) -> GitMemoryStore:
     ],
 )
 def test_each_form_is_found_and_taken_out(form):
-    needle = Needle(TEXT)
+    needle = ForgottenText(TEXT)
     text = f"before {form} behind"
 
     assert needle.count(text) == 1
@@ -75,17 +74,17 @@ def test_each_form_is_found_and_taken_out(form):
     "text", ["Zoë's key", "Zoë's key is a/b+c and more", "zoes key is abcd more", "", "\\" * 5_000]
 )
 def test_what_is_like_it_is_left_alone(text):
-    assert Needle(TEXT).without(text) == text
+    assert ForgottenText(TEXT).without(text) == text
 
 
 @pytest.mark.parametrize("text", ["", "abc", "  ab  ", "----", "x" * 10_001])
 def test_a_text_that_cannot_be_told_from_others_is_refused(text):
     with pytest.raises(UsageError):
-        Needle(text)
+        ForgottenText(text)
 
 
 def test_the_place_holder_does_not_hold_what_is_forgotten():
-    assert Needle("forgotten").without("It is forgotten.") == "It is [gone]."
+    assert ForgottenText("forgotten").without("It is forgotten.") == "It is [gone]."
 
 
 def test_words_that_records_are_made_of_leave_sessions_whole(place):
@@ -96,7 +95,7 @@ def test_words_that_records_are_made_of_leave_sessions_whole(place):
     talk.end()
 
     for text in ("assistant", "shell", "123456", "message", "2026"):
-        Forgetting(text, place).forget()
+        TrueForget(text, place).forget()
 
     loaded = YamlFileMemoryStore(place.sessions).load_session(talk.id, read_only=True)
     assert loaded.notices == ()
@@ -120,7 +119,7 @@ def test_what_does_not_hold_it_is_byte_for_byte_as_it_was(place):
     store.save_and_commit({"facts.md": "- One.\n"}, "Learn")
     files = {each: each.read_bytes() for each in place.path.rglob("*") if each.is_file() and "history" not in str(each)}
 
-    assert Forgetting("Blackbird-77", place).forget().left == ()
+    assert TrueForget("Blackbird-77", place).forget().left == ()
 
     for path, data in files.items():
         if b"Blackbird-77" not in data and path.name != "lock":
@@ -142,7 +141,7 @@ def test_a_remote_that_has_it_is_said_and_brings_nothing_back(place, tmp_path):
     synchronise(store, remote)
     synchronise(other, remote)
 
-    done = Forgetting("Blackbird-77", place).forget()
+    done = TrueForget("Blackbird-77", place).forget()
 
     assert ["it was sent to" in each for each in done.left] == [True]
     with pytest.raises(SyncFailed, match="still holds what was forgotten here"):
@@ -152,9 +151,9 @@ def test_a_remote_that_has_it_is_said_and_brings_nothing_back(place, tmp_path):
     for _ in range(2):
         with pytest.raises(SyncFailed, match="still holds what was forgotten here"):
             synchronise(store, remote)
-    assert Forgetting("Blackbird-77", place).look().count == 0
+    assert TrueForget("Blackbird-77", place).look().count == 0
 
-    Forgetting("Blackbird-77", Home(tmp_path, tmp_path / "history", tmp_path / "s", tmp_path / "i")).forget()
+    TrueForget("Blackbird-77", OuroHome(tmp_path, tmp_path / "history", tmp_path / "s", tmp_path / "i")).forget()
     os.system(f"git --git-dir={remote} update-ref -d refs/heads/main")
     synchronise(other, remote)
     synchronise(store, remote)
@@ -165,7 +164,7 @@ def test_a_remote_that_has_it_is_said_and_brings_nothing_back(place, tmp_path):
 def test_a_backup_holds_all_and_is_the_persons_alone(place, tmp_path):
     user_memory(place).save_and_commit({"facts.md": "- Blackbird-77\n"}, "Learn")
 
-    made = back_up(place, tmp_path / "b.tar")
+    made = back_up_home(place, tmp_path / "b.tar")
 
     assert made.stat().st_mode & 0o777 == 0o600
     with tarfile.open(made) as tar:
@@ -174,7 +173,7 @@ def test_a_backup_holds_all_and_is_the_persons_alone(place, tmp_path):
     assert any("history.git/user.git/objects" in name for name in names)
     for target in (made, place.path / "b.tar"):
         with pytest.raises(UsageError):
-            back_up(place, target)
+            back_up_home(place, target)
 
 
 def test_links_are_not_followed(place, tmp_path):
@@ -184,7 +183,7 @@ def test_links_are_not_followed(place, tmp_path):
     (place.path / "memory" / "x.md").symlink_to(outside)
     (place.path / "linked").symlink_to(tmp_path)
 
-    Forgetting("Blackbird-77", place).forget()
+    TrueForget("Blackbird-77", place).forget()
 
     assert outside.read_text() == "Blackbird-77"
 
@@ -193,7 +192,7 @@ def test_settings_are_named_and_left(place):
     place.path.mkdir(parents=True)
     (place.path / "models.yaml").write_text("api_key: Blackbird-77\n")
 
-    done = Forgetting("Blackbird-77", place).forget()
+    done = TrueForget("Blackbird-77", place).forget()
 
     assert (place.path / "models.yaml").read_text() == "api_key: Blackbird-77\n"
     assert done.left == (
@@ -206,11 +205,11 @@ def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_pe
     mine.save_and_commit({"facts.md": "- Lives in Trondheim.\n- Works with uv.\n", "decisions.md": None}, "Say it")
     mine.save_and_commit({"preferences.md": "- Lives in Trondheim.\n"}, "Say it again")
     other = repo_store(tmp_path / "app", place.histories, lambda _text: "")
-    other.history.create()
-    other.history.keep("crystallized", "{}")
+    other.repository.create()
+    other.repository.keep("crystallized", "{}")
     before = (mine.folder / ".git").read_text()
 
-    found = Forgetting("Lives in Trondheim", place).forget()
+    found = TrueForget("Lives in Trondheim", place).forget()
 
     assert found.left == ()
     assert [each.place for each in found.places if each.count] == [
@@ -219,7 +218,7 @@ def test_a_project_in_which_nothing_was_written_yet_does_not_lay_hands_on_the_pe
     ]
     assert {path.name: path.read_text() for path in mine.folder.glob("*.md")} == {"facts.md": "- Works with uv.\n"}
     assert (mine.folder / ".git").read_text() == before
-    assert (other.history.own("folder"), other.get_current_head(), mine.outside_edits()) == ("", "", ())
+    assert (other.repository.own("folder"), other.get_current_head(), mine.outside_edits()) == ("", "", ())
 
 
 def test_what_is_too_large_to_be_read_is_named(place):
@@ -229,7 +228,7 @@ def test_what_is_too_large_to_be_read_is_named(place):
     with large.open("wb") as file:
         file.truncate(257 << 20)
 
-    for found in (Forgetting("gray owl", place).look(), Forgetting("blue heron", place).forget()):
+    for found in (TrueForget("gray owl", place).look(), TrueForget("blue heron", place).forget()):
         assert found.unsearched == (f"{large}: 257 MB, which is more than is read of a file.",)
         assert found.left == ()
 
@@ -239,7 +238,7 @@ def test_the_history_of_a_host_repository_is_named_with_the_command_that_rewrite
     store = repo_store(repository, place.histories, lambda _text: "", is_shared=is_shared)
     store.save_and_commit({"facts.md": "- The blue heron.\n"}, "Learn")
 
-    done = Forgetting("blue heron", place).forget()
+    done = TrueForget("blue heron", place).forget()
 
     named = [each for each in done.unsearched if "filter-repo --invert-paths --path .ouro/memory" in each]
     assert [each.startswith(f"{repository}: its own git history") for each in named] == ([True] if is_shared else [])
@@ -250,7 +249,7 @@ def test_an_edit_that_was_refused_is_searched_too(place, home):
     edited.parent.mkdir(parents=True)
     edited.write_text("- The blue heron.\n- The gray owl.\n")
 
-    done = Forgetting("blue heron", place).forget()
+    done = TrueForget("blue heron", place).forget()
 
     assert [each.place for each in done.places if each.count] == ["what you edited and could not be kept"]
     assert edited.read_text() == "- The [forgotten].\n- The gray owl.\n"

@@ -119,7 +119,7 @@ async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(r
     assert await session.past.can_rewind(first) == {"memory": "2 changes"}
     assert (await session.past.rewind(first, ("memory",))).told == ()
     assert (remembered(), remembered("decisions")) == ("", "")
-    log = session.knowledge.chronicle().log()
+    log = session.knowledge.timeline().log()
     assert [entry.commit.origin for entry in log] == ["undo", "agent", "agent"]
     await session.past.redo()
     assert await session.past.can_rewind(first) == {}

@@ -326,9 +326,9 @@ class TestUndo:
         await first.write("preferences.md", "- Use tabs.\n")
         await first.write("preferences.md", "- Use spaces.\n", ours)
         await first.end()
-        commit = first.manager.chronicle().find("last").commit.id
+        commit = first.manager.timeline().find("last").commit.id
 
-        planned = first.manager.chronicle().plan_undo(commit)
+        planned = first.manager.timeline().plan_undo(commit)
         done = await first.manager.undo(commit)
 
         assert sorted(each.scope for each in (planned, *planned.also)) == ["repo", "user"]

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ouro.memory.long_term.merge import MergedFile, merge_file, merge_lines
 from ouro.memory.long_term.notes.note import Edge, Note, note_text, parse_note
-from ouro.memory.long_term.sync.merging import Merged, merge, united
 
 BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
 
@@ -22,34 +22,38 @@ BASE = "# Preferences\n\n- Tabs.\n- Answer in German.\n"
     ],
 )
 def test_what_one_side_changed_is_as_that_side_has_it(base, ours, theirs, merged):
-    assert merge("facts.md", base, ours, theirs) == Merged(merged)
+    assert merge_file("facts.md", base, ours, theirs) == MergedFile(merged)
 
 
 def test_a_note_that_is_changed_here_and_removed_there_stays_and_is_said():
     told = "mem_00000001.md was changed here and removed there: it stays"
-    assert merge("mem_00000001.md", "a", "b", None) == Merged("b", conflict=told)
-    assert merge("mem_00000001.md", "a", None, "b") == Merged("b", conflict=told)
+    assert merge_file("mem_00000001.md", "a", "b", None) == MergedFile("b", conflict=told)
+    assert merge_file("mem_00000001.md", "a", None, "b") == MergedFile("b", conflict=told)
 
 
 def test_of_a_core_file_that_lost_all_its_lines_here_only_what_was_added_there_is_left():
     base, more = "- Tea.\n- Oslo.\n", "- Tea.\n- Oslo.\n- Python.\n"
-    assert merge("facts.md", base, None, more) == merge("facts.md", base, more, None) == Merged("- Python.\n")
-    assert merge("facts.md", base, None, "- Tea.\n") == Merged(None)
+    assert (
+        merge_file("facts.md", base, None, more)
+        == merge_file("facts.md", base, more, None)
+        == MergedFile("- Python.\n")
+    )
+    assert merge_file("facts.md", base, None, "- Tea.\n") == MergedFile(None)
 
 
 def test_lines_of_both_sides_are_united_and_removed_ones_are_gone():
     ours = BASE.replace("- Tabs.\n", "") + "- Mine.\n"
     theirs = BASE + "- Theirs.\n"
 
-    assert united(BASE, ours, theirs) == "# Preferences\n\n- Answer in German.\n- Theirs.\n- Mine.\n"
+    assert merge_lines(BASE, ours, theirs) == "# Preferences\n\n- Answer in German.\n- Theirs.\n- Mine.\n"
 
 
 def test_a_line_that_both_changed_stands_in_both_versions():
-    assert united("- Tabs.\n", "- Two blanks.\n", "- Four blanks.\n") == "- Four blanks.\n- Two blanks.\n"
+    assert merge_lines("- Tabs.\n", "- Two blanks.\n", "- Four blanks.\n") == "- Four blanks.\n- Two blanks.\n"
 
 
 def test_a_line_that_both_added_stands_once():
-    assert united("", "- Tea.\n", "- Tea.\n- Coffee.\n") == "- Tea.\n- Coffee.\n"
+    assert merge_lines("", "- Tea.\n", "- Tea.\n- Coffee.\n") == "- Tea.\n- Coffee.\n"
 
 
 LINES = st.lists(st.sampled_from([f"- {letter}" for letter in "abcdefgh"]), unique=True, max_size=8)
@@ -57,7 +61,7 @@ LINES = st.lists(st.sampled_from([f"- {letter}" for letter in "abcdefgh"]), uniq
 
 @given(LINES, LINES, LINES)
 def test_no_line_that_a_side_added_is_lost_and_none_comes_from_nowhere(base, ours, theirs):
-    merged = united(*map("\n".join, (base, ours, theirs))).splitlines()
+    merged = merge_lines(*map("\n".join, (base, ours, theirs))).splitlines()
 
     added = (set(ours) | set(theirs)) - set(base)
     assert added <= set(merged) <= set(base) | set(ours) | set(theirs)
@@ -66,8 +70,8 @@ def test_no_line_that_a_side_added_is_lost_and_none_comes_from_nowhere(base, our
 
 @given(LINES, LINES, LINES)
 def test_both_machines_come_to_the_same_lines(base, ours, theirs):
-    here = united(*map("\n".join, (base, ours, theirs)))
-    there = united(*map("\n".join, (base, theirs, ours)))
+    here = merge_lines(*map("\n".join, (base, ours, theirs)))
+    there = merge_lines(*map("\n".join, (base, theirs, ours)))
     assert sorted(here.splitlines()) == sorted(there.splitlines())
 
 
@@ -79,7 +83,7 @@ def test_a_note_that_both_changed_keeps_the_later_version_and_the_other_beside_i
     early, late = note("Row locks.", "2026-11-20T00:00:00Z"), note("No locks.", "2026-11-21T00:00:00Z")
 
     for ours, theirs in ((early, late), (late, early)):
-        merged = merge("mem_00000001.md", note("Locks.", ""), ours, theirs)
+        merged = merge_file("mem_00000001.md", note("Locks.", ""), ours, theirs)
 
         assert merged.text == late
         beside = parse_note(merged.also_name, merged.also).note
@@ -91,7 +95,7 @@ def test_a_note_that_both_confirmed_is_one_note():
     ours = note("Locks.", "2026-11-20T00:00:00Z", confidence=0.9, confirmed_at="2026-11-20T00:00:00Z")
     theirs = note("Locks.", "2026-11-21T00:00:00Z", confidence=0.7, confirmed_at="2026-11-21T00:00:00Z")
 
-    merged = merge("mem_00000001.md", None, ours, theirs)
+    merged = merge_file("mem_00000001.md", None, ours, theirs)
 
     found = parse_note("mem_00000001.md", merged.text).note
     assert (found.confidence, found.confirmed_at, merged.also, merged.conflict) == (0.9, "2026-11-21T00:00:00Z", "", "")

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.notes.note import (
     Anchor,
     Edge,
@@ -13,7 +14,6 @@ from ouro.memory.long_term.notes.note import (
     note_text,
     parse_note,
 )
-from ouro.memory.long_term.store.memory_files import readable
 from ouro.memory.sessions.yaml_text import cleaned
 
 WHOLE = Note(
@@ -52,7 +52,7 @@ def test_a_note_is_written_as_people_would_write_it():
     assert lines[-2:] == ["---", "Optimistic locking with a retry for user updates, not row locks."]
 
 
-SEEN = st.text(min_size=1).filter(lambda text: text.isprintable() and readable(text)[0] == text == text.strip())
+SEEN = st.text(min_size=1).filter(lambda text: text.isprintable() and visible_text(text)[0] == text == text.strip())
 
 
 @given(text=st.text(), category=SEEN, entity=SEEN, extra=st.text())

@@ -48,7 +48,7 @@ class Bench:
                 raise answer
             return await answer() if callable(answer) else answer
 
-        histories = {name: store.history for name, store in self.stores.items()}
+        histories = {name: store.repository for name, store in self.stores.items()}
         alone = self.talk.manager.alone
         return NoteConsolidator(MergeParts(ask, self.book, histories, CATEGORIES, "memory-1", alone=alone, **options))
 

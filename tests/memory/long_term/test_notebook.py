@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from ouro.errors import NoteError, SecretInMemory
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Kept, Notebook
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 
 NOW = "2026-11-21T20:31:00Z"
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from ouro.memory.long_term.store.history import History
-from ouro.memory.long_term.store.values import FileEdit
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.trust.asking import question_about
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals, carried_over
 
 
 @pytest.fixture
-def history(home) -> History:
-    made = History(home / ".ouro" / "history.git" / "user.git")
+def history(home) -> GitRepository:
+    made = GitRepository(home / ".ouro" / "history.git" / "user.git")
     made.create()
     return made
 
@@ -19,7 +19,7 @@ def proposal(number: str, text: str, before: str | None = None) -> Proposal:
     return Proposal(number, "user", "agent", (FileEdit("facts.md", before, text),), "it was read somewhere")
 
 
-def kept(history: History) -> str:
+def kept(history: GitRepository) -> str:
     return "".join(path.read_text() for path in (history.git_dir / "ouro").glob("proposals*"))
 
 

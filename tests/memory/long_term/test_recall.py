@@ -12,7 +12,7 @@ from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation, Tuning
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 
 NOW = datetime.now(UTC)
 MARK = "memory-0123456789abcdef"

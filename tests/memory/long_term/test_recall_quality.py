@@ -11,7 +11,7 @@ from ouro.memory.index.search import Search
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 
 needs_weights = pytest.mark.skipif(local_embedder() is None, reason="ouro[vectors] is not installed")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ouro.memory.long_term.store import git_process, history
-from ouro.memory.long_term.store.folders import find_git_dir, repo_folder
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.stores import repo_store, user_store
-from ouro.memory.long_term.store.values import FileEdit, Loaded, Skipped
+from ouro.memory.long_term.git import process as git_process
+from ouro.memory.long_term.git import repository as history
+from ouro.memory.long_term.git.folders import find_git_dir, repo_folder
+from ouro.memory.long_term.git.values import FileEdit, LoadedScope, SkippedFile
+from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def repo(project: Path, histories: Path, *, is_shared: bool = False) -> GitMemor
 
 
 def test_where_nothing_was_remembered_nothing_is_loaded_and_nothing_made(store, home):
-    assert store.load_all() == Loaded("user", str(home / ".ouro" / "memory"), "", {})
+    assert store.load_all() == LoadedScope("user", str(home / ".ouro" / "memory"), "", {})
     assert (store.get_current_head(), store.accepted, store.outside_edits(), store.log()) == ("", "", (), ())
     assert not (home / ".ouro").exists()
 
@@ -61,9 +61,9 @@ def test_core_and_notes_are_loaded_and_what_is_neither_is_said(store):
 
     assert (loaded.head, loaded.core, loaded.notes) == (commit, {"facts": "- one\n"}, ("archive/mem_0.md", "mem_1.md"))
     assert loaded.skipped == (
-        Skipped("data.json", "not a name of a memory file"),
-        Skipped("ideas.md", "neither core nor a note"),
-        Skipped("sub", "not a name of a memory file"),
+        SkippedFile("data.json", "not a name of a memory file"),
+        SkippedFile("ideas.md", "neither core nor a note"),
+        SkippedFile("sub", "not a name of a memory file"),
     )
 
 
@@ -75,7 +75,7 @@ def test_loading_and_noticing_start_no_process_and_write_nothing(store, home, mo
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(git_process.subprocess, "run", no_process)
-    again = user_store(store.folder, store.history.git_dir.parent, lambda _text: "")
+    again = user_store(store.folder, store.repository.git_dir.parent, lambda _text: "")
     loaded = again.load_all()
 
     assert loaded.core == {"facts": "- one\n"}
@@ -116,8 +116,8 @@ def test_files_are_the_users_alone(store, home):
         home / ".ouro",
         store.folder,
         store.folder / "archive",
-        store.history.git_dir.parent,
-        store.history.git_dir,
+        store.repository.git_dir.parent,
+        store.repository.git_dir,
     ]
     assert [oct(each.stat().st_mode & 0o777) for each in folders] == ["0o700"] * 5
     files = [store.folder / "facts.md", store.folder / "archive" / "mem_1.md", store.folder / ".git"]
@@ -177,7 +177,7 @@ def test_what_is_staged_by_hand_stays_staged(store):
 
 def test_an_index_that_could_not_be_told_is_made_anew_next_time(store):
     store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
-    lock = store.history.git_dir / "index.lock"
+    lock = store.repository.git_dir / "index.lock"
     lock.touch()
     store.save_and_commit({"facts.md": "- two\n", "mem_1.md": None}, "Learn while a person's git is at work")
     assert git(store.folder, "status", "--porcelain") != ""
@@ -201,9 +201,9 @@ def test_a_long_history_is_packed_and_loses_nothing(store):
     for number in range(8):
         store.save_and_commit({"facts.md": f"- {number}\n"}, f"Learn {number}")
     objects = git(store.folder, "cat-file", "--batch-all-objects", "--batch-check")
-    assert not store.history.pack(most_loose=2_000)
+    assert not store.repository.pack(most_loose=2_000)
 
-    assert store.history.pack()
+    assert store.repository.pack()
 
     assert git(store.folder, "cat-file", "--batch-all-objects", "--batch-check") == objects
     assert git(store.folder, "count-objects") == "0 objects, 0 kilobytes"
@@ -212,16 +212,16 @@ def test_a_long_history_is_packed_and_loses_nothing(store):
 
 
 def test_the_commit_that_makes_it_crowded_packs_it(store, monkeypatch):
-    monkeypatch.setattr(history, "MOST_LOOSE", 1)
+    monkeypatch.setattr(history, "MAX_LOOSE_OBJECTS", 1)
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
-    crowded = store.history.git_dir / "objects" / "17"
+    crowded = store.repository.git_dir / "objects" / "17"
     crowded.mkdir(exist_ok=True)
     (crowded / ("0" * 38)).touch()
 
     commit = store.save_and_commit({"facts.md": "- two\n"}, "Learn")
 
     assert commit == store.get_current_head()
-    assert list((store.history.git_dir / "objects" / "pack").glob("*.pack")) != []
+    assert list((store.repository.git_dir / "objects" / "pack").glob("*.pack")) != []
 
 
 def test_plain_git_by_a_person_works_in_the_folder(store, home):
@@ -328,7 +328,7 @@ def test_another_project_at_the_old_place_begins_anew(tmp_path, histories):
 
     assert [each.subject for each in moved.log()] == ["Learn one"]
     assert [each.subject for each in new.log()] == ["Other"]
-    assert find_git_dir(new.folder, histories) == new.history.git_dir != moved.history.git_dir
+    assert find_git_dir(new.folder, histories) == new.repository.git_dir != moved.repository.git_dir
 
 
 def test_a_copy_of_a_project_has_a_history_of_its_own(tmp_path, histories):
@@ -350,7 +350,7 @@ def test_a_copy_of_a_project_has_a_history_of_its_own(tmp_path, histories):
 def test_a_home_that_was_moved_takes_histories_along(tmp_path, home, store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn one")
     project = repository(tmp_path / "app")
-    repo(project, store.history.git_dir.parent).save_and_commit({"facts.md": "- of app\n"}, "Learn of app")
+    repo(project, store.repository.git_dir.parent).save_and_commit({"facts.md": "- of app\n"}, "Learn of app")
 
     (home / ".ouro").rename(home / "elsewhere")
     user = user_store(home / "elsewhere" / "memory", home / "elsewhere" / "history.git", lambda _text: "")
@@ -394,9 +394,9 @@ def test_a_shared_memory_is_an_ordinary_folder_of_the_host_repository(tmp_path, 
 def test_the_lock_of_a_process_that_died_holds_nobody_up(store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn")
     code = (
-        "import sys, os; from pathlib import Path; from ouro.memory.long_term.store.history import History\n"
-        "with History(Path(sys.argv[1])).alone(): os.kill(os.getpid(), 9)"
+        "import sys, os; from pathlib import Path; from ouro.memory.long_term.git.repository import GitRepository\n"
+        "with GitRepository(Path(sys.argv[1])).alone(): os.kill(os.getpid(), 9)"
     )
-    subprocess.run([sys.executable, "-c", code, store.history.git_dir], check=False)
+    subprocess.run([sys.executable, "-c", code, store.repository.git_dir], check=False)
 
     assert store.save_and_commit({"facts.md": "- two\n"}, "Learn")

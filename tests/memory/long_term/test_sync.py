@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.sync.sync import SyncFailed, synchronise
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync import SyncFailed, synchronise
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -303,7 +303,7 @@ def test_what_is_written_here_between_the_fetch_and_the_merge_is_not_lost(machin
         if step == "merging" and not written:
             written.append(step)
             (two.folder / "facts.md").write_text("- Tea.\n- Written meanwhile.\n")
-            two.vouch("facts.md")
+            two.approve("facts.md")
 
     synchronise(two, remote, write)
 
@@ -314,8 +314,8 @@ _MOMENTS = 45
 _KILLED = """
 import os, sys
 from pathlib import Path
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.sync.sync import synchronise
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync import synchronise
 folder, git_dir, remote, left = *sys.argv[1:4], int(sys.argv[4])
 
 def die(event, about):
@@ -346,7 +346,7 @@ def test_killed_at_any_moment_a_sync_goes_on_the_next_time(machines, remote):
             two, facts=f"{old}- two {number}\n", mem_00000001=note_text(Note(id="mem_00000001", text=f"Two {number}."))
         )
         synchronise(one, remote)
-        where = [str(two.folder), str(two.history.git_dir), remote, str(drawn.randrange(_MOMENTS))]
+        where = [str(two.folder), str(two.repository.git_dir), remote, str(drawn.randrange(_MOMENTS))]
         died.append(subprocess.run([sys.executable, "-c", _KILLED, *where], check=False).returncode)
         synchronise(two, remote)
         synchronise(one, remote)
@@ -368,7 +368,7 @@ def test_two_syncs_at_once_on_one_machine_lose_nothing(machines, remote):
     save(one, facts="".join(f"- {each}\n" for each in range(100)))
     save(two, decisions="- Locks.\n")
     synchronise(one, remote)
-    again = GitMemoryStore(two.folder, "user", two.history.git_dir)
+    again = GitMemoryStore(two.folder, "user", two.repository.git_dir)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda store: synchronise(store, remote), [two, again]))

@@ -11,9 +11,9 @@ import pytest
 from fakes.synced_homes import in_this_process
 
 from ouro.errors import OuroError
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.sync import sync
-from ouro.memory.long_term.sync.sync import SyncFailed, synchronise
+from ouro.memory.long_term import sync
+from ouro.memory.long_term.store import GitMemoryStore
+from ouro.memory.long_term.sync import SyncFailed, synchronise
 
 
 def git(folder, *arguments):
@@ -83,7 +83,7 @@ def test_a_remote_with_a_huge_file_is_left_before_it_has_come(machines, remote, 
         synchronise(one, remote)
 
     assert lines(one) == {"- Tea."}
-    assert sum(each.stat().st_size for each in one.history.git_dir.rglob("*") if each.is_file()) < 100_000
+    assert sum(each.stat().st_size for each in one.repository.git_dir.rglob("*") if each.is_file()) < 100_000
     assert git(one.folder, "fsck", "--strict") == ""
 
 
@@ -105,7 +105,7 @@ def test_where_our_own_disk_is_full_at_any_byte_nothing_is_lost_and_it_goes_on_o
     assert lines(one) == lines(two) == mine | {"- Tea.", *(text.strip() for text in notes.values())}
     for store in machines:
         assert git(store.folder, "fsck", "--strict") == ""
-        assert list(store.history.git_dir.glob("objects/pack/tmp_*")) == []
+        assert list(store.repository.git_dir.glob("objects/pack/tmp_*")) == []
 
 
 def synchronise_with_room_for(size, store, remote):

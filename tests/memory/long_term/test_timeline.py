@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.store import timeline
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import FileEdit, Hunk
+from ouro.memory.long_term.git import history as git_history
+from ouro.memory.long_term.git.values import DiffHunk, FileEdit
+from ouro.memory.long_term.store import GitMemoryStore
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_the_log_tells_subject_trailers_and_files_newest_first(store):
     assert (oldest.origin, newest.origin, oldest.parent) == ("agent", "outside", "")
     assert store.log(path="mem_1.md") == (newest,)
     assert store.log(limit=1) == (newest,)
-    assert timeline.log(store.history, 9, since=first) == (newest,)
+    assert git_history.log(store.repository, 9, since=first) == (newest,)
 
 
 def test_a_trailer_in_the_middle_of_a_message_is_none(store):
@@ -46,38 +46,38 @@ def test_a_trailer_in_the_middle_of_a_message_is_none(store):
 
 def test_a_text_is_found_as_it_was_in_a_commit_and_on_a_date(store):
     store.ensure_repo()
-    first = store.history.commit({"facts.md": b"old\n"}, "A", at=1_700_000_000)
-    second = store.history.commit({"facts.md": b"new\n", "\xe9t\xe9.md": b"x"}, "B", at=1_700_090_000)
+    first = store.repository.commit({"facts.md": b"old\n"}, "A", at=1_700_000_000)
+    second = store.repository.commit({"facts.md": b"new\n", "\xe9t\xe9.md": b"x"}, "B", at=1_700_090_000)
 
     assert (store.text_at(first, "facts.md"), store.text_at(second, "facts.md")) == ("old\n", "new\n")
     assert (store.text_at(first, "\xe9t\xe9.md"), store.text_at(second, "\xe9t\xe9.md")) == (None, "x")
-    assert timeline.commit_at(store.history, "2023-11-15") == first
-    assert timeline.commit_at(store.history, "2023-11-01") == ""
-    assert timeline.commit_at(store.history, "2030-01-01") == second
+    assert git_history.commit_at(store.repository, "2023-11-15") == first
+    assert git_history.commit_at(store.repository, "2023-11-01") == ""
+    assert git_history.commit_at(store.repository, "2030-01-01") == second
 
 
 def test_blame_leads_from_a_line_to_the_commit_and_the_turn(store):
     first = learn(store, "- one\n- two\n", Session="s1", Turn="1")
     second = learn(store, "- one\n- 2\n- three\n", Session="s2", Turn="7")
 
-    lines = timeline.blame(store.history, "facts.md")
+    lines = git_history.blame(store.repository, "facts.md")
 
     assert [(each.number, each.text, each.commit.id, each.commit.trailers["Ouro-Turn"]) for each in lines] == [
         (1, "- one", first, "1"),
         (2, "- 2", second, "7"),
         (3, "- three", second, "7"),
     ]
-    assert [each.text for each in timeline.blame(store.history, "facts.md", first)] == ["- one", "- two"]
+    assert [each.text for each in git_history.blame(store.repository, "facts.md", first)] == ["- one", "- two"]
 
 
 def test_the_changes_of_a_commit_are_numbered_hunks(store):
     learn(store, "a\nb\nc\nd\n")
     commit = store.save_and_commit({"facts.md": "a\nB\nc\nd\ne\n", "preferences.md": "p\n"}, "Change")
 
-    assert timeline.changes(store.history, commit[:8]) == (
-        Hunk(1, "facts.md", 1, ("b\n",), ("B\n",)),
-        Hunk(2, "facts.md", 4, (), ("e\n",)),
-        Hunk(3, "preferences.md", 0, (), ("p\n",)),
+    assert git_history.changes(store.repository, commit[:8]) == (
+        DiffHunk(1, "facts.md", 1, ("b\n",), ("B\n",)),
+        DiffHunk(2, "facts.md", 4, (), ("e\n",)),
+        DiffHunk(3, "preferences.md", 0, (), ("p\n",)),
     )
 
 
@@ -112,7 +112,7 @@ def test_a_conflict_is_said_and_nothing_of_it_is_lost(store):
 
     undone = store.revert(commit)
 
-    assert msgspec.structs.astuple(undone)[:3] == ("", (), (Hunk(1, "facts.md", 1, ("b\n",), ("B\n", "c\n")),))
+    assert msgspec.structs.astuple(undone)[:3] == ("", (), (DiffHunk(1, "facts.md", 1, ("b\n",), ("B\n", "c\n")),))
     assert (store.read("facts.md"), store.get_current_head()) == ("a\nB, or perhaps b\nc\n", head)
 
 
@@ -139,8 +139,8 @@ def test_what_is_no_commit_is_said(store, commit):
     learn(store, "a\n")
 
     with pytest.raises(MemoryUnusable):
-        timeline.changes(store.history, commit or "zz")
+        git_history.changes(store.repository, commit or "zz")
 
 
 def test_an_empty_history_has_nothing_to_tell(store):
-    assert (store.log(), timeline.commit_at(store.history, "2023-01-01")) == ((), "")
+    assert (store.log(), git_history.commit_at(store.repository, "2023-01-01")) == ((), "")

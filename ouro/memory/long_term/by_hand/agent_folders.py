@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ouro.memory.long_term.store.values import Scope, Skipped
+from ouro.memory.long_term.git.values import Scope, SkippedFile
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 
 _FRONT = re.compile(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -34,7 +34,7 @@ def is_codex(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("memory_summary.md", *_MATERIAL))
 
 
-def set_aside(folder: Path, files: Sequence[Path]) -> tuple[list[Path], list[Skipped]]:
+def set_aside(folder: Path, files: Sequence[Path]) -> tuple[list[Path], list[SkippedFile]]:
     """The files of an agent's folder that hold memory, and in a line for each sort those that do not."""
     kept: list[Path] = []
     others: Counter[tuple[str, str]] = Counter()
@@ -45,7 +45,7 @@ def set_aside(folder: Path, files: Sequence[Path]) -> tuple[list[Path], list[Ski
             others[str(folder / inside.parts[0]), reason] += 1
         else:
             kept.append(path)
-    return kept, [Skipped(name, f"{reason} ({count} files)" if count > 1 else reason)
+    return kept, [SkippedFile(name, f"{reason} ({count} files)" if count > 1 else reason)
                   for (name, reason), count in others.items()]  # fmt: skip
 
 

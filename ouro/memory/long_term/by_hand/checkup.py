@@ -13,10 +13,10 @@ from ouro.errors import MemoryUnusable, SearchUnavailable
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.entries import Entry, all_entries
 from ouro.memory.long_term.by_hand.remember import folded
+from ouro.memory.long_term.git.files import MAX_FILES
 from ouro.memory.long_term.notes.note import CATEGORIES
 from ouro.memory.long_term.notes.notebook import Kept
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store.memory_files import MOST_FILES
 from ouro.utils.terminal_text import one_line
 
 _MOST_NAMED = 5
@@ -71,8 +71,8 @@ def _git(scope: ScopeMemory) -> Iterator[Finding]:
         yield Finding("problem", scope.scope, "git is not installed: there is no history", "Install git.")
         return
     try:
-        head = store.history.head()
-        pending = [each.name for each in store.edits_since(head.commit)] if store.history.exists else []
+        head = store.repository.head()
+        pending = [each.name for each in store.edits_since(head.commit)] if store.repository.exists else []
     except MemoryUnusable as error:
         yield Finding("problem", scope.scope, error.message, error.hint or "The texts are kept all the same.")
         return
@@ -149,8 +149,8 @@ def _sizes(scope: ScopeMemory, notes: Sequence[Kept], threshold: int) -> Iterato
     if scope.tokens > threshold:
         what = f"the core has {scope.tokens:,} tokens; {threshold:,} are meant (memory.consolidation_threshold)"
         yield Finding("warning", scope.scope, what, "/memory consolidate merges it; `forget` what no longer holds.")
-    if len(notes) > MOST_FILES * 0.9:
-        what = f"{len(notes):,} notes; {MOST_FILES:,} files are read at most"
+    if len(notes) > MAX_FILES * 0.9:
+        what = f"{len(notes):,} notes; {MAX_FILES:,} files are read at most"
         yield Finding("problem", scope.scope, what, "Move what is in `archive/` elsewhere.")
 
 

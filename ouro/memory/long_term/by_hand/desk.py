@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from ouro.errors import UsageError
 from ouro.events import CoreChanged
+from ouro.memory.long_term.git.files import FileRefused
+from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
-from ouro.memory.long_term.store.memory_files import FileRefused
-from ouro.memory.long_term.store.values import FileEdit, Origin, Scope
 
 if TYPE_CHECKING:
     from ouro.memory.index.index import Index

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, SearchUnavailable, UsageError
 from ouro.memory.long_term.by_hand.desk import Desk
+from ouro.memory.long_term.git import history as git_history
+from ouro.memory.long_term.git.files import ARCHIVE
+from ouro.memory.long_term.git.values import CORE, SESSION, TURN, BlamedLine, Scope
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store import timeline
-from ouro.memory.long_term.store.memory_files import ARCHIVE
-from ouro.memory.long_term.store.values import CORE, SESSION, TURN, BlamedLine, Scope
 from ouro.utils.log import log
 
 _HEADING = re.compile(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
@@ -152,7 +152,7 @@ def _core_lines(scope: ScopeMemory, category: str) -> Iterator[Entry]:
 def _blamed(scope: ScopeMemory, name: str) -> dict[str, BlamedLine]:
     """By the words of the line: what stands in the files may be newer than the history."""
     try:
-        return {each.text.strip(): each for each in timeline.blame(scope.store.history, name)}
+        return {each.text.strip(): each for each in git_history.blame(scope.store.repository, name)}
     except MemoryUnusable:
         return {}
 

@@ -9,9 +9,9 @@ import msgspec
 
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.entries import Entry, all_entries, chain_of, core_entries, now, whence
+from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.notes.notebook import Kept
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.store.values import CORE, Scope
 
 MARK = "<!-- ouro memory export 1 -->"
 FORMAT = "ouro-memory"

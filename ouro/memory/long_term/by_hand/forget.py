@@ -11,9 +11,9 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.entries import Entry, all_entries, chain_of, note_entries, plain
 from ouro.memory.long_term.by_hand.remember import MOST_CHARACTERS, folded
+from ouro.memory.long_term.git.files import ARCHIVE
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.note import note_text
-from ouro.memory.long_term.store.memory_files import ARCHIVE
-from ouro.memory.long_term.store.values import Scope
 from ouro.utils.log import log
 from ouro.utils.terminal_text import one_line
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ouro.memory.long_term.store.values import Skipped
+from ouro.memory.long_term.git.values import SkippedFile
 from ouro.utils.repository import find_root
 
 NAMED = re.compile(r"@\S+(?:\n@\S+)*")
@@ -21,7 +21,7 @@ _NOT_READ = re.compile(r"<!--.*?(?:-->|\Z)|^\s*(```|~~~).*?(?:^\s*\1|\Z)", re.DO
 _TEXTS = (".md", ".mdc", ".markdown", ".txt")
 
 
-def named_files(path: Path, text: str, depth: int) -> tuple[list[Path], list[Skipped]]:
+def named_files(path: Path, text: str, depth: int) -> tuple[list[Path], list[SkippedFile]]:
     """The files that `text`, which stands in `path`, takes in; and those that are not read, with the reason.
 
     Args:
@@ -29,12 +29,12 @@ def named_files(path: Path, text: str, depth: int) -> tuple[list[Path], list[Ski
         depth: so many files led to this one.
     """
     found: list[Path] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     names = _LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else []
     for name in dict.fromkeys(names):
         file = (path.parent / Path(name).expanduser()).resolve()
         if reason := _refused(path, file, depth):
-            skipped.append(Skipped(f"@{name} in {path.name}", reason))
+            skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
         else:
             found.append(file)
     return found, skipped

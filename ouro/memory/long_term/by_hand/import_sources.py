@@ -24,9 +24,9 @@ from ouro.memory.long_term.by_hand.agent_folders import (
 )
 from ouro.memory.long_term.by_hand.export import FORMAT, MARK
 from ouro.memory.long_term.by_hand.import_links import NAMED, named_files
+from ouro.memory.long_term.git.files import FileRefused, decode_text
+from ouro.memory.long_term.git.values import CORE, Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
-from ouro.memory.long_term.store.memory_files import FileRefused, decoded
-from ouro.memory.long_term.store.values import CORE, Scope, Skipped
 
 INSTRUCTIONS = (
     "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules", "AGENTS.md", "GEMINI.md", ".cursorrules",
@@ -68,7 +68,7 @@ class Reading(msgspec.Struct, frozen=True):
 
     pieces: tuple[Piece, ...]
     files: tuple[Path, ...]
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
 
 
 def read_sources(paths: Sequence[Path]) -> Reading:
@@ -79,7 +79,7 @@ def read_sources(paths: Sequence[Path]) -> Reading:
     """
     pieces: list[Piece] = []
     files: list[Path] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     found: dict[Path, None] = {}
     for each in (path.expanduser().absolute() for path in paths):
         kept, others = (_files(each), []) if each.is_file() else set_aside(each, _files(each))
@@ -93,7 +93,7 @@ def read_sources(paths: Sequence[Path]) -> Reading:
             pieces += _pieces(path, text)
             files.append(path)
         except (FileRefused, OSError) as error:
-            skipped.append(Skipped(str(path), str(error)))
+            skipped.append(SkippedFile(str(path), str(error)))
             continue
         named, others = named_files(path, text, depths[path])
         skipped += others
@@ -138,7 +138,7 @@ def _text(path: Path) -> str:
             raise FileRefused("no plain file")
         if found.st_size > _MOST_BYTES:
             raise FileRefused(f"{found.st_size:,} bytes: more than the {_MOST_BYTES:,} that are read")
-        return decoded(file.read(_MOST_BYTES + 1))
+        return decode_text(file.read(_MOST_BYTES + 1))
 
 
 def _pieces(path: Path, text: str) -> list[Piece]:

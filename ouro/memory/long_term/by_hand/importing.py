@@ -16,8 +16,8 @@ from ouro.memory.long_term.by_hand.entries import all_entries, now
 from ouro.memory.long_term.by_hand.import_sources import Piece, Reading
 from ouro.memory.long_term.by_hand.placing import Place, place
 from ouro.memory.long_term.by_hand.remember import appended, checked, folded, note_of
+from ouro.memory.long_term.git.values import CORE, FileEdit, Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.store.values import CORE, FileEdit, Scope, Skipped
 from ouro.memory.long_term.trust.edits import change_of
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals, proposal_id
 from ouro.memory.tokens import estimate
@@ -34,7 +34,7 @@ class Import(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...]
     doubles: int
     """Pieces that are known already, or come twice."""
-    refused: tuple[Skipped, ...]
+    refused: tuple[SkippedFile, ...]
     """Pieces that are not taken: with a secret, or too long."""
     files: tuple[Path, ...]
     untrusted: tuple[Path, ...] = ()
@@ -71,7 +71,7 @@ def plan_import(
     ids = {each.id for each in existing}
     lines: dict[Scope, dict[str, tuple[str, ...]]] = {}
     notes: list[Note] = []
-    refused: list[Skipped] = list(reading.skipped)
+    refused: list[SkippedFile] = list(reading.skipped)
     doubles = 0
     room = {each.scope: CORE_TOKENS for each in desk.scopes}
     for piece in reading.pieces:
@@ -83,12 +83,12 @@ def plan_import(
             where = (
                 f"it speaks of another project ({piece.project}): import it there, or with `ouro memory import --scope`"
             )
-            refused.append(Skipped(piece.origin, where))
+            refused.append(SkippedFile(piece.origin, where))
             continue
         try:
             text = _allowed(desk, piece)
         except (UsageError, SecretInMemory) as error:
-            refused.append(Skipped(piece.origin, error.message))
+            refused.append(SkippedFile(piece.origin, error.message))
             continue
         seen.add(words)
         found = _place(desk, piece, text, scope)
@@ -187,7 +187,7 @@ def _proposed(desk: Desk, scope: Scope, changes: Mapping[str, str | None], sourc
     named = tuple(str(path) for path in sources[:5])
     store = desk.scope(scope).store
     store.ensure_repo()
-    Proposals(store.history).add(
+    Proposals(store.repository).add(
         Proposal(number, scope, "agent", edits, reason, named, moment.session, moment.turn, now())
     )
     desk.told.append(change_of(scope, edits, "import", proposal=number))

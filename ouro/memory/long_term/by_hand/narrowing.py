@@ -9,9 +9,9 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.entries import Entry, all_entries, chain_of, find_entry, note_entries
+from ouro.memory.long_term.git.values import CORE
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.notebook import Kept
-from ouro.memory.long_term.store.values import CORE
 
 
 class Told(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from ouro.memory.long_term.notes.decay import confidence_now
 from ouro.memory.long_term.notes.graph import Graph, Link
 from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.store.store import GitMemoryStore
+from ouro.memory.long_term.store import GitMemoryStore
 
 _COLUMNS = "note, kind, scope, category, text, at, path, line, session, turn, branch, archived"
 

@@ -17,8 +17,8 @@ from collections.abc import Collection
 
 import msgspec
 
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.store.values import Scope
 
 LONGEST_LINE = 200
 """Characters of a core line."""

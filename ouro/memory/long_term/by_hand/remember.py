@@ -12,11 +12,11 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.entries import Entry, all_entries, now
 from ouro.memory.long_term.by_hand.placing import Place, place
+from ouro.memory.long_term.git.files import visible_text
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id, note_text
-from ouro.memory.long_term.store.memory_files import readable
-from ouro.memory.long_term.store.values import Scope
 from ouro.utils.terminal_text import one_line
 
 MOST_CHARACTERS = 10_000
@@ -67,7 +67,7 @@ def checked(text: str) -> str:
             "Import a document instead.",
             ["memory import FILE"],
         )
-    text = readable(text)[0].strip()
+    text = visible_text(text)[0].strip()
     marks = _MARKS.match(text)
     return text[marks.end() :] if marks else text
 

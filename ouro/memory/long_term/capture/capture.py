@@ -18,10 +18,10 @@ from ouro.errors import LongTermMemoryError, ModelError, NoteError, OuroError
 from ouro.memory.long_term.capture.capture_request import Spoken, capture_request, is_own
 from ouro.memory.long_term.capture.operations import Ground, Operation, Refused, is_answer, read_operations
 from ouro.memory.long_term.capture.said_before import SaidBefore
+from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Origin, Scope
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.note import Note, Source, Trigger, new_id
 from ouro.memory.long_term.notes.notebook import Notebook, Written
-from ouro.memory.long_term.store.values import MESSAGE, SESSION, TURN, Origin, Scope
 from ouro.messages import Message
 from ouro.utils.log import log
 from ouro.utils.terminal_text import clean

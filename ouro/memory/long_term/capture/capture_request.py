@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 
 from ouro.memory.long_term.block import quoted
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.store.values import Scope
 from ouro.memory.long_term.trust.vouching import LONGEST_SAYING, OWN_LINE
 from ouro.messages import PIPED, Message, Text, system, user
 

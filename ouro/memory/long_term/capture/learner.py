@@ -16,6 +16,7 @@ from ouro.memory.long_term.capture.capture import Capture, Captured, CapturePart
 from ouro.memory.long_term.capture.capture_request import LONGEST_PART, Spoken
 from ouro.memory.long_term.capture.said_before import SaidBefore
 from ouro.memory.long_term.capture.uncaptured import Piece
+from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.branches import default_branch, merged_branches
@@ -23,7 +24,6 @@ from ouro.memory.long_term.notes.decay import has_faded
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.scope_memory import ASKED, ScopeMemory
-from ouro.memory.long_term.store.values import FileEdit, Scope
 from ouro.memory.long_term.trust.proposals import Proposals, by_agent
 from ouro.memory.long_term.trust.vouching import Vouching, below
 from ouro.messages import Message
@@ -113,7 +113,7 @@ class Learner:
             propose=lambda note, sources: self._propose(note, sources, moment),
             categories=parts.categories,
             mark=parts.mark,
-            said_before=lambda scope: SaidBefore(self._scopes[scope].store.history),
+            said_before=lambda scope: SaidBefore(self._scopes[scope].store.repository),
             root=str(parts.root),
             anchors=self._anchors,
             main_branch=lambda: default_branch(parts.root),
@@ -178,7 +178,7 @@ class Learner:
         edits = (FileEdit(note.file_name, None, text),)
         said = note.text if len(note.text) <= _SHOWN else f"{note.text[: _SHOWN - 1]}…"
         reason = f"“{said}” {FROM_OUTSIDE}" if sources else f"{ASKED}: “{said}”"
-        Proposals(store.history).add(
+        Proposals(store.repository).add(
             by_agent(note.scope, edits, reason, sources, moment.session_id, note.turn, note.created_at)
         )
 

@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
 from ouro.memory.long_term.notes.note import Note, Relation, Source
-from ouro.memory.long_term.store.values import Scope
 from ouro.utils.terminal_text import clean
 
 Verb = Literal["add", "supersede", "refine", "contradict", "confirm"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ouro.memory.long_term.store.history import History
+from ouro.memory.long_term.git.repository import GitRepository
 
 _NAME = "captured"
 _MOST = 2_000
@@ -17,7 +17,7 @@ _WORD = re.compile(r"\w{3,}")
 class SaidBefore:
     """Of one scope; kept beside its history, as prints that cannot be read back. Blocks: use from a thread."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: GitRepository) -> None:
         self._history = history
 
     def knows(self, text: str, since: str) -> bool:

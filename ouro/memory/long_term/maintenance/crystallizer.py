@@ -18,7 +18,7 @@ from ouro.memory.backend import SessionInfo
 from ouro.memory.long_term.capture.capture import Captured, Moment
 from ouro.memory.long_term.capture.slim import slim
 from ouro.memory.long_term.capture.uncaptured import Piece, is_known, uncaptured
-from ouro.memory.long_term.store.history import History
+from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.sessions.whole_session import WholeSession
 from ouro.memory.tokens import estimate
 from ouro.memory.transcript import Transcript
@@ -90,7 +90,7 @@ class CrystallizerParts(msgspec.Struct, frozen=True):
     """Those of this project. Blocks."""
     read: Callable[[str], WholeSession]
     """Raises SessionError. Blocks."""
-    history: History
+    history: GitRepository
     project: str
     own: str = ""
     """The session that is open here."""

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from ouro.errors import LongTermMemoryError, ModelError, OuroError
 from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.capture.operations import LONGEST_NOTE, Ground, Operation, read_operations
+from ouro.memory.long_term.git.files import ARCHIVE
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.long_term.git.values import ORIGIN, SESSION, TURN, Scope
 from ouro.memory.long_term.maintenance.near_duplicates import Alike, Clusters, age, clusters
 from ouro.memory.long_term.maintenance.united import united
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
-from ouro.memory.long_term.store.history import History
-from ouro.memory.long_term.store.memory_files import ARCHIVE
-from ouro.memory.long_term.store.values import ORIGIN, SESSION, TURN, Scope
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
@@ -63,7 +63,7 @@ class MergeParts(msgspec.Struct, frozen=True):
     ask: Callable[[list[Message]], Awaitable[str]]
     """Raises ModelError."""
     notebook: Notebook
-    histories: Mapping[Scope, History]
+    histories: Mapping[Scope, GitRepository]
     categories: Mapping[str, Scope]
     mark: str
     alike: Alike = lambda _note: ()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor
-from ouro.memory.long_term.store.memory_files import blob_id
 
 MOST_ANCHORS = 8
 """A note that names more files speaks of none in particular."""

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.long_term.store.memory_files import readable
-from ouro.memory.long_term.store.values import Scope
+from ouro.memory.long_term.git.files import visible_text
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 
 Relationship = Literal["refines", "contradicts", "relates-to"]
@@ -172,7 +172,7 @@ def _readable(value: Any) -> Any:
         return {key: _readable(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_readable(each) for each in value]
-    return " ".join(readable(value)[0].splitlines()) if isinstance(value, str) else value
+    return " ".join(visible_text(value)[0].splitlines()) if isinstance(value, str) else value
 
 
 @cache

@@ -10,6 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import NoteError
+from ouro.memory.long_term.git.files import ARCHIVE, FileRefused
+from ouro.memory.long_term.git.values import ORIGIN, SESSION, TURN, Origin, Scope
 from ouro.memory.long_term.notes.note import (
     Anchor,
     Edge,
@@ -20,9 +22,7 @@ from ouro.memory.long_term.notes.note import (
     note_text,
     parse_note,
 )
-from ouro.memory.long_term.store.memory_files import ARCHIVE, FileRefused
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import ORIGIN, SESSION, TURN, Origin, Scope
+from ouro.memory.long_term.store import GitMemoryStore
 
 _SUBJECT_WIDTH = 80
 _MORE_SURE = 0.15

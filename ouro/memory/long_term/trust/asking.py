@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ouro.display import Question
+from ouro.memory.long_term.git.history import line_changes
+from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.notes.note import is_note_name
-from ouro.memory.long_term.store.line_changes import line_changes
-from ouro.memory.long_term.store.values import FileEdit
 from ouro.memory.long_term.trust.edits import subject_of, words_of
 from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.utils.terminal_text import escaped

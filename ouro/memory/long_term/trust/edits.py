@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged
+from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import is_note_name
-from ouro.memory.long_term.store.values import FileEdit, Scope
 from ouro.utils.terminal_text import escaped
 
 _SUBJECT, _WORDS = 200, 100

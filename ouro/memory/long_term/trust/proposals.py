@@ -9,9 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from ouro.memory.long_term.store.history import OWN, History
-from ouro.memory.long_term.store.line_changes import line_changes
-from ouro.memory.long_term.store.values import FileEdit, Scope
+from ouro.memory.long_term.git.history import line_changes
+from ouro.memory.long_term.git.repository import OWN, GitRepository
+from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.utils.log import log
 
 _NAME = "proposals"
@@ -38,7 +38,7 @@ class Proposal(msgspec.Struct, frozen=True):
 class Proposals:
     """Those of one scope that are out of the files. Everything blocks: use from a thread."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: GitRepository) -> None:
         self._history = history
 
     def list(self) -> tuple[Proposal, ...]:

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.memory.long_term.store.line_changes import line_changes
-from ouro.memory.long_term.store.memory_files import MemoryFiles, is_memory_name
+from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
+from ouro.memory.long_term.git.history import line_changes
 from ouro.messages import PIPED, Image, Message, Text, ToolCall, ToolReply
 
 OWN_LINE = "I ran this in a shell:"

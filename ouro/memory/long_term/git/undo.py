@@ -7,38 +7,43 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.store import timeline
-from ouro.memory.long_term.store.history import History
-from ouro.memory.long_term.store.values import MESSAGE, SESSION, TURN, Commit, FileEdit, Hunk, Scope
+from ouro.memory.long_term.git import history
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Commit, DiffHunk, FileEdit, Scope
 
 _MOST = 1_000
 """Commits among which the others of a turn are looked for."""
 
 
-class PlannedUndo(msgspec.Struct, frozen=True):
+class UndoPlan(msgspec.Struct, frozen=True):
     """What taking back a commit, one hunk of it, or all of its turn, does to the files as they are now."""
 
     scope: Scope
     commit: Commit
     edits: tuple[FileEdit, ...]
-    conflicts: tuple[Hunk, ...]
+    conflicts: tuple[DiffHunk, ...]
     """What stays as it is: its lines have changed since."""
     commits: tuple[Commit, ...]
     """All that is taken back, the latest first."""
-    also: tuple[PlannedUndo, ...] = ()
+    also: tuple[UndoPlan, ...] = ()
     """What the same turn wrote in another scope, and is taken back with it."""
 
 
-def in_same_turn(history: History, found: Commit) -> Commit | None:
+def in_same_turn(repo: GitRepository, found: Commit) -> Commit | None:
     """The last commit of this history that the agent made in the turn of `found`, which may be of another one."""
     turn = _turn(found)
-    others = timeline.log(history, _MOST) if turn and history.exists else ()
+    others = history.log(repo, _MOST) if turn and repo.exists else ()
     return next((each for each in others if _turn(each) == turn), None)
 
 
 def plan_undo(
-    scope: Scope, history: History, read: Callable[[str], str | None], found: Commit, hunk: int = 0, base: str = ""
-) -> PlannedUndo:
+    scope: Scope,
+    repo: GitRepository,
+    read: Callable[[str], str | None],
+    found: Commit,
+    hunk: int = 0,
+    base: str = "",
+) -> UndoPlan:
     """What taking back `found` would do; changes nothing.
 
     Args:
@@ -53,14 +58,14 @@ def plan_undo(
         UsageError: there is no such hunk.
         MemoryUnusable: the history cannot be read.
     """
-    commits = (found,) if hunk else _of_its_turn(history, found)
+    commits = (found,) if hunk else _of_its_turn(repo, found)
     if _turn(found):
         base = ""  # what others committed meanwhile is none of the turn's
-    steps: list[Sequence[Hunk]] = [timeline.changes(history, each.id) for each in commits]
+    steps: list[Sequence[DiffHunk]] = [history.changes(repo, each.id) for each in commits]
     if hunk or base:
-        steps = [_chosen(tuple(timeline.hunks_between(history, base or found.parent, found.id)), hunk, found)]
+        steps = [_chosen(tuple(history.hunks_between(repo, base or found.parent, found.id)), hunk, found)]
     edits: dict[str, FileEdit] = {}
-    conflicts: list[Hunk] = []
+    conflicts: list[DiffHunk] = []
     for hunks in steps:
         for name in dict.fromkeys(each.name for each in hunks):
             edit = edits.get(name) or FileEdit(name, now := read(name), now)
@@ -68,7 +73,7 @@ def plan_undo(
             edits[name] = FileEdit(name, edit.before, after)
             conflicts += left
     changed = tuple(each for each in edits.values() if (each.before or None) != (each.after or None))
-    return PlannedUndo(scope, found, changed, tuple(conflicts), commits)
+    return UndoPlan(scope, found, changed, tuple(conflicts), commits)
 
 
 def named(commits: Sequence[Commit]) -> str:
@@ -77,10 +82,10 @@ def named(commits: Sequence[Commit]) -> str:
     return said if len(commits) < 2 else f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {said}"
 
 
-def _of_its_turn(history: History, found: Commit) -> tuple[Commit, ...]:
+def _of_its_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
     """What the agent wrote in the same turn, the latest first; the commit alone where it is of none."""
     turn = _turn(found)
-    others = timeline.log(history, _MOST) if turn else ()
+    others = history.log(repo, _MOST) if turn else ()
     return tuple(each for each in others if _turn(each) == turn) or (found,)
 
 
@@ -90,7 +95,7 @@ def _turn(commit: Commit) -> tuple[str, str] | None:
     return (session, message or turn) if session and turn and commit.origin == "agent" else None
 
 
-def _chosen(hunks: tuple[Hunk, ...], hunk: int, found: Commit) -> Sequence[Hunk]:
+def _chosen(hunks: tuple[DiffHunk, ...], hunk: int, found: Commit) -> Sequence[DiffHunk]:
     if not hunk:
         return hunks
     if not 1 <= hunk <= len(hunks):
@@ -100,8 +105,8 @@ def _chosen(hunks: tuple[Hunk, ...], hunk: int, found: Commit) -> Sequence[Hunk]
     return [one, other] if other else [one]
 
 
-def _without(now: str | None, hunks: Sequence[Hunk]) -> tuple[str | None, tuple[Hunk, ...]]:
+def _without(now: str | None, hunks: Sequence[DiffHunk]) -> tuple[str | None, tuple[DiffHunk, ...]]:
     """One file with hunks taken back; a file that the commit made goes, where nothing is left of it."""
-    text, left = timeline.without(now or "", hunks)
+    text, left = history.without(now or "", hunks)
     was_made = not left and not text and not any(each.before for each in hunks)
     return None if was_made else text, left

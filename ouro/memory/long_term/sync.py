@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import MemoryUnusable, UsageError
-from ouro.memory.long_term.store.authorship import note_sync
-from ouro.memory.long_term.store.git_process import run_git_abroad
-from ouro.memory.long_term.store.history import BRANCH
-from ouro.memory.long_term.store.history_rewriting import drop_unreachable, forgotten_commits
-from ouro.memory.long_term.store.memory_files import FileRefused
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import ORIGIN
-from ouro.memory.long_term.sync.sync_merge import Merging, SyncFailed, merged
+from ouro.memory.long_term.git.authorship import note_sync
+from ouro.memory.long_term.git.files import FileRefused
+from ouro.memory.long_term.git.process import run_remote_git
+from ouro.memory.long_term.git.repository import BRANCH
+from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
+from ouro.memory.long_term.git.values import ORIGIN
+from ouro.memory.long_term.merge import MergePlan, SyncFailed, plan_merge
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.log import log
 from ouro.utils.terminal_text import clean
 
@@ -58,7 +58,7 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
     Raises:
         UsageError: nowhere yet.
     """
-    if remote := given or store.remote or store.history.own(_KEPT):
+    if remote := given or store.remote or store.repository.own(_KEPT):
         return remote
     setting = " or set `memory.remote` in the settings" if store.scope == "user" else ""
     raise UsageError(
@@ -96,10 +96,10 @@ def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda 
     if not remote or remote.startswith("-"):
         raise UsageError(f"`{remote}` is no remote.", "Set `memory.remote` to the address of a git repository.")
     store.ensure_repo()
-    with store.history.alone("sync"):
+    with store.repository.alone("sync"):
         report = _synchronised(store, remote, progress)
-        if remote != store.history.own(_KEPT):
-            store.history.keep(_KEPT, remote)
+        if remote != store.repository.own(_KEPT):
+            store.repository.keep(_KEPT, remote)
         return report
 
 
@@ -111,7 +111,7 @@ def _synchronised(store: GitMemoryStore, remote: str, progress: Progress) -> Syn
         _commit_all(store)
         progress("asking the remote")
         theirs = _fetch(store, remote)
-        if theirs and not store.history.leads_to(theirs, store.history.head().commit):
+        if theirs and not store.repository.leads_to(theirs, store.repository.head().commit):
             progress("merging")
             try:
                 taken = _join(store, theirs)
@@ -119,12 +119,12 @@ def _synchronised(store: GitMemoryStore, remote: str, progress: Progress) -> Syn
                 continue
             received |= dict.fromkeys(taken.changes)
             conflicts += taken.conflicts
-            commit = store.history.head().commit if taken.changes else commit
-        ours = store.history.head().commit
+            commit = store.repository.head().commit if taken.changes else commit
+        ours = store.repository.head().commit
         if not ours or ours == theirs:
             return SyncReport(tuple(received), 0, tuple(conflicts), commit)
         progress("sending")
-        count = int(store.history.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
+        count = int(store.repository.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
         if _push(store, remote, ours):
             return SyncReport(tuple(received), count, tuple(conflicts), commit)
     raise SyncFailed(
@@ -147,21 +147,21 @@ def _commit_all(store: GitMemoryStore) -> None:
 
 def _fetch(store: GitMemoryStore, remote: str) -> str:
     """The commit that the remote stands at, its history with it; empty where it has none yet."""
-    git_dir, branch = store.history.git_dir, f"refs/heads/{BRANCH}"
-    asked = run_git_abroad(git_dir, ["ls-remote", "--", remote, branch])
+    git_dir, branch = store.repository.git_dir, f"refs/heads/{BRANCH}"
+    asked = run_remote_git(git_dir, ["ls-remote", "--", remote, branch])
     if asked.returncode:
         raise _failed(remote, asked.stderr)
     if not asked.stdout.strip():
         return ""
-    forgotten = forgotten_commits(store.history)
+    forgotten = forgotten_commits(store.repository)
     if asked.stdout[:40].decode() in forgotten:
         raise _holds_what_was_forgotten(remote)
     theirs = asked.stdout.split()[0].decode()
     _receive(git_dir, remote, branch)
-    store.history.git("cat-file", "-e", f"{theirs}^{{commit}}")
-    if forgotten and not forgotten.isdisjoint(store.history.git("rev-list", theirs).decode().split()):
-        with store.history.alone():
-            drop_unreachable(store.history)
+    store.repository.git("cat-file", "-e", f"{theirs}^{{commit}}")
+    if forgotten and not forgotten.isdisjoint(store.repository.git("rev-list", theirs).decode().split()):
+        with store.repository.alone():
+            drop_unreachable(store.repository)
         raise _holds_what_was_forgotten(remote)
     return theirs
 
@@ -173,7 +173,7 @@ def _receive(git_dir: Path, remote: str, branch: str) -> None:
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
     command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch]
     # A filter by size would make this a partial clone, and a plain bare repository serves none.
-    done = run_git_abroad(git_dir, command, _MOST_RECEIVED)
+    done = run_remote_git(git_dir, command, _MOST_RECEIVED)
     if not done.returncode:
         return
     for each in set(git_dir.glob(_UNFINISHED)) - before:
@@ -194,21 +194,21 @@ def _holds_what_was_forgotten(remote: str) -> SyncFailed:
     )
 
 
-def _join(store: GitMemoryStore, theirs: str) -> Merging:
+def _join(store: GitMemoryStore, theirs: str) -> MergePlan:
     """Take their history in; nobody else writes here meanwhile, from the reading of the files to the commit."""
-    taken: list[Merging] = []
-    ours = store.history.head().commit
+    taken: list[MergePlan] = []
+    ours = store.repository.head().commit
 
     def plan(ours: str) -> Mapping[str, str | None]:
-        taken.append(merged(store, ours, theirs))
+        taken.append(plan_merge(store, ours, theirs))
         return taken[0].changes
 
     try:
         made = store.join(theirs, plan, "Merge what came from another machine", {ORIGIN: "sync"})
     except SyncFailed:
         try:
-            with store.history.alone():
-                drop_unreachable(store.history)
+            with store.repository.alone():
+                drop_unreachable(store.repository)
         except (MemoryUnusable, OSError) as error:  # why nothing is merged matters more; the next time drops it too
             log.warning("memory: what came and is not merged cannot be dropped: %s", error)
         raise
@@ -217,14 +217,14 @@ def _join(store: GitMemoryStore, theirs: str) -> Merging:
         raise SyncFailed(f"What came could not be written: {reason}.", "Mend that, and try again.") from error
     if not made:
         raise _Busy
-    note_sync(store.history, f"{ours}..{theirs}" if ours else theirs)
+    note_sync(store.repository, f"{ours}..{theirs}" if ours else theirs)
     return taken[0]
 
 
 def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
     """Send; False where the remote has moved on meanwhile."""
-    done = run_git_abroad(
-        store.history.git_dir, ["push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}"]
+    done = run_remote_git(
+        store.repository.git_dir, ["push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}"]
     )
     said = done.stderr.decode(errors="replace")
     if done.returncode and ("fetch first" in said or "non-fast-forward" in said or "cannot lock ref" in said):

@@ -23,7 +23,7 @@ _FIXED = {"role", "at", "id", "kind", "media_type", "file", "signature", "model"
 """Fields of records that say how to read the others: what stands there is no text of anybody's."""
 
 
-class Needle:
+class ForgottenText:
     """A text to be forgotten: as it is, in other case, in base64, in URLs, escaped, and over several lines.
 
     Raises:

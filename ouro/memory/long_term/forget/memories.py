@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import LongTermMemoryError
-from ouro.memory.long_term.forgetting.forget_files import Tally, forget_in_file, regular_files
-from ouro.memory.long_term.forgetting.forgotten_text import Needle
+from ouro.memory.long_term.forget.files import ForgetTally, forget_in_file, regular_files
+from ouro.memory.long_term.forget.needle import ForgottenText
+from ouro.memory.long_term.git import rewrite
+from ouro.memory.long_term.git.files import FileRefused, MemoryFiles, blob_id, decode_text, is_memory_name
+from ouro.memory.long_term.git.ledger import ApprovalLedger
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.long_term.git.values import ORIGIN, Scope
 from ouro.memory.long_term.notes.note import is_note_name, note_text, parse_note
-from ouro.memory.long_term.store import history_rewriting
-from ouro.memory.long_term.store.history import History
-from ouro.memory.long_term.store.ledger import Ledger
-from ouro.memory.long_term.store.memory_files import FileRefused, MemoryFiles, blob_id, decoded, is_memory_name
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import ORIGIN, Scope
+from ouro.memory.long_term.store import GitMemoryStore
 
 _MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
 _OF_COMMITS = {"accepted", "tip", "forgotten", "core", "vouched", "folder", "lock", "sync", "index-behind", "turns"}
@@ -25,13 +25,13 @@ _OF_THE_USER = "user.git"
 
 def memory_folder(git_dir: Path) -> Path:
     """The folder whose history this is; one that is not there where nothing was ever written into a project's."""
-    recorded = History(git_dir).own("folder").rpartition("\n")[0]
+    recorded = GitRepository(git_dir).own("folder").rpartition("\n")[0]
     if recorded:
         return Path(recorded)
     return (git_dir.parent.parent if git_dir.name == _OF_THE_USER else git_dir) / "memory"
 
 
-def forget_in_memory(git_dir: Path, needle: Needle, tally: Tally, *, changes: bool) -> None:
+def forget_in_memory(git_dir: Path, needle: ForgottenText, tally: ForgetTally, *, changes: bool) -> None:
     """Look through a memory and its history; where `changes`, write both anew without it.
 
     Raises:
@@ -44,9 +44,9 @@ def forget_in_memory(git_dir: Path, needle: Needle, tally: Tally, *, changes: bo
 
 
 class _Memory:
-    def __init__(self, git_dir: Path, needle: Needle, tally: Tally) -> None:
+    def __init__(self, git_dir: Path, needle: ForgottenText, tally: ForgetTally) -> None:
         self._needle, self._tally = needle, tally
-        self._history = History(git_dir)
+        self._repository = GitRepository(git_dir)
         self._folder = memory_folder(git_dir)
         scope: Scope = "user" if git_dir.name == _OF_THE_USER else "repo"
         self._store = GitMemoryStore(self._folder, scope, git_dir, is_shared=not (self._folder / ".git").exists())
@@ -62,9 +62,9 @@ class _Memory:
         tally.add(f"{self._name}: core, notes, archive", files)
         own = sum(needle.count_bytes(each.read_bytes()) for each in self._own_files())
         tally.add(f"{self._name}: what waits for your answer", own)
-        if not (self._history.git_dir / "objects").is_dir():
+        if not (self._repository.git_dir / "objects").is_dir():
             return bool(files or own)
-        held = sum(1 for each in history_rewriting.objects(self._history) if needle.count_bytes(each))
+        held = sum(1 for each in rewrite.objects(self._repository) if needle.count_bytes(each))
         tally.add(f"{self._name}: git history (objects that can be read)", held)
         self._is_in_history = held > 0
         root = self._folder.parent.parent
@@ -74,11 +74,11 @@ class _Memory:
                 f"`git -C {root} filter-repo --invert-paths --path .ouro/memory` takes that folder out of all its "
                 "commits: then commit it anew, and tell whoever has a copy."
             )
-        if held and (
-            self._history.own("remote") or self._history.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
-        ):
+        was_sent = held and self._repository.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
+        remote = self._repository.own("remote") or ("a remote" if was_sent else "")
+        if held and remote:
             tally.left.append(
-                f"{self._name}: it was sent to {self._history.own('remote') or 'a remote'}, which has it still. Delete "
+                f"{self._name}: it was sent to {remote}, which has it still. Delete "
                 "the branch there, or the repository, and forget it on your other machines; hosts may keep deleted "
                 "commits for a while."
             )
@@ -86,11 +86,11 @@ class _Memory:
 
     def forget(self) -> None:
         """Write all of it anew."""
-        with self._history.alone():
+        with self._repository.alone():
             doubted = {each.name for each in self._store.outside_edits()}
             if self._is_in_history:
-                ledger = Ledger(self._history.git_dir / "ouro")
-                history_rewriting.rewrite(self._history, self._in_file, self._in_words, self._in_name, ledger.accept)
+                ledger = ApprovalLedger(self._repository.git_dir / "ouro")
+                rewrite.rewrite(self._repository, self._in_file, self._in_words, self._in_name, ledger.accept)
             if self._folder.is_dir():
                 self._write_files(doubted)
             for each in self._own_files():
@@ -98,7 +98,7 @@ class _Memory:
                     forget_in_file(each, self._needle, self._tally)
         if self._folder.is_dir():
             self._tidy(doubted)
-        for each in (self._history.git_dir / name for name in ("config", "packed-refs", "HEAD")):
+        for each in (self._repository.git_dir / name for name in ("config", "packed-refs", "HEAD")):
             if each.is_file() and self._needle.count_bytes(each.read_bytes()):
                 self._tally.left.append(f"{each}: it stands in the name of a branch or the address of a remote.")
 
@@ -109,7 +109,7 @@ class _Memory:
 
     def _own_files(self) -> list[Path]:
         """What ouro keeps beside the history, without those that consist of the names of commits."""
-        return [each for each in regular_files(self._history.git_dir / "ouro") if each.name not in _OF_COMMITS]
+        return [each for each in regular_files(self._repository.git_dir / "ouro") if each.name not in _OF_COMMITS]
 
     def _in_file(self, data: bytes) -> bytes:
         """The content of a file; a note keeps front matter that can be read."""
@@ -123,7 +123,7 @@ class _Memory:
 
     def _in_note(self, name: str, data: bytes) -> bytes:
         try:
-            parsed = parse_note(name, decoded(data))
+            parsed = parse_note(name, decode_text(data))
         except FileRefused:
             return self._needle.bytes_without(data)
         if parsed.complaints:
@@ -147,7 +147,7 @@ class _Memory:
         return self._needle.bytes_without(data).replace(self._needle.placeholder.encode(), b"forgotten")
 
     def _write_files(self, doubted: set[str]) -> None:
-        files, ledger = MemoryFiles(self._folder), Ledger(self._history.git_dir / "ouro")
+        files, ledger = MemoryFiles(self._folder), ApprovalLedger(self._repository.git_dir / "ouro")
         for path in self._files():
             name, data = str(path.relative_to(self._folder)), path.read_bytes()
             new, new_name = self._in_file(data), self._in_name(name.encode()).decode()
@@ -157,7 +157,7 @@ class _Memory:
                 forget_in_file(path, self._needle, self._tally)
                 continue
             if name not in doubted:
-                ledger.vouch({new_name: blob_id(new)})
+                ledger.approve({new_name: blob_id(new)})
             try:
                 files.write(new_name, new)
                 if new_name != name:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from ouro.memory.long_term.store.history import OWN, History
-from ouro.memory.long_term.store.values import MESSAGE, ORIGIN, SESSION, TURN
+from ouro.memory.long_term.git.repository import OWN, GitRepository
+from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN
 from ouro.utils.private_files import write_private
 
 _TURNS = "turns"
@@ -18,59 +18,59 @@ _SYNC = "sync"
 Trailers = Mapping[str, str]
 
 
-def note_turn(history: History, since: str, trailers: Trailers) -> None:
+def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
     """The commits after `since` are of a turn, and so is what was written and is not committed yet.
 
     Raises:
         MemoryUnusable: the history cannot be read.
     """
-    history.keep(_OPEN, _line(trailers))
-    head = history.head().commit
+    repo.keep(_OPEN, _line(trailers))
+    head = repo.head().commit
     if head == since:
         return
-    _note(history, history.git("rev-list", f"{since}..{head}" if since else head).decode().split(), _line(trailers))
+    _note(repo, repo.git("rev-list", f"{since}..{head}" if since else head).decode().split(), _line(trailers))
 
 
-def note_sync(history: History, commits: str) -> None:
+def note_sync(repo: GitRepository, commits: str) -> None:
     """What came from another machine is of no turn here: a range of commits, as git takes it.
 
     Raises:
         MemoryUnusable: the history cannot be read.
     """
-    listed = history.git("log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits).decode()
-    _note(history, [line.strip() for line in listed.splitlines() if " " not in line.strip()], _SYNC)
+    listed = repo.git("log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits).decode()
+    _note(repo, [line.strip() for line in listed.splitlines() if " " not in line.strip()], _SYNC)
 
 
-def _note(history: History, commits: Iterable[str], line: str) -> None:
-    known = authors(history)
+def _note(repo: GitRepository, commits: Iterable[str], line: str) -> None:
+    known = authors(repo)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(history.git_dir / OWN / _TURNS, flags, 0o600), "w") as file:
+    with os.fdopen(os.open(repo.git_dir / OWN / _TURNS, flags, 0o600), "w") as file:
         file.write("".join(f"{each} {line}\n" for each in commits if each not in known))
 
 
-def end_turn(history: History) -> None:
+def end_turn(repo: GitRepository) -> None:
     """All that was written in it is committed."""
-    if history.own(_OPEN):
-        history.keep(_OPEN, "")
+    if repo.own(_OPEN):
+        repo.keep(_OPEN, "")
 
 
-def open_turn(history: History) -> Trailers:
+def open_turn(repo: GitRepository) -> Trailers:
     """Of the turn in which ouro was killed, for what it has left uncommitted."""
-    return _trailers(history.own(_OPEN).split())
+    return _trailers(repo.own(_OPEN).split())
 
 
-def authors(history: History) -> dict[str, Trailers]:
+def authors(repo: GitRepository) -> dict[str, Trailers]:
     """Commit -> the trailers that it would have."""
-    parted: Iterable[list[str]] = (line.split() for line in history.own(_TURNS).splitlines())
+    parted: Iterable[list[str]] = (line.split() for line in repo.own(_TURNS).splitlines())
     return {words[0]: _trailers(words[1:]) for words in parted if words}
 
 
-def carry_over(history: History, renamed: Mapping[str, str]) -> None:
+def carry_over(repo: GitRepository, renamed: Mapping[str, str]) -> None:
     """The history was written anew: old commit -> new one."""
-    known = authors(history)
+    known = authors(repo)
     if not renamed.keys().isdisjoint(known):
         lines = [f"{renamed.get(each, each)} {_line(trailers)}\n" for each, trailers in known.items()]
-        write_private(history.git_dir / OWN / _TURNS, "".join(lines))
+        write_private(repo.git_dir / OWN / _TURNS, "".join(lines))
 
 
 def _line(trailers: Trailers) -> str:

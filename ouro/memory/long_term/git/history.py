@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from difflib import SequenceMatcher
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.store.authorship import authors
-from ouro.memory.long_term.store.history import History
-from ouro.memory.long_term.store.line_changes import line_changes
-from ouro.memory.long_term.store.values import ORIGIN, BlamedLine, Commit, Hunk
+from ouro.memory.long_term.git.authorship import authors
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.long_term.git.values import ORIGIN, BlamedLine, Commit, DiffHunk
 from ouro.utils.terminal_text import clean
 
 _FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%an%x1f%B%x1f"
@@ -26,7 +27,7 @@ def message(subject: str, trailers: Mapping[str, str]) -> str:
     return f"{line}\n\n{named}" if named else f"{line}\n"
 
 
-def log(history: History, limit: int, path: str = "", *, before: str = "", since: str = "") -> tuple[Commit, ...]:
+def log(repo: GitRepository, limit: int, path: str = "", *, before: str = "", since: str = "") -> tuple[Commit, ...]:
     """The latest commits, newest first.
 
     Args:
@@ -37,60 +38,60 @@ def log(history: History, limit: int, path: str = "", *, before: str = "", since
     Raises:
         MemoryUnusable: the history cannot be read.
     """
-    head = history.head().commit
+    head = repo.head().commit
     if not head:
         return ()
     chosen = [f"--before={before}"] if before else []
-    return _log(history, [f"--max-count={limit}", *chosen, f"{since}..{head}" if since else head], path)
+    return _log(repo, [f"--max-count={limit}", *chosen, f"{since}..{head}" if since else head], path)
 
 
-def commit_of(history: History, commit: str) -> Commit:
+def commit_of(repo: GitRepository, commit: str) -> Commit:
     """One commit, by its id or the beginning of it.
 
     Raises:
         MemoryUnusable: there is none.
     """
-    return _log(history, ["--max-count=1", "--end-of-options", f"{commit}^{{commit}}"])[0]
+    return _log(repo, ["--max-count=1", "--end-of-options", f"{commit}^{{commit}}"])[0]
 
 
-def find_commit(history: History, commit: str) -> Commit | None:
+def find_commit(repo: GitRepository, commit: str) -> Commit | None:
     """As `commit_of`; None where there is none, or where several begin so."""
     if not _COMMIT.fullmatch(commit):
         return None
     try:
-        return commit_of(history, commit)
+        return commit_of(repo, commit)
     except (MemoryUnusable, IndexError):
         return None
 
 
-def commit_at(history: History, date: str) -> str:
+def commit_at(repo: GitRepository, date: str) -> str:
     """The commit that memory stood at on a date; empty where there was none yet.
 
     Raises:
         MemoryUnusable: the history cannot be read.
     """
-    found = log(history, 1, before=date)
+    found = log(repo, 1, before=date)
     return found[0].id if found else ""
 
 
-def text_at(history: History, commit: str, name: str) -> str | None:
+def text_at(repo: GitRepository, commit: str, name: str) -> str | None:
     """A file as it was in a commit; None where it was not there.
 
     Raises:
         MemoryUnusable: the commit cannot be read.
     """
-    blob = history.tree(commit).get(name)
-    return None if blob is None else history.blobs([blob])[blob].decode(errors="replace")
+    blob = repo.tree(commit).get(name)
+    return None if blob is None else repo.blobs([blob])[blob].decode(errors="replace")
 
 
-def blame(history: History, name: str, commit: str = "") -> tuple[BlamedLine, ...]:
+def blame(repo: GitRepository, name: str, commit: str = "") -> tuple[BlamedLine, ...]:
     """Each line of a file, with the commit that it is from (and by its trailers, the session and turn).
 
     Raises:
         MemoryUnusable: the file is not in that commit (empty: the latest), or the history cannot be read.
     """
-    at = commit or history.head().commit
-    said = history.git("blame", "--porcelain", "-w", "--no-textconv", at, "--", name).decode(errors="replace")
+    at = commit or repo.head().commit
+    said = repo.git("blame", "--porcelain", "-w", "--no-textconv", at, "--", name).decode(errors="replace")
     owners: list[tuple[str, str]] = []
     owner = ""
     for line in said.split("\n"):
@@ -99,54 +100,54 @@ def blame(history: History, name: str, commit: str = "") -> tuple[BlamedLine, ..
         elif len(line) > 40 and line[40] == " " and line[:40].isalnum():
             owner = line[:40]
     ids = list(dict.fromkeys(each for each, _ in owners))
-    commits = {each.id: each for each in _log(history, ["--no-walk=unsorted", *ids])} if ids else {}
+    commits = {each.id: each for each in _log(repo, ["--no-walk=unsorted", *ids])} if ids else {}
     return tuple(BlamedLine(number, text, commits[each]) for number, (each, text) in enumerate(owners, 1))
 
 
-def commits_touching(history: History, text: str, name: str) -> tuple[Commit, ...]:
+def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit, ...]:
     """The commits that put a text into a file, or took it out, newest first.
 
     Raises:
         MemoryUnusable: the history cannot be read.
     """
-    return _log(history, [f"-S{text}", history.head().commit], name)
+    return _log(repo, [f"-S{text}", repo.head().commit], name)
 
 
-def changes(history: History, commit: str) -> tuple[Hunk, ...]:
+def changes(repo: GitRepository, commit: str) -> tuple[DiffHunk, ...]:
     """What a commit changed against its first parent, hunk by hunk, file by file.
 
     Raises:
         MemoryUnusable: the commit cannot be read.
     """
-    found = commit_of(history, commit)
-    return tuple(hunks_between(history, found.parent, found.id))
+    found = commit_of(repo, commit)
+    return tuple(hunks_between(repo, found.parent, found.id))
 
 
-def hunks_between(history: History, before: str, after: str) -> Iterator[Hunk]:
+def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[DiffHunk]:
     """What differs from one commit (empty: from nothing) to another.
 
     Raises:
         MemoryUnusable: one of them cannot be read.
     """
-    old, new = history.tree(before), history.tree(after)
+    old, new = repo.tree(before), repo.tree(after)
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    blobs = history.blobs([blob for name in names for blob in (old.get(name), new.get(name)) if blob])
+    blobs = repo.blobs([blob for name in names for blob in (old.get(name), new.get(name)) if blob])
     texts = {blob: data.decode(errors="replace").splitlines(keepends=True) for blob, data in blobs.items()}
     number = 0
     for name in names:
         lines, later = texts.get(old.get(name, ""), []), texts.get(new.get(name, ""), [])
         for start, end, new_start, new_end in line_changes(lines, later):
             number += 1
-            yield Hunk(number, name, new_start, tuple(lines[start:end]), tuple(later[new_start:new_end]))
+            yield DiffHunk(number, name, new_start, tuple(lines[start:end]), tuple(later[new_start:new_end]))
 
 
-def without(text: str, hunks: Sequence[Hunk]) -> tuple[str, tuple[Hunk, ...]]:
+def without(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, tuple[DiffHunk, ...]]:
     """`text` with hunks of one file taken back, and those that cannot be: their lines have changed since.
 
     What was written since stays. A hunk is looked for where it was put, and from there outwards.
     """
     lines = text.splitlines(keepends=True)
-    left: list[Hunk] = []
+    left: list[DiffHunk] = []
     for hunk in sorted(hunks, key=lambda each: each.start, reverse=True):
         if not hunk.after and _places(lines, hunk.before):
             continue  # the lines that it took out are there again
@@ -158,7 +159,7 @@ def without(text: str, hunks: Sequence[Hunk]) -> tuple[str, tuple[Hunk, ...]]:
     return "".join(lines), tuple(reversed(left))
 
 
-def _nearest(lines: Sequence[str], hunk: Hunk) -> int | None:
+def _nearest(lines: Sequence[str], hunk: DiffHunk) -> int | None:
     """Where the lines that a hunk put in stand now."""
     if not hunk.after:  # lines that were removed come back where they stood
         return min(hunk.start, len(lines))
@@ -169,12 +170,12 @@ def _places(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
     return [at for at in range(len(lines) - len(block) + 1) if tuple(lines[at : at + len(block)]) == block]
 
 
-def _log(history: History, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
-    said = history.git(
+def _log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
+    said = repo.git(
         "log", "-z", f"--format={_FORMAT}", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "--root",
         "--diff-merges=first-parent", "--full-diff", *arguments, "--", *([path] if path else []),
     )  # fmt: skip
-    known = authors(history)
+    known = authors(repo)
     return tuple(_commit(each, known) for each in os.fsdecode(said).split("\x1e") if each.strip("\0\n"))
 
 
@@ -216,3 +217,35 @@ def _time(seconds: int) -> datetime:
         return datetime.fromtimestamp(seconds, UTC).astimezone()
     except (ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(0, UTC).astimezone()
+
+
+_MOST_PAIRS = 1_000_000
+"""Of equal lines, which are looked at for each step; a file of one line ten thousand times has a hundred times that."""
+Span = tuple[int, int, int, int]
+
+
+def line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
+    """What gave way to what, in order, as (start, end) in `old` and (start, end) in `new`.
+
+    Texts whose lines repeat too often to be compared are one change from their first difference to their last.
+    """
+    head = _common(old, new)
+    tail = min(_common(old[::-1], new[::-1]), len(old) - head, len(new) - head)
+    before, after = old[head : len(old) - tail], new[head : len(new) - tail]
+    if _pairs(before, after) > _MOST_PAIRS:
+        yield head, len(old) - tail, head, len(new) - tail
+        return
+    for tag, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield head + start, head + end, head + new_start, head + new_end
+
+
+def _common(old: Sequence[str], new: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((count for count, (one, other) in pairs if one != other), min(len(old), len(new)))
+
+
+def _pairs(old: Sequence[str], new: Sequence[str]) -> int:
+    counts, others = Counter(old), Counter(new)
+    return sum(count * others[line] for line, count in counts.items())

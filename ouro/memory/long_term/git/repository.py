@@ -1,8 +1,7 @@
 """The git history of one memory: commits made without work tree, index, hooks or filters.
 
 The git directory lies outside the memory folder, out of reach of what the agent may write. Nothing that it says of
-itself is obeyed, and no commit is ever put in the place of a history that cannot be read.
-"""
+itself is obeyed, and no commit is ever put in the place of a history that cannot be read."""
 
 from __future__ import annotations
 
@@ -18,9 +17,8 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.store.git_process import PACKS_ON_DISK, import_stream, last_line, run_git
-from ouro.memory.long_term.store.memory_files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.store.plain_index import PlainIndex
+from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
+from ouro.memory.long_term.git.process import PACKS_ON_DISK, import_stream, last_line, run_git
 from ouro.safety.guarded_memory import GIT_CONFIG
 from ouro.utils.log import log
 from ouro.utils.private_files import write_private
@@ -35,7 +33,7 @@ _TRIES = 7
 _STALE = 10.0
 """Seconds after which a lock on a ref is nobody's any more: git holds one for milliseconds."""
 _ID = re.compile(r"[0-9a-f]{40}")
-MOST_LOOSE = 2_000
+MAX_LOOSE_OBJECTS = 2_000
 """Objects that lie in files of their own, three a commit, before they are packed."""
 _SOME_ID = re.compile(r"[0-9a-f]{4,40}")
 _REF = re.compile(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
@@ -58,7 +56,7 @@ class _Outrun(Exception):
     """Another process has moved the branch meanwhile, or holds it; or what else git says, and what helps."""
 
 
-class History:
+class GitRepository:
     """The commits of one memory. Everything blocks: use from a thread."""
 
     def __init__(self, git_dir: Path) -> None:
@@ -256,7 +254,7 @@ class History:
     def _pack_when_crowded(self) -> None:
         """Once in some hundred commits, within one of them: nobody has to think of it."""
         try:
-            self.pack(MOST_LOOSE)
+            self.pack(MAX_LOOSE_OBJECTS)
         except MemoryUnusable as error:
             log.warning("memory: the history cannot be packed: %s", error)
 
@@ -345,3 +343,45 @@ def _read(path: Path) -> str:
         return os.read(descriptor, _MOST_BYTES).decode(errors="replace") if is_file else ""
     finally:
         os.close(descriptor)
+
+
+class PlainIndex:
+    """The index in a git directory. It has to know of our commits, else the next one of plain git takes them back."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self._git_dir = git_dir
+        self._index = git_dir / "index"
+        self._behind = git_dir / "ouro" / "index-behind"
+
+    def tell(self, commit: str, changes: Mapping[str, bytes | None]) -> None:
+        """A commit was made that changed these files."""
+        lines = [
+            f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}"
+            for name, data in changes.items()
+        ]
+        try:
+            if self._behind.exists() or not self._index.exists():
+                raise MemoryUnusable("the index must be made anew")
+            self._git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
+        except MemoryUnusable as error:
+            log.info("memory: %s", error)
+            self.remake(commit)
+
+    def remake(self, commit: str) -> None:
+        """Make it anew from a commit; where somebody holds it, that is done with the next one."""
+        made = self._git_dir / "ouro" / f"index.{os.getpid()}"
+        try:
+            if (self._git_dir / "index.lock").exists():  # a person's git, with an editor open perhaps
+                raise MemoryUnusable("index.lock is there")
+            self._git("read-tree", commit, index=made)
+            made.replace(self._index)
+            self._behind.unlink(missing_ok=True)
+        except (MemoryUnusable, OSError) as error:
+            log.info("memory: the index stays behind: %s", error)
+            made.unlink(missing_ok=True)
+            write_private(self._behind, f"{commit}\n")
+
+    def _git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> None:
+        done = run_git(self._git_dir, arguments, given, index)
+        if done.returncode:
+            raise MemoryUnusable(f"git says `{last_line(done.stderr)}`")

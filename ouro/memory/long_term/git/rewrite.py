@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.store.authorship import carry_over
-from ouro.memory.long_term.store.git_process import PACKS_ON_DISK, last_line, run_git
-from ouro.memory.long_term.store.history import History
-from ouro.memory.long_term.store.plain_index import PlainIndex
+from ouro.memory.long_term.git.authorship import carry_over
+from ouro.memory.long_term.git.process import PACKS_ON_DISK, last_line, run_git
+from ouro.memory.long_term.git.repository import GitRepository, PlainIndex
 from ouro.utils.private_files import write_private
 
 _WORK = "refs/ouro/rewriting"
@@ -31,25 +30,25 @@ _ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
 Change = Callable[[bytes], bytes]
 
 
-def forgotten_commits(history: History) -> frozenset[str]:
+def forgotten_commits(repo: GitRepository) -> frozenset[str]:
     """The commits that were taken out of this history, which no remote may bring back."""
-    return frozenset(history.own(_FORGOTTEN).split())
+    return frozenset(repo.own(_FORGOTTEN).split())
 
 
-def objects(history: History) -> Iterator[bytes]:
+def objects(repo: GitRepository) -> Iterator[bytes]:
     """Each object in the git directory, whether something leads to it or not: what a person has written in it.
 
     Raises:
         MemoryUnusable: git is not there, or an object cannot be read.
     """
-    listed = history.git("cat-file", "--batch-check=%(objectname) %(objecttype)", "--batch-all-objects").decode()
+    listed = repo.git("cat-file", "--batch-check=%(objectname) %(objecttype)", "--batch-all-objects").decode()
     ids = [line.split()[0] for line in listed.splitlines()]
     for start in range(0, len(ids), _AT_ONCE):
-        yield from _contents(history, ids[start : start + _AT_ONCE])
+        yield from _contents(repo, ids[start : start + _AT_ONCE])
 
 
-def _contents(history: History, ids: list[str]) -> Iterator[bytes]:
-    answer = history.git("cat-file", "--batch", given="".join(f"{each}\n" for each in ids).encode())
+def _contents(repo: GitRepository, ids: list[str]) -> Iterator[bytes]:
+    answer = repo.git("cat-file", "--batch", given="".join(f"{each}\n" for each in ids).encode())
     at = 0
     for _ in ids:
         end = answer.index(b"\n", at)
@@ -65,7 +64,9 @@ def _words(kind: str, content: bytes) -> bytes:
     return content if kind == "blob" else content.partition(b"\n\n")[2]
 
 
-def rewrite(history: History, in_file: Change, in_words: Change, in_name: Change, accept: Callable[[str], None]) -> int:
+def rewrite(
+    repo: GitRepository, in_file: Change, in_words: Change, in_name: Change, accept: Callable[[str], None]
+) -> int:
     """Write the history anew; gives how many commits are others now. Call it while `alone`.
 
     Args:
@@ -78,67 +79,67 @@ def rewrite(history: History, in_file: Change, in_words: Change, in_name: Change
         MemoryUnusable: git is not there, or said no; the history is whole.
         OSError: something could not be written; likewise.
     """
-    _wait_for_locks(history)
-    for name in history.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
-        history.git("update-ref", "--no-deref", "-d", name)
-    refs = _refs(history)
-    accepted = history.own("accepted")
-    for number, commit in enumerate([*_loose_ends(history), *([accepted] if _is_there(history, accepted) else [])]):
+    _wait_for_locks(repo)
+    for name in repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
+        repo.git("update-ref", "--no-deref", "-d", name)
+    refs = _refs(repo)
+    accepted = repo.own("accepted")
+    for number, commit in enumerate([*_loose_ends(repo), *([accepted] if _is_there(repo, accepted) else [])]):
         refs.setdefault(f"{_KEPT}/{number}-{commit[:12]}", commit)
     if not refs:
         return 0
     for name, commit in refs.items():
-        history.git("update-ref", "--no-deref", name, commit)
-    made = _import(history, _Stream(_export(history), in_file, in_words, in_name))
+        repo.git("update-ref", "--no-deref", name, commit)
+    made = _import(repo, _Stream(_export(repo), in_file, in_words, in_name))
     changed = {old: new for old, new in made.items() if old != new}
-    old = forgotten_commits(history) | changed.keys()
-    write_private(history.git_dir / "ouro" / _FORGOTTEN, "".join(f"{each}\n" for each in sorted(old)))
-    carry_over(history, changed)
+    old = forgotten_commits(repo) | changed.keys()
+    write_private(repo.git_dir / "ouro" / _FORGOTTEN, "".join(f"{each}\n" for each in sorted(old)))
+    carry_over(repo, changed)
     if accepted in made:
         accept(made[accepted])
-    _move(history, {name: made.get(commit, commit) for name, commit in refs.items()})
-    drop_unreachable(history)
+    _move(repo, {name: made.get(commit, commit) for name, commit in refs.items()})
+    drop_unreachable(repo)
     return len(changed)
 
 
-def drop_unreachable(history: History) -> None:
+def drop_unreachable(repo: GitRepository) -> None:
     """Remove what nothing leads to: reflogs first, then objects. Call it while `alone`.
 
     Raises:
         MemoryUnusable: git is not there, or said no.
     """
-    shutil.rmtree(history.git_dir / "logs", ignore_errors=True)
+    shutil.rmtree(repo.git_dir / "logs", ignore_errors=True)
     for name in _LEFT_BY_GIT:
-        (history.git_dir / name).unlink(missing_ok=True)
+        (repo.git_dir / name).unlink(missing_ok=True)
     for pattern in ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*", "objects/pack/*.keep"):
-        for each in history.git_dir.glob(pattern):
+        for each in repo.git_dir.glob(pattern):
             each.unlink(missing_ok=True)
-    (history.git_dir / "objects" / "info" / "commit-graph").unlink(missing_ok=True)
-    (history.git_dir / "index").unlink(missing_ok=True)  # git counts what is in it as being led to
-    history.git(*PACKS_ON_DISK, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
-    history.git("prune", "--expire=now")
-    if head := history.head().commit:
-        PlainIndex(history.git_dir).remake(head)
+    (repo.git_dir / "objects" / "info" / "commit-graph").unlink(missing_ok=True)
+    (repo.git_dir / "index").unlink(missing_ok=True)  # git counts what is in it as being led to
+    repo.git(*PACKS_ON_DISK, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
+    repo.git("prune", "--expire=now")
+    if head := repo.head().commit:
+        PlainIndex(repo.git_dir).remake(head)
 
 
-def _refs(history: History) -> dict[str, str]:
+def _refs(repo: GitRepository) -> dict[str, str]:
     """Each ref, and a HEAD that is on no branch, with its commit."""
-    lines = history.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)").decode().splitlines()
+    lines = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)").decode().splitlines()
     refs = {line.split()[0]: line.split()[-1] for line in lines}
-    head = history.head()
+    head = repo.head()
     return refs if head.ref or not head.commit else {**refs, "HEAD": head.commit}
 
 
-def _loose_ends(history: History) -> list[str]:
+def _loose_ends(repo: GitRepository) -> list[str]:
     """Commits that nothing leads to: what was taken back with plain git, and can be found by the reflog."""
-    done = run_git(history.git_dir, ("fsck", "--no-reflogs", "--dangling", "--no-progress"))
+    done = run_git(repo.git_dir, ("fsck", "--no-reflogs", "--dangling", "--no-progress"))
     found = {line.split()[-1] for line in done.stdout.decode().splitlines() if line.startswith("dangling commit ")}
-    return sorted(found - forgotten_commits(history))  # those were on their way out when ouro was ended
+    return sorted(found - forgotten_commits(repo))  # those were on their way out when ouro was ended
 
 
-def _wait_for_locks(history: History) -> None:
+def _wait_for_locks(repo: GitRepository) -> None:
     """A living git holds a lock on a ref for milliseconds; what one left that was ended is nobody's."""
-    while locks := [*history.git_dir.glob("*.lock"), *(history.git_dir / "refs").rglob("*.lock")]:
+    while locks := [*repo.git_dir.glob("*.lock"), *(repo.git_dir / "refs").rglob("*.lock")]:
         for each in locks:
             with suppress(OSError):
                 if time.time() - each.stat().st_mtime > _STALE:
@@ -146,27 +147,27 @@ def _wait_for_locks(history: History) -> None:
         time.sleep(0.05)
 
 
-def _is_there(history: History, commit: str) -> bool:
-    return bool(commit) and run_git(history.git_dir, ("cat-file", "-e", f"{commit}^{{commit}}")).returncode == 0
+def _is_there(repo: GitRepository, commit: str) -> bool:
+    return bool(commit) and run_git(repo.git_dir, ("cat-file", "-e", f"{commit}^{{commit}}")).returncode == 0
 
 
-def _export(history: History) -> bytes:
-    return history.git(
+def _export(repo: GitRepository) -> bytes:
+    return repo.git(
         "fast-export", "--all", "--full-tree", "--show-original-ids", "--reencode=no", "--signed-tags=strip",
         "--tag-of-filtered-object=drop", "--fake-missing-tagger",
     )  # fmt: skip
 
 
-def _import(history: History, stream: _Stream) -> dict[str, str]:
+def _import(repo: GitRepository, stream: _Stream) -> dict[str, str]:
     """Old commit -> the one that takes its place."""
-    marks = history.git_dir / "ouro" / "rewriting.marks"
+    marks = repo.git_dir / "ouro" / "rewriting.marks"
     given = b"".join(stream.lines())
     flags = ("fast-import", "--quiet", "--force", "--date-format=raw-permissive", f"--export-marks={marks}")
-    done = run_git(history.git_dir, (*PACKS_ON_DISK, *flags), given)
+    done = run_git(repo.git_dir, (*PACKS_ON_DISK, *flags), given)
     if done.returncode:
-        for report in history.git_dir.glob("fast_import_crash_*"):
+        for report in repo.git_dir.glob("fast_import_crash_*"):
             report.unlink(missing_ok=True)  # it quotes what it was given
-        raise MemoryUnusable(f"The history in {history.git_dir} cannot be rewritten: {last_line(done.stderr)}")
+        raise MemoryUnusable(f"The history in {repo.git_dir} cannot be rewritten: {last_line(done.stderr)}")
     try:
         ids = dict(line.split() for line in marks.read_text().splitlines())
     finally:
@@ -174,16 +175,16 @@ def _import(history: History, stream: _Stream) -> dict[str, str]:
     return {old: ids[mark] for mark, old in stream.commits.items() if mark in ids}
 
 
-def _move(history: History, refs: dict[str, str]) -> None:
+def _move(repo: GitRepository, refs: dict[str, str]) -> None:
     lines = [f"update {name} {commit}\n" for name, commit in refs.items() if name != "HEAD"]
-    listed = history.git("for-each-ref", "--format=%(refname)", _WORK).decode().split()
+    listed = repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split()
     lines += [f"delete {name}\n" for name in listed]
-    history.git("update-ref", "--no-deref", "--stdin", given="".join(lines).encode())
+    repo.git("update-ref", "--no-deref", "--stdin", given="".join(lines).encode())
     if "HEAD" in refs:
-        history.git("update-ref", "--no-deref", "HEAD", refs["HEAD"])
-    tip = history.head().commit
+        repo.git("update-ref", "--no-deref", "HEAD", refs["HEAD"])
+    tip = repo.head().commit
     with suppress(OSError):
-        (history.git_dir / "ouro" / "tip").write_text(f"{tip}\n")
+        (repo.git_dir / "ouro" / "tip").write_text(f"{tip}\n")
 
 
 class _Stream:

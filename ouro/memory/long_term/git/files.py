@@ -19,9 +19,9 @@ from ouro.utils.terminal_text import clean
 ARCHIVE = "archive"
 UNREADABLE = ""
 """Stands for the content of what is there and may not be read."""
-MOST_BYTES = 256 * 1024
+MAX_FILE_BYTES = 256 * 1024
 """Of one file; what is longer is no memory."""
-MOST_FILES = 50_000
+MAX_FILES = 50_000
 _LONGEST_NAME = 250
 _USUAL_NAME = re.compile(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
 _NAME = re.compile(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
@@ -29,7 +29,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ListedFile(msgspec.Struct, frozen=True):
     """A name in the folder: what is to be known of it without opening it."""
 
     name: str
@@ -68,7 +68,7 @@ class MemoryFiles:
         with self._opened(""):
             pass
 
-    def look(self) -> list[Seen]:
+    def look(self) -> list[ListedFile]:
         """Each file there, in the order of names; nothing is opened.
 
         Raises:
@@ -91,7 +91,7 @@ class MemoryFiles:
             FileRefused: it is not a plain file of the user's, or not text, or too long.
             MemoryUnusable: the folder is a link, or somebody else's.
         """
-        return decoded(self.read_bytes(name))
+        return decode_text(self.read_bytes(name))
 
     def read_bytes(self, name: str) -> bytes:
         """The bytes of a file, under the checks of `read`."""
@@ -108,7 +108,7 @@ class MemoryFiles:
                 data = _all_of(descriptor)
             finally:
                 os.close(descriptor)
-        if len(data) > MOST_BYTES:
+        if len(data) > MAX_FILE_BYTES:
             raise FileRefused(_too_long(len(data)))
         return data
 
@@ -144,7 +144,7 @@ class MemoryFiles:
     def _blob(self, name: str) -> str:
         try:
             data = self.read_bytes(name)
-            decoded(data)
+            decode_text(data)
         except (FileRefused, OSError):
             return UNREADABLE
         return blob_id(data)
@@ -211,8 +211,8 @@ def _demand_ours(descriptor: int, folder: Path) -> None:
         raise MemoryUnusable(f"{folder} belongs to another user; ouro does not read it as memory.")
 
 
-def _listed(folder: int, prefix: str) -> Iterator[Seen]:
-    for name in sorted(os.listdir(folder))[:MOST_FILES]:
+def _listed(folder: int, prefix: str) -> Iterator[ListedFile]:
+    for name in sorted(os.listdir(folder))[:MAX_FILES]:
         if name.startswith("."):
             continue
         try:
@@ -222,7 +222,7 @@ def _listed(folder: int, prefix: str) -> Iterator[Seen]:
         if stat.S_ISDIR(found.st_mode) and prefix + name == ARCHIVE:
             continue
         reason = "not a name of a memory file" if not is_memory_name(prefix + name) else _why_not(found)
-        yield Seen(prefix + name, fingerprint(found), reason)
+        yield ListedFile(prefix + name, fingerprint(found), reason)
 
 
 def fingerprint(found: os.stat_result) -> str:
@@ -230,29 +230,29 @@ def fingerprint(found: os.stat_result) -> str:
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
-def _without_twins(found: list[Seen]) -> list[Seen]:
+def _without_twins(found: list[ListedFile]) -> list[ListedFile]:
     """On some disks two of the names would be one file: that which ouro would give counts, else the first."""
     last_first = sorted(found, key=lambda each: (not _USUAL_NAME.fullmatch(each.name), each.name), reverse=True)
-    keys = {on_any_disk(each.name): each.name for each in last_first}
+    keys = {portable_name(each.name): each.name for each in last_first}
     kept = []
     for each in found:
-        first = keys[on_any_disk(each.name)]
+        first = keys[portable_name(each.name)]
         if first == each.name or each.reason:
             kept.append(each)
         else:
-            kept.append(Seen(each.name, each.fingerprint, f"its name is the same as {first} on some disks"))
+            kept.append(ListedFile(each.name, each.fingerprint, f"its name is the same as {first} on some disks"))
     return kept
 
 
 def _all_of(descriptor: int) -> bytes:
     """The content, and a byte more than is allowed where it is longer than that."""
     data = b""
-    while len(data) <= MOST_BYTES and (piece := os.read(descriptor, MOST_BYTES + 1 - len(data))):
+    while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
         data += piece
     return data
 
 
-def on_any_disk(name: str) -> str:
+def portable_name(name: str) -> str:
     """The same for two names that some disk takes for one."""
     return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
@@ -269,11 +269,11 @@ def _why_not(found: os.stat_result) -> str:
         return "belongs to another user"
     if found.st_nlink > 1:
         return "a hard link: the same file has another name elsewhere"
-    return _too_long(found.st_size) if found.st_size > MOST_BYTES else ""
+    return _too_long(found.st_size) if found.st_size > MAX_FILE_BYTES else ""
 
 
 def _too_long(size: int) -> str:
-    return f"{size:,} bytes: longer than the {MOST_BYTES:,} that a memory file may have"
+    return f"{size:,} bytes: longer than the {MAX_FILE_BYTES:,} that a memory file may have"
 
 
 def _why_not_open(folder: int, name: str, error: OSError) -> str:
@@ -288,7 +288,7 @@ def blob_id(data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """The text of a file.
 
     Raises:
@@ -320,7 +320,7 @@ def _put(folder: int, name: str, data: bytes) -> None:
 _TWO_SELECTORS = re.compile("([\ufe00-\ufe0f])[\ufe00-\ufe0f]+")
 
 
-def readable(text: str) -> tuple[str, int]:
+def visible_text(text: str) -> tuple[str, int]:
     """`text` without what no reader can see (M12), and how many characters that were.
 
     One variation selector may follow a character, as in a red heart; a row of them is a hidden message.

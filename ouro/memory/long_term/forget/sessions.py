@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SessionError, SessionInUse
-from ouro.memory.long_term.forgetting.forget_files import Tally, forget_in_file, regular_files
-from ouro.memory.long_term.forgetting.forgotten_text import Needle
+from ouro.memory.long_term.forget.files import ForgetTally, forget_in_file, regular_files
+from ouro.memory.long_term.forget.needle import ForgottenText
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     LOCK_NAME,
@@ -30,7 +30,9 @@ from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 Progress = Callable[[str], None]
 
 
-def forget_in_sessions(root: Path, needle: Needle, tally: Tally, progress: Progress, *, changes: bool) -> None:
+def forget_in_sessions(
+    root: Path, needle: ForgottenText, tally: ForgetTally, progress: Progress, *, changes: bool
+) -> None:
     """Look through all sessions, those in the trash too; where `changes`, write them anew without it."""
     for place in (root, root / TRASH):
         folders = sorted(each for each in place.iterdir() if each.is_dir()) if place.is_dir() else []
@@ -43,7 +45,7 @@ def forget_in_sessions(root: Path, needle: Needle, tally: Tally, progress: Progr
         index.unlink()  # it is made again from the sessions
 
 
-def _in_session(folder: Path, needle: Needle, tally: Tally, changes: bool) -> None:
+def _in_session(folder: Path, needle: ForgottenText, tally: ForgetTally, changes: bool) -> None:
     files = [each for each in regular_files(folder) if each.name != LOCK_NAME]
     found = {each: count for each in files if (count := needle.count_bytes(each.read_bytes()))}
     for path, count in found.items():
@@ -80,7 +82,7 @@ def _what(path: Path) -> str:
     return "tool outputs beside sessions" if path.parent.name == "outputs" else "what was set aside beside sessions"
 
 
-def _in_records(folder: Path, needle: Needle, tally: Tally) -> None:
+def _in_records(folder: Path, needle: ForgottenText, tally: ForgetTally) -> None:
     data = read_file(folder)
     pieces: list[bytes] = []
     at = 0
@@ -100,7 +102,7 @@ def _in_records(folder: Path, needle: Needle, tally: Tally) -> None:
         )
 
 
-def _record(folder: Path, block: RawRecord, raw: bytes, needle: Needle) -> bytes:
+def _record(folder: Path, block: RawRecord, raw: bytes, needle: ForgottenText) -> bytes:
     """A record without it, that is read as before; what was no record is only text."""
     if not block.is_whole:
         return needle.bytes_without(raw)

@@ -1,45 +1,48 @@
-"""Chronicle: the history of all scopes as a person asks for it: log, diff, blame, as it was, what an undo would do."""
+"""Timeline: the history of all scopes as a person asks for it: log, diff, blame, as it was, what an undo would do."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, NoteError, UsageError
+from ouro.events import CoreChanged
+from ouro.memory.long_term.git import history
+from ouro.memory.long_term.git.files import ARCHIVE
+from ouro.memory.long_term.git.undo import UndoPlan, in_same_turn, plan_undo
+from ouro.memory.long_term.git.values import CORE, BlamedLine, Commit, DiffHunk, Scope, UndoResult
 from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.store import timeline
-from ouro.memory.long_term.store.memory_files import ARCHIVE
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.taking_back import PlannedUndo, in_same_turn, plan_undo
-from ouro.memory.long_term.store.values import CORE, BlamedLine, Commit, Hunk, Scope
+from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.long_term.store import GitMemoryStore
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
 _DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TimelineEntry(msgspec.Struct, frozen=True):
     """One commit, and whose memory it changed."""
 
     scope: Scope
     commit: Commit
 
 
-class Difference(msgspec.Struct, frozen=True):
+class MemoryDiff(msgspec.Struct, frozen=True):
     """How the memory of a scope differs between two moments."""
 
     scope: Scope
     before: str
     after: str
-    hunks: tuple[Hunk, ...]
+    hunks: tuple[DiffHunk, ...]
 
 
-class Blame(msgspec.Struct, frozen=True):
+class FileBlame(msgspec.Struct, frozen=True):
     """Where each line of a file is from."""
 
     scope: Scope
@@ -56,7 +59,7 @@ class OldFile(msgspec.Struct, frozen=True):
     commit: Commit
 
 
-class Chronicle:
+class Timeline:
     """Every method reads the history of git: use from a thread.
 
     Args:
@@ -71,18 +74,18 @@ class Chronicle:
         self._bases = bases or {}
         self.stores = tuple(stores)
         """Those of all scopes in use, also where nothing was kept yet."""
-        self._stores = tuple(store for store in stores if store.history.exists)
+        self._stores = tuple(store for store in stores if store.repository.exists)
 
-    def log(self, limit: int = 50, file: str = "") -> tuple[Entry, ...]:
+    def log(self, limit: int = 50, file: str = "") -> tuple[TimelineEntry, ...]:
         """The latest commits of all scopes, newest first; with `file` those that changed that file or note."""
         found = [
-            Entry(store.scope, commit)
+            TimelineEntry(store.scope, commit)
             for store, names in self._places(file)
             for commit in {each.id: each for name in names for each in store.log(limit, name)}.values()
         ]
         return tuple(sorted(found, key=lambda each: datetime.fromisoformat(each.commit.at), reverse=True)[:limit])
 
-    def find(self, commit: str) -> Entry:
+    def find(self, commit: str) -> TimelineEntry:
         """The commit of that id, or of that beginning of one; `last` is the latest of all."""
         if commit in ("", "last", "HEAD"):
             latest = self.log(1)
@@ -95,25 +98,25 @@ class Chronicle:
             raise UsageError(f"{problem} {commit}.", commands=["memory log"])
         return found[0]
 
-    def changes(self, commit: str) -> Difference:
+    def changes(self, commit: str) -> MemoryDiff:
         """What one commit changed."""
         found = self.find(commit)
         base = self._bases.get(found.commit.id, found.commit.parent)
         return self._difference(self._store(found.scope), base, found.commit.id)
 
-    def between(self, before: str, after: str) -> Difference:
+    def between(self, before: str, after: str) -> MemoryDiff:
         """From one commit to another one of the same scope."""
         old, new = self.find(before), self.find(after)
         if old.scope != new.scope:
             raise UsageError("These commits are of different memories: one of yours, one of the repository's.")
         return self._difference(self._store(old.scope), old.commit.id, new.commit.id)
 
-    def since(self, date: str) -> tuple[Difference, ...]:
+    def since(self, date: str) -> tuple[MemoryDiff, ...]:
         """From a date on until now, scope by scope."""
         moment = moment_of(date)
-        return self.since_commits({store.scope: timeline.commit_at(store.history, moment) for store in self._stores})
+        return self.since_commits({store.scope: history.commit_at(store.repository, moment) for store in self._stores})
 
-    def since_commits(self, versions: Mapping[str, str]) -> tuple[Difference, ...]:
+    def since_commits(self, versions: Mapping[str, str]) -> tuple[MemoryDiff, ...]:
         """From these commits on until now; of a version that is no commit the history tells nothing."""
         found = [
             self._difference(store, versions[store.scope], store.get_current_head())
@@ -122,17 +125,17 @@ class Chronicle:
         ]
         return tuple(each for each in found if each.hunks)
 
-    def blame(self, file: str) -> Blame:
+    def blame(self, file: str) -> FileBlame:
         """Each line of a file with the commit that it is from."""
         store, name = self._file(file)
-        return Blame(store.scope, name, timeline.blame(store.history, name))
+        return FileBlame(store.scope, name, history.blame(store.repository, name))
 
     def taught(self, file: str, line: BlamedLine) -> Commit:
         """The commit that a line was first said in: one that only took back its going has not taught it."""
         store, name = self._file(file)
         if line.commit.origin != "undo" or not line.text:
             return line.commit
-        found = timeline.commits_touching(store.history, line.text, name)
+        found = history.commits_touching(store.repository, line.text, name)
         said = (each for each in found if each.origin != "undo" and _holds(store, each, name, line.text))
         return next(said, line.commit)
 
@@ -141,26 +144,26 @@ class Chronicle:
         moment = moment_of(date)
         found: list[OldFile] = []
         for store, names in self._places(file):
-            commit = timeline.log(store.history, 1, before=moment)
+            commit = history.log(store.repository, 1, before=moment)
             for each in commit:
-                tree = store.history.tree(each.id)
+                tree = store.repository.tree(each.id)
                 chosen = sorted(tree, key=_core_first) if names == ("",) else [name for name in names if name in tree]
-                texts = store.history.blobs([tree[name] for name in chosen])
+                texts = store.repository.blobs([tree[name] for name in chosen])
                 found += [
                     OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), each) for name in chosen
                 ]
         return tuple(found)
 
-    def plan_undo(self, commit: str, hunk: int = 0) -> PlannedUndo:
+    def plan_undo(self, commit: str, hunk: int = 0) -> UndoPlan:
         """What taking it back and its turn would do, or only one change of it by its number; changes nothing."""
         found = self.find(commit)
         planned = self._planned(self._store(found.scope), found.commit, hunk)
         others = [] if hunk else [each for each in self._stores if each.scope != found.scope]
-        also = [self._planned(each, other) for each in others if (other := in_same_turn(each.history, found.commit))]
+        also = [self._planned(each, other) for each in others if (other := in_same_turn(each.repository, found.commit))]
         return replace(planned, also=tuple(each for each in also if each.edits))
 
-    def _planned(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> PlannedUndo:
-        return plan_undo(store.scope, store.history, store.find, commit, hunk, self._bases.get(commit.id, ""))
+    def _planned(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
+        return plan_undo(store.scope, store.repository, store.find, commit, hunk, self._bases.get(commit.id, ""))
 
     def texts_of(self, note_ids: Sequence[str]) -> dict[str, str]:
         """What these notes say now; a note that is gone is left out."""
@@ -171,19 +174,19 @@ class Chronicle:
                 found[note_id] = book.find(note_id).note.text
         return found
 
-    def _difference(self, store: GitMemoryStore, before: str, after: str) -> Difference:
-        return Difference(store.scope, before, after, tuple(timeline.hunks_between(store.history, before, after)))
+    def _difference(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:
+        return MemoryDiff(store.scope, before, after, tuple(history.hunks_between(store.repository, before, after)))
 
     def _knows(self, store: GitMemoryStore, commit: str) -> bool:
         try:
-            return not commit or bool(timeline.commit_of(store.history, commit))
+            return not commit or bool(history.commit_of(store.repository, commit))
         except MemoryUnusable:
             return False
 
-    def _called(self, commit: str) -> Iterator[Entry]:
+    def _called(self, commit: str) -> Iterator[TimelineEntry]:
         for store in self._stores:
-            if found := timeline.find_commit(store.history, commit):
-                yield Entry(store.scope, found)
+            if found := history.find_commit(store.repository, commit):
+                yield TimelineEntry(store.scope, found)
 
     def _store(self, scope: Scope) -> GitMemoryStore:
         return next(store for store in self._stores if store.scope == scope)
@@ -194,7 +197,7 @@ class Chronicle:
             (store, name)
             for store, names in self._places(file)
             for name in names
-            if name in store.history.tree(store.get_current_head())
+            if name in store.repository.tree(store.get_current_head())
         ]
         if not found:
             raise UsageError(f"Memory has no file {file}.", "Say it as `facts`, `user/facts.md`, or a note's id.")
@@ -241,3 +244,32 @@ def _holds(store: GitMemoryStore, commit: Commit, name: str, line: str) -> bool:
 
 def _core_first(name: str) -> tuple[bool, str]:
     return name.removesuffix(".md") not in CORE, name
+
+
+def undo(scopes: Sequence[ScopeMemory], commit: str, at: Moment, hunk: int) -> tuple[UndoResult, list[CoreChanged]]:
+    """Take back a commit and all of its turn, in every scope that it wrote to, or one hunk; and what is to be told.
+
+    Raises:
+        UsageError: no such commit or hunk, or nothing of it is left.
+        MemoryUnusable: the history cannot be read.
+    """
+    found = next((scope for scope in scopes if scope.holds(commit)), None)
+    if found is None:
+        raise UsageError(f"No commit of memory is called {commit or 'so'}.")
+    turn_of = history.commit_of(found.store.repository, commit)
+    done, event = found.undo(commit, at, hunk)
+    events = [event]
+    for scope in scopes if not hunk else ():
+        other = in_same_turn(scope.store.repository, turn_of) if scope is not found else None
+        if other is None:
+            continue
+        with suppress(UsageError):  # nothing of it is left there
+            more, event = scope.undo(other.id, at)
+            events.append(event)
+            done = UndoResult(
+                done.commit,
+                (*done.edits, *more.edits),
+                (*done.conflicts, *more.conflicts),
+                (*done.commits, *more.commits),
+            )
+    return done, events

@@ -73,7 +73,7 @@ def run_git(
         raise MemoryUnusable(f"git could not be run: {error}") from error
 
 
-def run_git_abroad(git_dir: Path, arguments: Sequence[str], most_bytes: int = 0) -> subprocess.CompletedProcess[bytes]:
+def run_remote_git(git_dir: Path, arguments: Sequence[str], most_bytes: int = 0) -> subprocess.CompletedProcess[bytes]:
     """Run a git that speaks with a remote, whatever its exit code.
 
     Args:

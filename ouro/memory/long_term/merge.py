@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import LongTermMemoryError
-from ouro.memory.long_term.notes.note import is_note_name
-from ouro.memory.long_term.store.memory_files import ARCHIVE, MOST_BYTES, MOST_FILES, FileRefused, decoded, on_any_disk
-from ouro.memory.long_term.store.store import GitMemoryStore
-from ouro.memory.long_term.store.values import CORE
-from ouro.memory.long_term.sync.merging import merge
+from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILE_BYTES, MAX_FILES, FileRefused, decode_text, portable_name
+from ouro.memory.long_term.git.values import CORE
+from ouro.memory.long_term.notes.note import Edge, Note, is_note_name, note_text, parse_note
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.terminal_text import clean
 
 _USUAL_BESIDE = {"LICENSE", "README", ".gitignore", ".gitattributes"}
@@ -28,14 +29,14 @@ class SyncFailed(LongTermMemoryError):
     """The remote could not be reached, or said no. Nothing here has changed, or what came is merged and kept."""
 
 
-class Merging(msgspec.Struct, frozen=True):
+class MergePlan(msgspec.Struct, frozen=True):
     """How the files here have to change, and what the person is to be told."""
 
     changes: Mapping[str, str | None]
     conflicts: tuple[str, ...]
 
 
-def merged(store: GitMemoryStore, ours: str, theirs: str) -> Merging:
+def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergePlan:
     """How the files here have to change, entry by entry, so that they hold what both histories do.
 
     Raises:
@@ -43,19 +44,19 @@ def merged(store: GitMemoryStore, ours: str, theirs: str) -> Merging:
         MemoryUnusable: one of them cannot be read.
     """
     _demand_flat(store, theirs)
-    base = store.history.common(ours, theirs)
-    trees = [store.history.tree(each) for each in (base, ours, theirs)]
+    base = store.repository.common(ours, theirs)
+    trees = [store.repository.tree(each) for each in (base, ours, theirs)]
     if not base:
         _demand_memory(store, theirs)
     _demand_names({**trees[1], **trees[2]})
     names = {name for tree in trees for name in tree if len({each.get(name) for each in trees}) > 1}
     names |= {twin for name in names if (twin := _twin(name)) and any(twin in tree for tree in trees)}
     _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
-    blobs = store.history.blobs(sorted({tree[name] for tree in trees for name in names if name in tree}))
+    blobs = store.repository.blobs(sorted({tree[name] for tree in trees for name in names if name in tree}))
     sides = [{name: _text(name, blobs[tree[name]]) for name in names if name in tree} for tree in trees]
     _demand_no_secrets(store, {name: text for name, text in sides[2].items() if sides[1].get(name) != text})
     made, conflicts = _made(sorted(names), *sides)
-    return Merging({name: text for name, text in made.items() if text != sides[1].get(name)}, tuple(conflicts))
+    return MergePlan({name: text for name, text in made.items() if text != sides[1].get(name)}, tuple(conflicts))
 
 
 def _made(
@@ -65,7 +66,7 @@ def _made(
     made: dict[str, str | None] = {}
     conflicts: list[str] = []
     for name in names:
-        each = merge(name, base.get(name), ours.get(name), theirs.get(name))
+        each = merge_file(name, base.get(name), ours.get(name), theirs.get(name))
         made[name] = each.text
         if each.also_name:
             made[each.also_name] = each.also
@@ -74,7 +75,7 @@ def _made(
         away = _twin(name)
         if not name.startswith(f"{ARCHIVE}/") and away and made.get(name) is not None and made.get(away) is not None:
             conflicts = [told for told in conflicts if not told.startswith(f"{name} ")]
-            each = merge(name, base.get(name) or base.get(away), made[name], made[away])
+            each = merge_file(name, base.get(name) or base.get(away), made[name], made[away])
             made |= {name: each.text, away: None} | ({each.also_name: each.also} if each.also_name else {})
             conflicts.append(f"{name} was put away on one side and changed on the other: it stays in use")
     return made, conflicts
@@ -88,14 +89,14 @@ def _twin(name: str) -> str:
 
 def _text(name: str, data: bytes) -> str:
     try:
-        return decoded(data)
+        return decode_text(data)
     except FileRefused as error:
         raise SyncFailed(f"{name} {error}: nothing is merged.", "Mend it on the machine it is from.") from error
 
 
 def _demand_memory(store: GitMemoryStore, theirs: str) -> None:
     """A repository that is something else would be filled with memory, and its files taken for notes."""
-    listed = store.history.git("ls-tree", "-z", "--name-only", theirs).decode(errors="replace").split("\0")
+    listed = store.repository.git("ls-tree", "-z", "--name-only", theirs).decode(errors="replace").split("\0")
     names = [name for name in listed if name and name.removesuffix(".md") not in (*CORE, *_USUAL_BESIDE, ARCHIVE)]
     if names and not any(name.removesuffix(".md") in CORE or is_note_name(name) for name in listed):
         raise SyncFailed(
@@ -105,12 +106,12 @@ def _demand_memory(store: GitMemoryStore, theirs: str) -> None:
 
 def _demand_flat(store: GitMemoryStore, theirs: str) -> None:
     """A few folders that hold each other over and over are more files than any disk has; git would walk them all."""
-    listed = store.history.git("ls-tree", "-d", "-z", "--full-tree", "--name-only", theirs).split(b"\0")
+    listed = store.repository.git("ls-tree", "-d", "-z", "--full-tree", "--name-only", theirs).split(b"\0")
     folders = [f"{os.fsdecode(name)}/" for name in listed if name]
     if not folders:
         return
-    below = store.history.git("ls-tree", "-z", "--full-tree", theirs, "--", *folders[:_MOST_FOLDERS]).split(b"\0")
-    if len(folders) > _MOST_FOLDERS or len(below) > MOST_FILES or any(line.startswith(b"040000") for line in below):
+    below = store.repository.git("ls-tree", "-z", "--full-tree", theirs, "--", *folders[:_MOST_FOLDERS]).split(b"\0")
+    if len(folders) > _MOST_FOLDERS or len(below) > MAX_FILES or any(line.startswith(b"040000") for line in below):
         raise SyncFailed(
             "The remote holds folders in folders, or very many files: nothing is merged.",
             f"A memory has one folder, `{ARCHIVE}`. Take the others out there, and try again.",
@@ -119,14 +120,14 @@ def _demand_flat(store: GitMemoryStore, theirs: str) -> None:
 
 def _demand_names(names: Mapping[str, str]) -> None:
     """Files that the folder here can hold beside each other, on any disk."""
-    if len(names) > MOST_FILES:
+    if len(names) > MAX_FILES:
         raise SyncFailed(
-            f"Merged, this memory would have {len(names):,} files, and {MOST_FILES:,} are the most.",
+            f"MergedFile, this memory would have {len(names):,} files, and {MAX_FILES:,} are the most.",
             "Nothing is merged. Take out there what is no memory, and try again.",
         )
     known: dict[str, str] = {}
     for name in names:
-        if (twin := known.setdefault(on_any_disk(name), name)) != name:
+        if (twin := known.setdefault(portable_name(name), name)) != name:
             raise SyncFailed(
                 f"{clean(twin)} and {clean(name)} are one file on some disks: nothing is merged.",
                 "Take one of them out, here or on the other machine, and try again.",
@@ -137,10 +138,10 @@ def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
     """Before any of them is read."""
     given = "".join(f"{each}\n" for each in blobs).encode()
     total = 0
-    for line in store.history.git("cat-file", "--batch-check", given=given).decode().splitlines() if blobs else ():
-        if (size := int(line.split()[-1])) > MOST_BYTES:
+    for line in store.repository.git("cat-file", "--batch-check", given=given).decode().splitlines() if blobs else ():
+        if (size := int(line.split()[-1])) > MAX_FILE_BYTES:
             raise SyncFailed(
-                f"A file of the other machine has {size:,} bytes, and a memory file {MOST_BYTES:,} at most.",
+                f"A file of the other machine has {size:,} bytes, and a memory file {MAX_FILE_BYTES:,} at most.",
                 "Nothing is merged. Take it out there, and try again.",
             )
         total += size
@@ -159,3 +160,81 @@ def _demand_no_secrets(store: GitMemoryStore, texts: Mapping[str, str]) -> None:
                 "Forget it on that machine, then sync again.",
                 ["memory forget --everywhere"],
             )
+
+
+class MergedFile(msgspec.Struct, frozen=True):
+    """What a file is to hold."""
+
+    text: str | None
+    """None: it goes."""
+    also: str = ""
+    """The other version, where both are to be kept: the text of a note of its own."""
+    also_name: str = ""
+    conflict: str = ""
+    """What the person is to be told."""
+
+
+def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None) -> MergedFile:
+    """The file `name`, of which `base` was the last version that both sides knew (None: it was not there).
+
+    What only one side changed is as that side has it. Core files are merged line by line, with the lines that either
+    side has removed gone; a file that is gone has none. A note that one side changed and the other removed stays. One
+    that both have changed keeps the later version, and the other one beside it where it says something else.
+    """
+    if ours == theirs or theirs == base:
+        return MergedFile(ours)
+    if ours == base:
+        return MergedFile(theirs)
+    is_note = is_note_name(name.rpartition("/")[2])
+    if is_note and (ours is None or theirs is None):
+        return MergedFile(
+            theirs if ours is None else ours, conflict=f"{name} was changed here and removed there: it stays"
+        )
+    if is_note and ours is not None and theirs is not None:
+        return _merge_notes(name, ours, theirs)
+    return MergedFile(merge_lines(base or "", ours or "", theirs or "") or None)
+
+
+def merge_lines(base: str, ours: str, theirs: str) -> str:
+    """The lines of both; a line of `base` that one side has removed is gone, one that it only moved is not.
+
+    They stand as in `ours`, each line that only `theirs` has behind the one that it stands behind there. Where both
+    changed a line, both versions stand.
+    """
+    mine, other = ours.splitlines(), theirs.splitlines()
+    gone = {line for line in base.splitlines() if line not in mine or line not in other}
+    lines = [line for line in mine if line not in gone or not line.strip()]
+    at = 0
+    for line in other:
+        if not line.strip() or line in gone:
+            continue
+        if line not in lines:
+            lines.insert(at, line)
+        at = lines.index(line) + 1
+    return "\n".join(_without_double_blanks(lines)) + "\n" if lines else ""
+
+
+def _without_double_blanks(lines: Sequence[str]) -> list[str]:
+    return [line for place, line in enumerate(lines) if line.strip() or (place and lines[place - 1].strip())]
+
+
+def _merge_notes(name: str, ours: str, theirs: str) -> MergedFile:
+    mine, other = parse_note(_base(name), ours).note, parse_note(_base(name), theirs).note
+    newer, older = (mine, other) if mine.updated_at >= other.updated_at else (other, mine)
+    if " ".join(mine.text.split()) == " ".join(other.text.split()):
+        sure = max(mine.confidence, other.confidence)
+        confirmed = max(mine.confirmed_at, other.confirmed_at)
+        return MergedFile(note_text(replace(newer, confidence=sure, confirmed_at=confirmed)))
+    kept = _beside(older, newer)
+    told = f"{name} was changed on both sides: the later version counts, the other one is {kept.id}"
+    return MergedFile(note_text(newer), note_text(kept), kept.file_name, told)
+
+
+def _beside(older: Note, newer: Note) -> Note:
+    # The same on every machine that merges these two, and in a merge that was ended and is made again.
+    number = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
+    return replace(older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts")))
+
+
+def _base(name: str) -> str:
+    return name.rpartition("/")[2]

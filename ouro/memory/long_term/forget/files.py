@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ouro.memory.index.schema import writing_alone
 from ouro.memory.long_term.by_hand.editing import EDITED
-from ouro.memory.long_term.forgetting.forgotten_text import Needle
+from ouro.memory.long_term.forget.needle import ForgottenText
 
 _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
 _MOST_BYTES = 256 << 20
@@ -17,7 +17,7 @@ _MOST_BYTES = 256 << 20
 _INDEX_ENDINGS = ("", "-wal", "-shm", "-journal", ".aside")
 
 
-class Tally:
+class ForgetTally:
     """What was found, what was done, and what could not be."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ def regular_files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def forget_in_file(path: Path, needle: Needle, tally: Tally) -> None:
+def forget_in_file(path: Path, needle: ForgottenText, tally: ForgetTally) -> None:
     """Write a file anew without it (0600, whole or not at all); what is no text is left, and said."""
     data = path.read_bytes()
     if not _is_text(data):
@@ -66,7 +66,9 @@ def forget_in_file(path: Path, needle: Needle, tally: Tally) -> None:
         raise
 
 
-def forget_in_home(home: Path, done: tuple[Path, ...], needle: Needle, tally: Tally, *, changes: bool) -> None:
+def forget_in_home(
+    home: Path, done: tuple[Path, ...], needle: ForgottenText, tally: ForgetTally, *, changes: bool
+) -> None:
     """Look through all other files below ouro's home; where `changes`, write them anew without it.
 
     Args:
@@ -100,7 +102,7 @@ def _place(home: Path, path: Path) -> str:
     return "settings" if len(parts) == 1 and parts[0] in _SETTINGS else f"other files in {parts[0]}"
 
 
-def _blot(path: Path, needle: Needle) -> None:
+def _blot(path: Path, needle: ForgottenText) -> None:
     """In its place: other processes go on writing to this very file."""
     with path.open("r+b") as file:
         data = file.read()
@@ -115,7 +117,7 @@ def index_files(path: Path) -> tuple[Path, ...]:
     return tuple(Path(f"{path}{ending}") for ending in _INDEX_ENDINGS)
 
 
-def forget_index(path: Path, needle: Needle, tally: Tally, *, changes: bool) -> None:
+def forget_index(path: Path, needle: ForgottenText, tally: ForgetTally, *, changes: bool) -> None:
     """Look through the index; where `changes` and anything held it, remove it: words and vectors stay in an old one.
 
     Raises:

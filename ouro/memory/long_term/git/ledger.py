@@ -19,7 +19,7 @@ GONE = "-"
 _MOST_BYTES = 1 << 20
 
 
-class Ledger:
+class ApprovalLedger:
     """The accepted commit, and what was vouched for since. Everything blocks: use from a thread."""
 
     def __init__(self, folder: Path) -> None:
@@ -48,7 +48,7 @@ class Ledger:
         with suppress(FileNotFoundError):
             os.truncate(self._vouched, 0)
 
-    def vouch(self, contents: Mapping[str, str]) -> None:
+    def approve(self, contents: Mapping[str, str]) -> None:
         """Vouch for files by name and blob (GONE: for the removal). Kept also when ouro is killed right after.
 
         Not waited for the disk: what a power cut takes from here is shown to the person as an edit from outside.
@@ -64,7 +64,7 @@ class Ledger:
         with os.fdopen(descriptor, "w") as file:
             file.write("".join(f"{blob} {name}\n" for name, blob in contents.items()))
 
-    def vouched(self) -> frozenset[tuple[str, str]]:
+    def approved(self) -> frozenset[tuple[str, str]]:
         """All that was vouched for, as (name, blob)."""
         try:
             lines = self._vouched.read_text(errors="replace").splitlines()

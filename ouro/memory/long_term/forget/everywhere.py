@@ -1,7 +1,6 @@
 """True forget: a fact or a secret out of everything that ouro keeps, and a report of what was searched.
 
-It can be ended at any moment: each file is as it was or without it, and the same once more goes on to the end.
-"""
+It can be ended at any moment: each file is as it was or without it, and the same once more goes on to the end."""
 
 from __future__ import annotations
 
@@ -13,35 +12,35 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import OuroError, UsageError
-from ouro.memory.long_term.forgetting.forget_files import (
-    Tally,
+from ouro.memory.long_term.forget.files import (
+    ForgetTally,
     forget_in_home,
     forget_index,
     index_files,
     regular_files,
 )
-from ouro.memory.long_term.forgetting.forget_memories import forget_in_memory, memory_folder
-from ouro.memory.long_term.forgetting.forget_sessions import forget_in_sessions
-from ouro.memory.long_term.forgetting.forgotten_text import Needle
-from ouro.memory.long_term.store.history import History
+from ouro.memory.long_term.forget.memories import forget_in_memory, memory_folder
+from ouro.memory.long_term.forget.needle import ForgottenText
+from ouro.memory.long_term.forget.sessions import forget_in_sessions
+from ouro.memory.long_term.git.repository import GitRepository
 
 Progress = Callable[[str], None]
-MANY = 50
+MANY_PLACES = 50
 """Places from which on it is asked whether so common a text is meant."""
 PROVIDERS = "What was sent to a model's provider, or copied elsewhere, is out of reach: change a secret that got out."
 
 
-class Found(msgspec.Struct, frozen=True):
+class PlaceCount(msgspec.Struct, frozen=True):
     """How often it stands in one place."""
 
     place: str
     count: int
 
 
-class Findings(msgspec.Struct, frozen=True):
+class ForgetReport(msgspec.Struct, frozen=True):
     """What was searched, and what was found, or could not be changed."""
 
-    places: tuple[Found, ...]
+    places: tuple[PlaceCount, ...]
     """All that were searched, those with nothing too."""
     left: tuple[str, ...] = ()
     """What stays, and what the person can do there."""
@@ -56,7 +55,7 @@ class Findings(msgspec.Struct, frozen=True):
         return sum(each.count for each in self.places)
 
 
-class Home(msgspec.Struct, frozen=True):
+class OuroHome(msgspec.Struct, frozen=True):
     """Where ouro keeps what it knows."""
 
     path: Path
@@ -65,12 +64,12 @@ class Home(msgspec.Struct, frozen=True):
     index: Path
 
 
-class Forgetting:
+class TrueForget:
     """Forgets one text. Everything blocks: use from a thread."""
 
-    def __init__(self, text: str, home: Home) -> None:
+    def __init__(self, text: str, home: OuroHome) -> None:
         """Raises UsageError where the text is too short, or too long."""
-        self._needle = Needle(text)
+        self._needle = ForgottenText(text)
         self._home = home
 
     @property
@@ -78,11 +77,11 @@ class Forgetting:
         """What stands in its place afterwards."""
         return self._needle.placeholder
 
-    def look(self, progress: Progress = lambda _what: None) -> Findings:
+    def look(self, progress: Progress = lambda _what: None) -> ForgetReport:
         """Everything that holds it; nothing is changed."""
         return self._walk(progress, changes=False)
 
-    def forget(self, progress: Progress = lambda _what: None) -> Findings:
+    def forget(self, progress: Progress = lambda _what: None) -> ForgetReport:
         """Take it out everywhere. What was found is counted as it was before; `left` says what could not be done."""
         found = self._walk(progress, changes=True)
         progress("looking once more")
@@ -90,10 +89,10 @@ class Forgetting:
         left = [*found.left, *(each for each in still.left if each not in found.left)]
         if still.count and not left:
             left += [f"{each.place}: {each.count} times, written meanwhile." for each in still.places if each.count]
-        return Findings(found.places, tuple(dict.fromkeys(left)), found.sessions, found.unsearched)
+        return ForgetReport(found.places, tuple(dict.fromkeys(left)), found.sessions, found.unsearched)
 
-    def _walk(self, progress: Progress, *, changes: bool) -> Findings:
-        tally, home = Tally(), self._home
+    def _walk(self, progress: Progress, *, changes: bool) -> ForgetReport:
+        tally, home = ForgetTally(), self._home
         for git_dir in _histories(home.histories):
             progress(f"memory: {git_dir.stem}")
             try:
@@ -110,11 +109,11 @@ class Forgetting:
             forget_index(home.index, self._needle, tally, changes=changes)
         except OSError as error:
             tally.left.append(f"{home.index}: {error}. Delete it yourself: it is made again.")
-        places = tuple(Found(place, count) for place, count in tally.found.items())
-        return Findings(places, tuple(tally.left), tuple(tally.sessions), tuple(tally.unsearched))
+        places = tuple(PlaceCount(place, count) for place, count in tally.found.items())
+        return ForgetReport(places, tuple(tally.left), tuple(tally.sessions), tuple(tally.unsearched))
 
 
-def back_up(home: Home, target: Path, progress: Progress = lambda _what: None) -> Path:
+def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what: None) -> Path:
     """Put all that forgetting may change into one tar (0600), which does hold it; gives where it is.
 
     Raises:
@@ -147,4 +146,4 @@ def back_up(home: Home, target: Path, progress: Progress = lambda _what: None) -
 
 
 def _histories(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.glob("*.git") if History(each).exists) if folder.is_dir() else []
+    return sorted(each for each in folder.glob("*.git") if GitRepository(each).exists) if folder.is_dir() else []

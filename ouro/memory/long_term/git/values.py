@@ -18,14 +18,14 @@ UNDOES = "Ouro-Undoes"
 """The trailer that names the commits that one takes back."""
 
 
-class Skipped(msgspec.Struct, frozen=True):
+class SkippedFile(msgspec.Struct, frozen=True):
     """A file that was looked at and not taken."""
 
     name: str
     reason: str
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedScope(msgspec.Struct, frozen=True):
     """One scope as it was read: what is injected, and what `has_changed_since_load` compares with."""
 
     scope: Scope
@@ -36,7 +36,7 @@ class Loaded(msgspec.Struct, frozen=True):
     """Category -> text; those that are empty or not there are left out."""
     notes: tuple[str, ...] = ()
     """The names of the notes, relative to the folder, those in `archive/` among them."""
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[SkippedFile, ...] = ()
     files: Mapping[str, str] = {}
     """Name -> fingerprint of each file that was seen."""
 
@@ -69,7 +69,7 @@ class Commit(msgspec.Struct, frozen=True):
         return self.trailers.get(ORIGIN, "outside")
 
 
-class Hunk(msgspec.Struct, frozen=True):
+class DiffHunk(msgspec.Struct, frozen=True):
     """One change of a commit in one file: the lines `before` gave way to the lines `after`."""
 
     number: int
@@ -80,7 +80,7 @@ class Hunk(msgspec.Struct, frozen=True):
     before: tuple[str, ...]
     after: tuple[str, ...]
 
-    def other_half(self, hunks: Iterable[Hunk]) -> Hunk | None:
+    def other_half(self, hunks: Iterable[DiffHunk]) -> DiffHunk | None:
         """Where the file only went to another folder: what it did there, or there before; else None."""
         base = self.name.rpartition("/")[2]
         for each in hunks:
@@ -90,13 +90,13 @@ class Hunk(msgspec.Struct, frozen=True):
         return None
 
 
-class Undone(msgspec.Struct, frozen=True):
+class UndoResult(msgspec.Struct, frozen=True):
     """What became of taking a commit back, or with it all that the agent wrote in its turn."""
 
     commit: str
     """The commit that takes it back; empty where nothing could be, or where no commit could be made."""
     edits: tuple[FileEdit, ...]
-    conflicts: tuple[Hunk, ...]
+    conflicts: tuple[DiffHunk, ...]
     """What was left as it is, because its lines have changed since."""
     commits: tuple[Commit, ...] = ()
     """All that were taken back, the latest first."""

@@ -1,0 +1,1 @@
+"""True forget: remove a text from everything that ouro stores."""

@@ -1,1 +1,0 @@
-"""True forget: out of everything that ouro keeps."""

@@ -1,1 +1,0 @@
-"""Memory on several machines."""
