@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run_subcommand(given[0], given[1:])
         return _run(_parser().parse_args(given))
     except OuroError as error:
-        from ouro.utils.terminal_text import clean
+        from ouro.utils.text import clean
 
         print(f"ouro: {clean(error.text('ouro '))}", file=sys.stderr)  # noqa: T201
         return error.exit_code

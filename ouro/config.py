@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ouro.errors import ConfigError
 from ouro.settings import Settings
-from ouro.utils.private_files import write_private
+from ouro.utils.files import write_private
 from ouro.utils.runtime import get_config_path, tilde
 from ouro.utils.typed_yaml import convert, field_types, unknown_key
 from ouro.utils.yaml_tree import Node, Scalar, Table, parse_table, parse_yaml, read_yaml

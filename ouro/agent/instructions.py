@@ -14,7 +14,7 @@ from pathlib import Path
 from ouro.safety.trust import instruction_files
 from ouro.utils.git import Git, GitError
 from ouro.utils.repository import find_root, git_branch
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 MAX_INSTRUCTIONS = 40_000
 """Characters of one file; what is longer is cut, and says so."""

@@ -10,7 +10,7 @@ from ouro.commands.markdown import code, facts, todo_list
 from ouro.errors import UsageError
 from ouro.events import Replied
 from ouro.session import JobInfo, OpenRequest
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 
 async def clear(front_end: FrontEnd, _argument: str) -> None:
@@ -56,7 +56,7 @@ async def copy(front_end: FrontEnd, _argument: str) -> None:
 async def export(front_end: FrontEnd, argument: str) -> None:
     """Write the session, all of it, to a Markdown, HTML or JSON file."""
     from ouro.commands.export.export import ENDINGS, document, format_of
-    from ouro.utils.documents import write_document
+    from ouro.utils.files import write_document
 
     session = front_end.session
     words = argument.split()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from ouro.display import FileChange, Todo
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _TICKS = re.compile(r"`+")
 TODO_MARKS = {"pending": "☐", "in_progress": "▶", "done": "☑"}

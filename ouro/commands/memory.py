@@ -14,6 +14,7 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.by_hand.checkup import named
 from ouro.session import CORE_FILES, LongTermMemoryManager, Proposal
 from ouro.utils.runtime import tilde
+from ouro.utils.text import plural
 
 
 async def memory(front_end: FrontEnd, argument: str) -> None:
@@ -116,7 +117,7 @@ def _waiting(proposal: Proposal) -> str:
 
 def _count(path: Path) -> str:
     entries = sum(bool(line.strip()) for line in path.read_text(errors="replace").splitlines())
-    return f"{entries} line{'s' if entries != 1 else ''}"
+    return plural(entries, "line")
 
 
 def _files(known: LongTermMemoryManager) -> dict[str, Path]:

@@ -24,7 +24,7 @@ from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk
 from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_sessions_dir, tilde
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line
 
 if TYPE_CHECKING:
     from ouro.memory.index.search import MemoryHit, SearchFilter

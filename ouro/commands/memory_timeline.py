@@ -25,7 +25,7 @@ from ouro.session import (
     UndoPlan,
     named,
 )
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line, plural
 
 _Told = TypeVar("_Told")
 _LOGGED = 30
@@ -86,7 +86,7 @@ async def why(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> N
     loaded = [line for line in receipt.lines if line.state == "loaded"]
     parts = [
         f"**Turn {said.turn}**: {escape(one_line(said.words[0][1], _LONGEST_WORDS))}\n",
-        f"- at the start of the session: {len(loaded)} {'entry' if len(loaded) == 1 else 'entries'} "
+        f"- at the start of the session: {plural(len(loaded), 'entry', 'entries')} "
         f"of the core, {receipt.tokens:,} tokens (`/memory receipt` lists them)",
         *(f"- told with this message, as memory had changed: {code(line)}" for line in said.told if line[:1] in "+-"),
         *_recalled(said, texts),

@@ -17,7 +17,7 @@ from ouro.memory.long_term.by_hand.import_sources import read_sources
 from ouro.memory.long_term.by_hand.importing import Import, carry_out, plan_import
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk, is_trusted_text
-from ouro.utils.documents import write_document
+from ouro.utils.files import write_document
 from ouro.utils.runtime import tilde
 
 _FILE = "ouro-memory.md"

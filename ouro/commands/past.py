@@ -7,7 +7,7 @@ from ouro.errors import UsageError
 from ouro.events import Level
 from ouro.memory.backend import RewindScope
 from ouro.session import Branch, OpenRequest, Point
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean, plural
 
 NOT_LISTED = "Ways that were left before what is sent now are kept in the session's file, and not listed here."
 LISTED = 20
@@ -113,8 +113,8 @@ def branch_label(branch: Branch) -> tuple[str, str]:
 
 
 def _counted(messages: int, calls: int) -> str:
-    said = f"{messages} message{'s' if messages != 1 else ''}"
-    return f"{said}, {calls} tool call{'s' if calls != 1 else ''}" if calls else said
+    said = plural(messages, "message")
+    return f"{said}, {plural(calls, 'tool call')}" if calls else said
 
 
 async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None) -> None:

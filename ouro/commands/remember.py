@@ -15,7 +15,7 @@ from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.entries import Entry, whence
 from ouro.memory.long_term.by_hand.remember import Remembering
 from ouro.session.by_hand import at_desk
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line, plural
 
 _WIDTH = 100
 _ALL = "all"
@@ -46,7 +46,7 @@ async def forget(front_end: FrontEnd, argument: str) -> None:
     done = await at_desk(front_end.session, partial(forgetting.forget, entries=chosen), says_it=True)
     count = len(done.entries)
     undo = "".join(f" · /memory undo {each.undo[:7]}" for each in done.changes if each.undo)
-    front_end.say(f"{count} {'entry is' if count == 1 else 'entries are'} no longer remembered{undo}")
+    front_end.say(f"{plural(count, 'entry is', 'entries are')} no longer remembered{undo}")
 
 
 def preview(entries: Sequence[Entry]) -> str:

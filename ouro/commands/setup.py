@@ -15,6 +15,7 @@ from ouro.llm.models_file import ModelEntry
 from ouro.llm.models_setup import write_models_file
 from ouro.llm.providers import HOSTED, PROVIDERS, Provider
 from ouro.utils.runtime import tilde
+from ouro.utils.text import plural
 
 OTHER = "other"
 
@@ -55,7 +56,7 @@ async def set_up(asker: Asker) -> str:
 def places(servers: Sequence[LocalServer]) -> tuple[Choice, ...]:
     """Where a model may be: servers that answer on this machine, providers, any other server."""
     found = [
-        Choice(server.provider.name, server.provider.title, f"on this machine, {_count(len(server.models))}")
+        Choice(server.provider.name, server.provider.title, f"on this machine, {plural(len(server.models), 'model')}")
         for server in servers
         if server.models
     ]
@@ -140,7 +141,3 @@ def _price(name: str) -> str:
 
 def _window(size: int | None) -> str:
     return f"{size:,} tokens" if size else ""
-
-
-def _count(number: int) -> str:
-    return "1 model" if number == 1 else f"{number} models"

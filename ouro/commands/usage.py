@@ -9,7 +9,7 @@ from ouro.commands.markdown import block
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Usage
 from ouro.session.budget import Budget
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
 _BUDGETS = {"session": "in this session", "today": "today", "month": "this month"}

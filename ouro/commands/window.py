@@ -6,7 +6,7 @@ from ouro.commands.command import Choice, FrontEnd
 from ouro.commands.markdown import block, escape
 from ouro.errors import UsageError
 from ouro.session import Pinnable, WindowReport
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean, cut
 
 BAR = 24
 LISTED = 30
@@ -73,7 +73,7 @@ def _number(argument: str) -> int:
 def _choice(message: Pinnable) -> Choice:
     words = " ".join(clean(message.text).split()) or "(a picture)"
     mark = " · pinned" if message.pinned else ""
-    return Choice(str(message.number), words if len(words) <= 80 else words[:79] + "…", f"{message.speaker}{mark}")
+    return Choice(str(message.number), cut(words, 80), f"{message.speaker}{mark}")
 
 
 def _bar(part: int, whole: int) -> str:

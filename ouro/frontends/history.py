@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ouro.utils.files import lock_descriptor
 from ouro.utils.log import log
 from ouro.utils.masked_writes import write_masked
 from ouro.utils.runtime import ensure_private_dir
@@ -47,7 +47,7 @@ class PromptHistory:
             ensure_private_dir(self._path.parent)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                lock_descriptor(descriptor)
                 os.write(descriptor, f"{_escaped(text)}\n".encode(errors="replace"))
             finally:
                 os.close(descriptor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from ouro.events import Compacted, CoreChanged, NoteKept, NotesRecalled, Titled
+from ouro.utils.text import plural
 
 MemoryEvent = Compacted | Titled | NotesRecalled | NoteKept | CoreChanged
 
@@ -48,7 +49,7 @@ def loaded(event: NotesRecalled) -> int:
 
 def memories(count: int) -> str:
     """So many notes, in words."""
-    return f"{count} {'memory' if count == 1 else 'memories'}"
+    return plural(count, "memory", "memories")
 
 
 def receipt(event: Compacted) -> str:

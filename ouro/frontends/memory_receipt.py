@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from ouro.frontends.memory_lines import loaded, memories
+from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled
@@ -47,7 +48,7 @@ def recalled_summary(recalled: NotesRecalled) -> str:
 def recalled_rows(recalled: NotesRecalled) -> Iterator[tuple[str, str, str]]:
     """Sign, text, and what became of each note that was considered."""
     for item in recalled.items:
-        chain = f"changed {item.chain - 1} time{'s' if item.chain > 2 else ''}" if item.chain > 1 else ""
+        chain = f"changed {plural(item.chain - 1, 'time')}" if item.chain > 1 else ""
         told = (item.reason, chain, f"score {item.score:.3g}", f"{item.tokens} tokens" if item.tokens else "")
         yield (
             SIGNS[item.state],

@@ -9,7 +9,7 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING, Literal
 
 from ouro.frontends.memory_receipt import SIGNS
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from ouro.utils.terminal_text import clean, one_line
+from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
     from ouro.session import SessionExcerpt, SessionInfo

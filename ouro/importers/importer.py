@@ -25,8 +25,8 @@ from ouro.memory.backend import (
 )
 from ouro.memory.sessions.whole_session import read_whole
 from ouro.messages import Context, Message, ToolCall, ToolReply
+from ouro.utils.files import write_private
 from ouro.utils.log import log
-from ouro.utils.private_files import write_private
 
 
 class ImportLedger:

@@ -20,7 +20,7 @@ import msgspec
 from ouro.errors import SessionError
 from ouro.memory.backend import Record, SessionHeader
 from ouro.messages import Image, Text
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 LONGEST_LINE = 64 << 20
 DAMAGED = "lines that cannot be read"

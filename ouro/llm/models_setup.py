@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ouro.errors import ConfigError
 from ouro.llm.models_file import KEY_WAYS, ModelEntry, ModelsFile, read_models_file
-from ouro.utils.private_files import write_private
+from ouro.utils.files import write_private
 from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.typed_yaml import read_section
 from ouro.utils.yaml_tree import Node, Sequence, Table, parse_table

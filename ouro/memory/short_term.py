@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, tool
+from ouro.utils.text import plural
 
 INTERRUPTED = "interrupted"
 """The answer to a tool call that has none."""
@@ -176,6 +177,6 @@ def _kept(part: Part, dropped: Set[str]) -> Part:
 
 
 def _placeholder(reply: ToolReply) -> ToolReply:
-    pictures = f", {len(reply.images)} picture{'s' if len(reply.images) > 1 else ''}" if reply.images else ""
+    pictures = f", {plural(len(reply.images), 'picture')}" if reply.images else ""
     note = f"[output dropped to save room: {reply.name}, {len(reply.text):,} characters{pictures}]"
     return replace(reply, text=note, images=())

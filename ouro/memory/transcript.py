@@ -26,7 +26,7 @@ from ouro.memory.sessions.records import (
 from ouro.memory.short_term import compacted, with_answers, without_outputs
 from ouro.memory.tokens import TokenCount, told_tokens
 from ouro.messages import Message, Usage
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _WIDTH = 60
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ouro.errors import ConfigError
 from ouro.safety.rules import parse_rule
+from ouro.utils.files import lock_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 
 _LARGEST = 1_000_000
@@ -40,24 +36,13 @@ class RuleStore:
             OSError: it cannot be written.
         """
         parse_rule(rule)
-        with self._locked():
+        ensure_private_dir(self._path.parent)
+        with lock_file(self._path.with_suffix(".lock")):
             projects = self._read()
             kept = projects.setdefault(self._project, [])
             if rule not in kept:
                 kept.append(rule)
                 self._write(projects)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        ensure_private_dir(self._path.parent)
-        descriptor = os.open(
-            self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
     def _read(self) -> dict[str, list[str]]:
         import yaml
@@ -87,14 +72,7 @@ class RuleStore:
     def _write(self, projects: dict[str, list[str]]) -> None:
         import yaml
 
-        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=".permissions-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write('# What was answered with "always", by folder. Take a line out to be asked again.\n')
-                yaml.safe_dump(projects, file, allow_unicode=True, sort_keys=True)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self._path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        text = yaml.safe_dump(projects, allow_unicode=True, sort_keys=True)
+        write_private(
+            self._path, f'# Rules from the answer "always", by folder. Delete a line to be asked again.\n{text}'
+        )

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ouro.errors import ConfigError
+from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError
-from ouro.utils.private_files import write_private
 from ouro.utils.runtime import get_home, tilde
 from ouro.utils.typed_yaml import convert
 from ouro.utils.yaml_tree import read_yaml

@@ -190,6 +190,6 @@ def _progress(args: argparse.Namespace, line: str) -> None:
 
 
 def _tell(line: str) -> None:
-    from ouro.utils.terminal_text import clean
+    from ouro.utils.text import clean
 
     sys.stderr.write(f"{clean(line)}\n")

@@ -19,7 +19,7 @@ from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json, show_table
 from ouro.utils.runtime import get_sessions_dir, tilde
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line
 
 _WIDTH = 100
 _MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}

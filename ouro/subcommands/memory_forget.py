@@ -20,7 +20,7 @@ from ouro.memory.long_term.forget.everywhere import (
 )
 from ouro.subcommands.output import show, show_json
 from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -27,6 +27,7 @@ from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json
 from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.text import cut
 
 _EXCERPT = 300
 
@@ -66,7 +67,7 @@ def _data(hit: MemoryHit, badges: Sequence[str]) -> dict[str, Any]:
 def _print(found: Sequence[tuple[MemoryHit, Sequence[str]]]) -> None:
     for hit, badges in found:
         text = " ".join(hit.text.split())
-        show(f"{hit.score:5.2f}  {text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + '…'}")
+        show(f"{hit.score:5.2f}  {cut(text, _EXCERPT)}")
         show(f"       {source_of(hit, badges)}")
         show(f"       {opening_of(hit, in_session=False)}")
     if not found:

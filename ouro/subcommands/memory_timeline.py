@@ -21,7 +21,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json
-from ouro.utils.documents import write_document
+from ouro.utils.files import write_document
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from ouro.session.by_hand import is_trusted_text
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json
-from ouro.utils.documents import write_document
+from ouro.utils.files import write_document
 
 _MOST_REFUSED = 10
 

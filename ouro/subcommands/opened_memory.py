@@ -19,7 +19,7 @@ from ouro.safety.secrets import SecretMask, secret_values
 from ouro.settings import MemorySettings
 from ouro.subcommands.memory_index import opened_index, settings_here
 from ouro.utils.runtime import get_history_dir, get_memory_dir
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 
 class OpenedMemory(msgspec.Struct, frozen=True):

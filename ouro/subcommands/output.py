@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 
 def show(text: str = "") -> None:

@@ -18,7 +18,7 @@ from ouro.importers.sources import ImportSource, find_sources, usual_places
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.output import show, show_json, show_table
 from ouro.utils.runtime import get_home, get_sessions_dir
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _MOST_LISTED = 40
 _MOST_TOLD = 20

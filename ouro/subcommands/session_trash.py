@@ -13,7 +13,7 @@ from ouro.memory.backend import SessionInfo
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.sessions.session_search import find_session
 from ouro.subcommands.output import show, show_json
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _SHOWN = 20
 

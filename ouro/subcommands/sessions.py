@@ -141,7 +141,7 @@ def _show(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
 
 def _export(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     from ouro.commands.export.export import document, format_of
-    from ouro.utils.documents import write_document
+    from ouro.utils.files import write_document
 
     info = _find(store, args.session)
     path = Path(args.output).expanduser() if args.output else None

@@ -12,7 +12,7 @@ from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
 from ouro.safety.access import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line
 
 _LONGEST = 1_200
 _SHOWN = 300

@@ -21,6 +21,7 @@ from ouro.tools.files_seen import FilesSeen
 from ouro.tools.read_formats import kind_of, notebook, pdf_pages, picture, picture_type
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files
+from ouro.utils.text import plural
 from ouro.utils.text_files import NotTextError, decode, guess_encoding
 
 MOST_CHARACTERS = 60_000
@@ -206,7 +207,7 @@ def _numbered(window: _Window, path: Path, what: str = "", pictures: Sequence[Im
     if window.total == 0:
         return ToolResult("[The file is empty.]", Display("empty"))
     if not window.lines:
-        lines_in_it = "1 line" if window.total == 1 else f"{window.total} lines"
+        lines_in_it = plural(window.total or 0, "line")
         raise ToolError(f"The file has {lines_in_it}: there is no line {window.first}.")
     lines = _fitting([_cut(line) for line in window.lines])
     last = window.first + len(lines) - 1

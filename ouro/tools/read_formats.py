@@ -143,7 +143,7 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
 
 
 def _shortened(text: str) -> str:
-    from ouro.utils.terminal_text import clean
+    from ouro.utils.text import clean
 
     text = clean(text).removesuffix("\n")
     return (

@@ -19,6 +19,7 @@ from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import ShellProcess, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import Capture, readable
+from ouro.utils.text import plural
 
 _DEFAULT_SECONDS = 120
 _MOST_SECONDS = 600
@@ -191,5 +192,5 @@ def _out_of_time(seconds: float | None) -> str:
 def _left_behind(count: int) -> str:
     if not count:
         return ""
-    processes = "1 process that it had" if count == 1 else f"{count} processes that it had"
+    processes = plural(count, "process that it had", "processes that it had")
     return f"Ended {processes} left running; to keep one, start it with background: true."

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ouro.tools.spool import SPOOLED, Spool
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 SHOWN = 30_000
 """Characters of one result that a model is given."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import codecs
 import os
-import secrets
-import stat
 from bisect import bisect_left
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+from ouro.utils.files import replace_file
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -175,26 +175,16 @@ def save(folder: int, name: str, data: bytes, *, expected: os.stat_result | None
     before = _stat(folder, name)
     if before is not None and (before.st_nlink > 1 or before.st_uid != os.geteuid()):
         return _save_in_place(folder, name, data, expected)
-    temporary = f".{name[:100]}.{secrets.token_hex(4)}.tmp"
+
+    def check() -> None:
+        _demand_unchanged(_stat(folder, name), expected)
+
     try:
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        return replace_file(folder, name, data, mode=0o666, like=before, check=check)
     except PermissionError:
         if before is None:
             raise
         return _save_in_place(folder, name, data, expected)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            if before is not None:
-                os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
-            _write(descriptor, data)
-            after = os.fstat(file.fileno())
-        _demand_unchanged(_stat(folder, name), expected)
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
-    return after
 
 
 def _save_in_place(folder: int, name: str, data: bytes, expected: os.stat_result | None) -> os.stat_result:

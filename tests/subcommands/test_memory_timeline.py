@@ -109,7 +109,7 @@ def test_a_locale_without_all_letters_costs_some_and_no_output(store, monkeypatc
 def test_the_graph_writes_over_no_file_and_leaves_its_folder_as_it_is(store, tmp_path):
     tmp_path.chmod(0o755)
     (tmp_path / "memory.html").write_text("mine")
-    assert "memory.html is there already" in ouro("graph", code=2)
+    assert "memory.html exists" in ouro("graph", code=2)
     assert (tmp_path / "memory.html").read_text() == "mine"
     ouro("graph", "--force")
     assert "<script" in (tmp_path / "memory.html").read_text()

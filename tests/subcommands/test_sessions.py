@@ -170,7 +170,7 @@ def test_export_writes_the_format_that_is_asked_for_or_that_the_ending_says(root
 
 def test_export_goes_over_a_file_only_when_told(root, tmp_path):
     (tmp_path / "chat.md").write_text("mine")
-    with pytest.raises(UsageError, match=r"chat\.md is there already"):
+    with pytest.raises(UsageError, match=r"chat\.md exists"):
         run("export", "latest", "-o", "chat.md")
     assert (tmp_path / "chat.md").read_text() == "mine"
 

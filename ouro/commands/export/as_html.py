@@ -25,7 +25,7 @@ from ouro.commands.markdown import TODO_MARKS, unified_diff
 from ouro.display import Body, CommandOutput, Diff, Plain, Todos
 from ouro.memory.sessions.whole_session import WholeSession
 from ouro.messages import Context, Image, Text, Thinking, ToolReply
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _LARGEST_PICTURE = 512 << 10
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -23,7 +23,7 @@ from ouro.commands.markdown import block, code, escape, facts, todo_list, unifie
 from ouro.display import Body, CommandOutput, Diff, Plain, Todos
 from ouro.memory.sessions.whole_session import WholeSession
 from ouro.messages import Context, Image, Text, Thinking, ToolReply, Usage
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _LARGEST_PICTURE = 16 << 10
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")

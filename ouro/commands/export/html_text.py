@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -22,7 +22,7 @@ from ouro.memory.sessions.records import (
 from ouro.memory.sessions.whole_session import WholeSession
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line
 
 _NOTHING = Message("user", ())
 _LINE = 90

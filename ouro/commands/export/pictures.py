@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ouro.messages import Image
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp")
 

@@ -24,7 +24,7 @@ from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.memory_receipt import receipt_to_json
 from ouro.messages import Usage
 from ouro.session import Session
-from ouro.utils.terminal_text import clean, one_line
+from ouro.utils.text import clean, one_line
 
 OutputFormat = Literal["text", "json", "stream-json"]
 EXIT_CODES: dict[Outcome, int] = {

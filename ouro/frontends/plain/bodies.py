@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from ouro.commands.markdown import TODO_MARKS, unified_diff
 from ouro.display import Body, CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos
-from ouro.utils.terminal_text import clean, escaped, one_line
+from ouro.utils.text import clean, escaped, one_line
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.paper import Paper

@@ -19,7 +19,7 @@ from ouro.frontends.plain.turns import Turns
 from ouro.messages import Image
 from ouro.open_request import PICK
 from ouro.session import OpenRequest, Session, SessionCatalog
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 OpenCatalog = Callable[[], Awaitable[SessionCatalog]]

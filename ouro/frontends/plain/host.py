@@ -11,7 +11,7 @@ from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import Questions
 from ouro.frontends.plain.turns import Turns
 from ouro.session import Status
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line
 
 TWICE_SECONDS = 2.0
 PROMPT = "› "

@@ -35,7 +35,7 @@ from ouro.events import (
 from ouro.frontends.markdown_blocks import MarkdownBlocks
 from ouro.frontends.memory_lines import loaded, memory_line
 from ouro.frontends.plain.bodies import Bodies
-from ouro.utils.terminal_text import clean, escaped, one_line
+from ouro.utils.text import clean, escaped, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.paper import Paper
@@ -171,7 +171,7 @@ class Printer:
             self._echoed.remove(text)
             return
         first, *more = clean(text).splitlines() or [""]
-        rest = f" … and {len(more)} more line{'s' if len(more) > 1 else ''}" if more else ""
+        rest = f" … and {plural(len(more), 'more line')}" if more else ""
         self._paper.line(f"› {first}{rest}", "bold")
 
     def _end_thought(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, OPENING, Look, Palette, placeholder
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
 _LEAVE_SCREEN = "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ouro.frontends.memory_receipt import SIGNS
 from ouro.frontends.memory_rows import changed_lines, said_lines, words_of, writer
 from ouro.frontends.tui.widgets.memory_detail import Link, Page
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled, Remembered
@@ -215,7 +215,7 @@ def _add_chain(page: Page, details: NoteDetails) -> None:
         return
     changes = len(details.chain) - 1
     page.add("")
-    page.add(f"Changed {changes} time{'s' if changes > 1 else ''}, oldest first", "who")
+    page.add(f"Changed {plural(changes, 'time')}, oldest first", "who")
     for each in details.chain:
         if each.note_id == details.note.id:
             page.add(f"  {each.at[:10]} {one_line(each.text)} (this one)")

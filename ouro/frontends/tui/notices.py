@@ -6,7 +6,7 @@ from typing import Any
 
 from textual.app import App
 
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 
 class TerminalNotices:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.look import Look
 from ouro.utils.runtime import ensure_private_dir, get_log_path
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp

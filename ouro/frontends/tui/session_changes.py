@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ouro.errors import OuroError
 from ouro.frontends.session_lines import title
 from ouro.frontends.tui.widgets.session_foot import SessionFoot
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.session import SessionCatalog, SessionInfo

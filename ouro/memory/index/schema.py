@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from ouro.memory.index.tokenizer import findable
+from ouro.utils.files import lock_file
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
@@ -134,25 +133,8 @@ def writing_alone(path: Path, seconds: float = WAIT_SECONDS) -> Iterator[None]:
     Raises:
         OSError: the lock cannot be had within that time.
     """
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        _lock(descriptor, seconds)
+    with lock_file(Path(f"{path}.lock"), timeout=seconds):
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
-        else:
-            return
 
 
 def _opened(path: Path) -> sqlite3.Connection:

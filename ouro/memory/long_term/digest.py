@@ -17,8 +17,8 @@ from ouro.memory.long_term.note_events import kept, proposed
 from ouro.memory.long_term.summaries import Summaries
 from ouro.memory.long_term.trust.teller import Wires
 from ouro.messages import Usage
+from ouro.utils.files import only_one
 from ouro.utils.log import log
-from ouro.utils.one_process import only_one
 
 if TYPE_CHECKING:  # made when they are first needed
     from ouro.memory.long_term.capture.capture import Captured

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ouro.messages import Usage
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Captured
@@ -30,20 +30,20 @@ def merges_line(merges: Sequence[Merge], used: Usage) -> str:
     """All of it: what was merged, what it took."""
     done = [each for each in merges if each.written is not None]
     gone = sum(len(each.notes) - 1 for each in done)
-    return f"{_many(len(done), 'cluster')} merged, {_many(gone, 'note')} fewer; {_took(used)}."
+    return f"{plural(len(done), 'cluster')} merged, {plural(gone, 'note')} fewer; {_took(used)}."
 
 
 def plan_of_notes(found: Clusters, tokens: int, price: float | None) -> str:
     """What would be asked about."""
-    return f"{_many(len(found), 'cluster')} of notes that say about the same; {_estimate(tokens, price)}."
+    return f"{plural(len(found), 'cluster')} of notes that say about the same; {_estimate(tokens, price)}."
 
 
 def plan_of_sessions(found: Sequence[OldSession], price: float | None) -> str:
     """What would be read."""
     read = [each for each in found if not each.skipped]
-    skipped = f", {_many(len(found) - len(read), 'session')} left out" if len(found) > len(read) else ""
+    skipped = f", {plural(len(found) - len(read), 'session')} left out" if len(found) > len(read) else ""
     tokens = sum(each.tokens for each in read)
-    return f"{_many(len(read), 'session')} to read{skipped}; {_estimate(tokens, price)}."
+    return f"{plural(len(read), 'session')} to read{skipped}; {_estimate(tokens, price)}."
 
 
 def step_line(done: int, whole: int, step: Step) -> str:
@@ -60,7 +60,7 @@ def steps_line(steps: Sequence[Step], skipped: Sequence[OldSession], used: Usage
     proposed = sum(len(each.captured.proposed) for each in steps)
     refused = sum(len(each.captured.refused) for each in steps)
     lines = [
-        f"{_many(len(sessions), 'session')} read: kept {kept}, proposed {proposed}, refused {refused}; {_took(used)}.",
+        f"{plural(len(sessions), 'session')} read: kept {kept}, proposed {proposed}, refused {refused}; {_took(used)}.",
         *(
             f"Refused: {one_line(each.said, _WIDTH)} ({each.reason})"
             for step in steps
@@ -83,7 +83,3 @@ def _estimate(tokens: int, price: float | None) -> str:
 def _took(used: Usage) -> str:
     cost = f", ${used.cost:.4f}" if used.cost is not None else ""
     return f"{used.input:,} tokens read, {used.output:,} written{cost}"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

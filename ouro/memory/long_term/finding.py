@@ -18,7 +18,7 @@ from ouro.safety.trust import TrustStore, acting_files
 from ouro.tools.memory_search import DAY, Found, SearchMemory
 from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path, tilde
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.memory.index.index import Index, Sources

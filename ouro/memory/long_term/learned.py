@@ -13,6 +13,7 @@ from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.session.rewind import Undoable
+from ouro.utils.text import plural
 
 _LEARNED = ("agent", "capture", "outside")
 """Who writes what a turn taught; `outside` with the session's trailer is a commit that the agent made in a shell.
@@ -45,7 +46,7 @@ class Learned:
         commits = [each for each in _not_undone(made) if each.origin in _LEARNED and self._is_since(each, number)]
         if not commits:
             return None
-        what = f"{len(commits)} change{'s' if len(commits) > 1 else ''}"
+        what = plural(len(commits), "change")
         return Undoable(what, lambda: self._take_back(commits))
 
     async def _take_back(self, commits: Sequence[Commit]) -> Sequence[str]:

@@ -14,7 +14,7 @@ from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILE_BYTES, MAX_FILES, 
 from ouro.memory.long_term.git.values import CORE
 from ouro.memory.long_term.notes.note import Edge, Note, is_note_name, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _USUAL_BESIDE = {"LICENSE", "README", ".gitignore", ".gitattributes"}
 """What hosts of git put into a new repository by themselves."""

@@ -14,8 +14,8 @@ from ouro.memory.backend import CapturedRecord, MemoryStore, SessionInfo
 from ouro.memory.long_term.capture.uncaptured import Piece, is_known, turns_since, uncaptured
 from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.transcript import Transcript
+from ouro.utils.files import only_one
 from ouro.utils.log import log
-from ouro.utils.one_process import only_one
 from ouro.utils.repository import branch_in_note, same_project
 
 DAYS = 14

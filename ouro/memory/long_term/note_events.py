@@ -8,7 +8,7 @@ from typing import Literal
 from ouro.events import NoteKept
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Written
-from ouro.utils.terminal_text import clean, one_line
+from ouro.utils.text import clean, one_line
 
 
 def kept(written: Written) -> NoteKept:

@@ -24,7 +24,7 @@ from ouro.memory.long_term.git.values import (
     UndoResult,
 )
 from ouro.utils.runtime import ensure_private_dir
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 NOTE = "mem_"
 _MOST_IN_CORE = 400_000

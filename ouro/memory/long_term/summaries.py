@@ -17,7 +17,7 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.transcript import Transcript
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean, cut
 
 GROWN = 20
 """Messages after which the summary of an open session is made anew."""
@@ -199,4 +199,4 @@ def _cut(text: str, most: int) -> str:
 
 
 def _cut_line(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
+    return cut(line, _LONGEST_LINE)

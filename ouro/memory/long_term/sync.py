@@ -18,7 +18,7 @@ from ouro.memory.long_term.git.values import ORIGIN
 from ouro.memory.long_term.merge import MergePlan, SyncFailed, plan_merge
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.log import log
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean, plural
 
 _KEPT = "remote"
 _TRIES = 5
@@ -68,15 +68,11 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
 
 def summary(report: SyncReport) -> list[str]:
     """What a synchronisation did, in lines: what came, what went, what the person has to know."""
-    files = f"{_counted(len(report.received), 'file')} changed here ({', '.join(report.received[:5])}"
+    files = f"{plural(len(report.received), 'file')} changed here ({', '.join(report.received[:5])}"
     more = f" and {len(report.received) - 5} more" if len(report.received) > 5 else ""
     came = f"{files}{more})" if report.received else "nothing came"
-    parts = [came, f"{_counted(report.sent, 'commit')} sent" if report.sent else ""]
+    parts = [came, f"{plural(report.sent, 'commit')} sent" if report.sent else ""]
     return [f"Memory is synchronised: {', '.join(filter(None, parts))}.", *report.conflicts]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 class _Busy(Exception):

@@ -20,6 +20,7 @@ import msgspec
 
 from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import timestamp
+from ouro.utils.files import lock_descriptor
 
 FILE_NAME = "session.yaml"
 START = b"---\n"
@@ -173,7 +174,7 @@ def append(folder: Path, record: bytes, *, create: bool = False) -> int:
 @contextmanager
 def _alone(descriptor: int) -> Iterator[None]:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_descriptor(descriptor)
     except OSError:
         # Some network disks know no locks; O_APPEND still keeps records apart.
         yield
@@ -328,7 +329,7 @@ class SessionLock:
         with opened(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT) as descriptor:
             self._descriptor = os.dup(descriptor)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_descriptor(self._descriptor, timeout=0)
         except BlockingIOError as error:
             holder = os.pread(self._descriptor, 200, 0).decode("utf-8", "replace").strip()
             os.close(self._descriptor)

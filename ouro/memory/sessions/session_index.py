@@ -34,7 +34,7 @@ from ouro.memory.sessions.session_folders import is_named_after
 from ouro.memory.sessions.usage import Spending
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Usage
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _ALWAYS_WHOLE = 8 << 20
 _READ_AT_ONCE = 512 << 20

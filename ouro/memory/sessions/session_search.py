@@ -16,11 +16,13 @@ from ouro.memory.serialization import BadRecordError, UnknownRecordError, record
 from ouro.memory.sessions.session_file import FILE_NAME, RawRecord, opened, read_range, split
 from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.repository import same_project
+from ouro.utils.text import cut
 
 _EDGE = 256 << 10
 """Bytes that are read from each end of a session for its first and last words."""
 _SEARCHED = 8 << 20
 """Bytes of one session that are searched, from its end."""
+
 _ROLE = re.compile(rb"^role: *(\w+)", re.MULTILINE)
 _AROUND = 60
 
@@ -172,7 +174,7 @@ def find_session(
         ids = set(said(query))
         spoken = [each for each in sessions if each.id in ids]
         found = [each for each in spoken if is_here(each.project)] or spoken
-    return _only(found, f"No session answers to `{_shortened(query)}`.")
+    return _only(found, f"No session answers to `{cut(query, 60)}`.")
 
 
 def titled(title: str, words: Sequence[str]) -> bool:
@@ -202,7 +204,3 @@ def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
         "Say more of the id or the title.",
         [each.id for each in found],
     )
-
-
-def _shortened(query: str) -> str:
-    return query if len(query) <= 60 else query[:59] + "…"

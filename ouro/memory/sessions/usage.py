@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -16,8 +13,8 @@ from ouro.errors import SaveFailed
 from ouro.memory.backend import DailyUsage, SessionInfo, timestamp
 from ouro.memory.sessions.records import CompactionRecord, CostRecord, ForkRecord, MessageRecord, Record
 from ouro.messages import Usage
+from ouro.utils.files import lock_file, write_private
 from ouro.utils.log import log
-from ouro.utils.private_files import write_private
 from ouro.utils.runtime import ensure_private_dir
 
 
@@ -96,7 +93,7 @@ class SpendingFile:
         """
         try:
             ensure_private_dir(self._path.parent)
-            with self._alone():
+            with lock_file(Path(f"{self._path}.lock")):
                 spending = Spending(self.spent())
                 spending.add(cost.at, cost.model, cost.usage)
                 rows = [msgspec.json.encode(each).decode() for each in spending.spent()]
@@ -120,15 +117,6 @@ class SpendingFile:
             log.warning("%s holds something else (%s): it is kept as %s", self._path, error, aside)
             self._path.replace(aside)
             return ()
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        descriptor = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
 
 class ModelUse(msgspec.Struct, frozen=True):

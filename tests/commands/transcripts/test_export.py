@@ -16,7 +16,7 @@ from ouro.memory.sessions.records import MessageRecord, SessionHeader
 from ouro.memory.sessions.whole_session import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool
-from ouro.utils.documents import write_document
+from ouro.utils.files import write_document
 
 
 def test_json_holds_every_record_in_a_line_and_marks_what_was_taken_back():
@@ -79,7 +79,7 @@ async def test_export_goes_over_a_file_only_when_told(tmp_path):
     (tmp_path / "out.md").write_text("mine")
     await dispatch(front_end, "/export out.md")
     assert (tmp_path / "out.md").read_text() == "mine"
-    assert "is there already" in front_end.said[-1][1]
+    assert "exists" in front_end.said[-1][1]
 
     await dispatch(front_end, "/export --force out.md")
     assert (tmp_path / "out.md").read_text().startswith("# A")
@@ -108,14 +108,14 @@ def test_a_file_that_somebody_makes_meanwhile_is_not_written_over(tmp_path):
         yield "ours"
         (tmp_path / "out.md").write_text("theirs")
 
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists"):
         write_document(tmp_path / "out.md", slow())
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.md", "theirs")]
 
 
 def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path):
     (tmp_path / "out.md").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists"):
         write_document(tmp_path / "out.md", ["x"])
     assert not (tmp_path / "elsewhere").exists()
 

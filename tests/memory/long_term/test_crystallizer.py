@@ -17,7 +17,7 @@ from ouro.memory.long_term.maintenance.crystallizer import ORDER, OldSession, fo
 from ouro.memory.sessions.records import ForkRecord, MessageRecord, RewindRecord
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
-from ouro.utils.one_process import only_one
+from ouro.utils.files import only_one
 from ouro.utils.runtime import get_history_dir
 
 TALK = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _UNFINISHED = re.compile(
     r"(?:(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])(?:(?!\x07|\x1b\\|\x9c)[\s\S])*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|\x1b[ -/]*"

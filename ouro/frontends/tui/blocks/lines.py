@@ -9,7 +9,7 @@ from rich.cells import cell_len, split_graphemes
 from rich.segment import Segment
 from rich.style import Style
 
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 Run = tuple[str, Style]
 """Words in one style."""

@@ -13,7 +13,7 @@ from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.lines import Line, Run, indent, wrap
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.table import table_lines
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

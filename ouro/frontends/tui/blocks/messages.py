@@ -16,8 +16,10 @@ from ouro.frontends.tui.blocks.lines import Line, crop, fold, indent, pad, tidy,
 from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.pieces import Piece, Pieces
+from ouro.utils.text import plural
 
 MARGIN = "  "
+
 _SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
 
 
@@ -179,7 +181,7 @@ class Thinking(Block):
 
     def _summary(self) -> str:
         words = len(self.text.split())
-        size = f"{words} word{'s' if words != 1 else ''}"
+        size = plural(words, "word")
         if self.is_moving and self._since is not None:
             return f"Thinking… {duration(self._clock() - self._since)} · {size}"
         took = f" for {duration(self._seconds)}" if self._seconds is not None else ""

@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, Static
 
 from ouro.frontends.tui.screens.sheet import Sheet
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 
 class LineSheet(Sheet[str | None]):

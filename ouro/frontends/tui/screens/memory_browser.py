@@ -25,7 +25,7 @@ from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.widgets.memory_detail import Link, MemoryDetail, Page
 from ouro.frontends.tui.widgets.memory_list import MemoryList
 from ouro.open_request import OpenRequest
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.session import Browsing

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from ouro.frontends.memory_receipt import recalled_rows, recalled_summary, rows, summary
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.sheet import ReadSheet
-from ouro.utils.terminal_text import escaped
+from ouro.utils.text import escaped
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled

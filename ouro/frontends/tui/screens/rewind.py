@@ -19,7 +19,7 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.picker import PickList
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.session import Branch, Past, Point, RewindScope
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _STEPS = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "ctrl+p": -1, "ctrl+n": 1}
 _LAST = 1 << 30

@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from ouro.frontends.tui.fuzzy import Haystack
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 ROWS = 8
 _FILE = re.compile(r"(?:^|[\s(\[{<,;:=\"'`])(@\S*)$")

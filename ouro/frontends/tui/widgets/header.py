@@ -7,7 +7,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from ouro.frontends.tui.look import Look
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 
 class Header(Widget):

@@ -13,7 +13,7 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 Style = Literal["", "title", "detail", "who", "flag", "added", "removed"]
 

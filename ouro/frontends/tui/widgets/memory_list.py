@@ -12,7 +12,7 @@ from textual.strip import Strip
 
 from ouro.frontends.memory_rows import Row
 from ouro.frontends.tui.widgets.row_list import RowList, fitted
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _FLAG_FROM = 30
 """Width from which there is room for the scope, and for what is to be seen at once."""

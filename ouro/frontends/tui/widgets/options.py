@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _INDENT = 4
 

@@ -17,7 +17,7 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.widgets.options import Options
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.transcript import Transcript
-from ouro.utils.terminal_text import escaped
+from ouro.utils.text import escaped, plural
 
 _BLANKS = re.compile(" {24,}")
 
@@ -57,7 +57,7 @@ class PermissionPanel(QuestionPanel):
             view = Transcript(classes="question--body question--diff")
             view.following = False  # read from its beginning
             view.add(Shown(replace(display, body=Diff(changes))))
-            return f"{len(changes)} file{'s' if len(changes) > 1 else ''}", view
+            return plural(len(changes), "file"), view
         text = _text_of(display)
         lines = text.count("\n") + 1
         length = f"{len(text):,} characters" + (f", {lines:,} lines" if lines > 1 else "")

@@ -10,7 +10,7 @@ from ouro.events import QuestionAsked, Reply
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.widgets.options import Options
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _OTHER = "something else …"
 _DONE = "that is all"

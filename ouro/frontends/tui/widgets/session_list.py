@@ -14,7 +14,7 @@ from ouro.frontends.session_lines import age, cost, size, title
 from ouro.frontends.session_matches import Match
 from ouro.frontends.tui.look import short_path
 from ouro.frontends.tui.widgets.row_list import RowList, fitted
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _AGE, _PROJECT = 11, 28
 _FIGURES = (("messages", 10), ("size", 9), ("cost", 9))

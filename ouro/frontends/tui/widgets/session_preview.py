@@ -16,7 +16,7 @@ from textual.widgets import Static
 from ouro.errors import OuroError
 from ouro.frontends.session_lines import cost, preview_lines, size, title
 from ouro.frontends.tui.look import short_path
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.session_matches import Match

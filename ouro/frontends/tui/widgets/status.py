@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from ouro.errors import ConfigError
 from ouro.frontends.tui.look import OPENING, STATUS_ITEMS
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
     from ouro.session import Status
@@ -94,7 +94,7 @@ def _parts(status: Status) -> dict[str, str]:
         "context": f"{'! ' if share >= 0.8 else ''}{share:.0%} of {_count(status.window)}" if status.window else "",
         "tokens": tokens,
         "cost": ("cost unknown" if usage.cost is None else f"${usage.cost:.2f}") if spent else "",
-        "memories": f"{status.memories} {'memory' if status.memories == 1 else 'memories'}" if status.memories else "",
+        "memories": plural(status.memories, "memory", "memories") if status.memories else "",
     }
 
 

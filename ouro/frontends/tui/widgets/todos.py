@@ -7,7 +7,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from ouro.display import Todo
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 ROWS = 7
 _SIGNS = {"pending": "○", "in_progress": "▸", "done": "✓"}

@@ -21,6 +21,7 @@ from ouro.frontends.tui.blocks.selection import marked, selected_text
 from ouro.frontends.tui.blocks.strips import Strips
 from ouro.frontends.tui.widgets.frames import Frames
 from ouro.frontends.tui.widgets.line_scroll import LineScroll
+from ouro.utils.text import plural
 
 
 class Transcript(LineScroll):
@@ -267,4 +268,4 @@ class Transcript(LineScroll):
             return ""
         block, lines = self._seen
         new = self._blocks.total - self._blocks.top(block) - lines
-        return crop(f"  ↓ {new} new line{'s' if new != 1 else ''}", self.size.width) if new > 0 else ""
+        return crop(f"  ↓ {plural(new, 'new line')}", self.size.width) if new > 0 else ""

@@ -17,7 +17,7 @@ from ouro.memory.long_term.git.files import MAX_FILES
 from ouro.memory.long_term.notes.note import CATEGORIES
 from ouro.memory.long_term.notes.notebook import Kept
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line
 
 _MOST_NAMED = 5
 

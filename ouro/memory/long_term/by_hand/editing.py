@@ -10,7 +10,7 @@ from ouro.memory.long_term.by_hand.entries import find_entry
 from ouro.memory.long_term.git.values import CORE, FileEdit, Scope
 from ouro.memory.long_term.notes.note import is_note_name, parse_note
 from ouro.memory.long_term.trust.proposals import carried_over
-from ouro.utils.private_files import write_private
+from ouro.utils.files import write_private
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 
 EDITED = "edited-"

@@ -15,7 +15,7 @@ from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.note import note_text
 from ouro.utils.log import log
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line
 
 MOST_FOUND = 20
 _SHARE = 0.6

@@ -11,7 +11,7 @@ from importlib.resources import files
 import msgspec
 
 from ouro.memory.long_term.by_hand.overview import Listed
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _MOST_NAMES = 150
 """Entities that are drawn: those that at least two notes name, most named first."""

@@ -17,7 +17,7 @@ from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id, note_text
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line
 
 MOST_CHARACTERS = 10_000
 """Of one thing to remember; what is longer is a document."""

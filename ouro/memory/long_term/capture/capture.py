@@ -24,7 +24,7 @@ from ouro.memory.long_term.notes.note import Note, Source, Trigger, new_id
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.messages import Message
 from ouro.utils.log import log
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 SHOWN = 12
 """Notes that the classifier is shown."""

@@ -10,7 +10,7 @@ from ouro.display import Question
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, Written
-from ouro.utils.terminal_text import escaped
+from ouro.utils.text import escaped
 
 BOTH, NEW, OLD, HERE = "keep both", "the new one replaces it", "the old one stays", "the new one is for this project"
 

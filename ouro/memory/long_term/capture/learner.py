@@ -28,6 +28,7 @@ from ouro.memory.long_term.trust.proposals import Proposals, by_agent
 from ouro.memory.long_term.trust.vouching import Vouching, below
 from ouro.messages import Message
 from ouro.utils.log import log
+from ouro.utils.text import cut
 
 if TYPE_CHECKING:
     from ouro.memory.index.search import Search, SearchFilter
@@ -176,7 +177,7 @@ class Learner:
             raise SecretInMemory(f"This holds a secret ({kind}) and is not proposed.")
         store.ensure_repo()
         edits = (FileEdit(note.file_name, None, text),)
-        said = note.text if len(note.text) <= _SHOWN else f"{note.text[: _SHOWN - 1]}…"
+        said = cut(note.text, _SHOWN)
         reason = f"“{said}” {FROM_OUTSIDE}" if sources else f"{ASKED}: “{said}”"
         Proposals(store.repository).add(
             by_agent(note.scope, edits, reason, sources, moment.session_id, note.turn, note.created_at)

@@ -14,7 +14,7 @@ import msgspec
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalized, normalized_all
 from ouro.memory.long_term.notes.note import Note, Relation, Source
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 Verb = Literal["add", "supersede", "refine", "contradict", "confirm"]
 MOST_OPERATIONS = 8

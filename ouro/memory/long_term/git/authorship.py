@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from ouro.memory.long_term.git.repository import OWN, GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN
-from ouro.utils.private_files import write_private
+from ouro.utils.files import write_private
 
 _TURNS = "turns"
 _OPEN = "turn"

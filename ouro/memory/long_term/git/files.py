@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import MemoryUnusable
-from ouro.utils.terminal_text import clean
+from ouro.utils.files import replace_file
+from ouro.utils.text import clean
 
 ARCHIVE = "archive"
 UNREADABLE = ""
@@ -164,7 +165,7 @@ class MemoryFiles:
                 with suppress(FileNotFoundError):
                     os.unlink(base, dir_fd=folder)
             else:
-                _put(folder, base, data)
+                replace_file(folder, base, data)
             os.fsync(folder)
 
     @contextmanager
@@ -300,21 +301,6 @@ def decode_text(data: bytes) -> str:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise FileRefused(f"not UTF-8 (byte {error.start})") from error
-
-
-def _put(folder: int, name: str, data: bytes) -> None:
-    temporary = f".{name[:100]}.{os.getpid()}.{os.urandom(4).hex()}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
 
 
 _TWO_SELECTORS = re.compile("([\ufe00-\ufe0f])[\ufe00-\ufe0f]+")

@@ -13,8 +13,8 @@ import re
 import stat
 from pathlib import Path
 
+from ouro.utils.files import write_private
 from ouro.utils.log import log
-from ouro.utils.private_files import write_private
 
 MEMORY = Path(".ouro") / "memory"
 _MOST_BYTES = 4096

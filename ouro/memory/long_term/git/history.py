@@ -13,7 +13,7 @@ from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.authorship import authors
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ORIGIN, BlamedLine, Commit, DiffHunk
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean
 
 _FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%an%x1f%B%x1f"
 _MOST_SUBJECT = 200

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.utils.private_files import write_private
+from ouro.utils.files import write_private
 
 GONE = "-"
 """Stands for the content of a file that was removed."""

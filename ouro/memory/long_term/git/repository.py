@@ -5,7 +5,6 @@ itself is obeyed, and no commit is ever put in the place of a history that canno
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import stat
@@ -20,8 +19,8 @@ from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
 from ouro.memory.long_term.git.process import PACKS_ON_DISK, import_stream, last_line, run_git
 from ouro.safety.guarded_memory import GIT_CONFIG
+from ouro.utils.files import lock_descriptor, write_private
 from ouro.utils.log import log
-from ouro.utils.private_files import write_private
 from ouro.utils.runtime import ensure_private_dir
 
 OWN = "ouro"
@@ -220,7 +219,7 @@ class GitRepository:
         descriptor = os.open(self.git_dir / OWN / lock, flags, 0o600)
         try:
             with suppress(OSError):  # some network disks know no locks: git moves the branch only from old to new
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                lock_descriptor(descriptor)
             yield
         finally:
             os.close(descriptor)

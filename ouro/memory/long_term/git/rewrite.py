@@ -17,7 +17,7 @@ from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.authorship import carry_over
 from ouro.memory.long_term.git.process import PACKS_ON_DISK, last_line, run_git
 from ouro.memory.long_term.git.repository import GitRepository, PlainIndex
-from ouro.utils.private_files import write_private
+from ouro.utils.files import write_private
 
 _WORK = "refs/ouro/rewriting"
 _KEPT = "refs/ouro/kept"

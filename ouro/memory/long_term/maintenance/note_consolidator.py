@@ -23,7 +23,7 @@ from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.log import log
-from ouro.utils.terminal_text import clean
+from ouro.utils.text import clean, cut
 
 AT_LEAST_NEW = 10
 """Notes that have to come before it is worth a look."""
@@ -164,7 +164,7 @@ class NoteConsolidator:
             for each in kept[:-1]:
                 changes |= {each.name: None, f"{ARCHIVE}/{each.note.file_name}": note_text(each.note)}
             words = " ".join(note.text.split())
-            short = words if len(words) <= _SUBJECT_WIDTH else words[: _SUBJECT_WIDTH - 1] + "…"
+            short = cut(words, _SUBJECT_WIDTH)
             trailers = {ORIGIN: "consolidation", SESSION: newest.session_id, TURN: str(newest.turn or "")}
             commit = book.store(newest.scope).save_and_commit(changes, f"Merge {len(group)} notes: {short}", trailers)
         except (LongTermMemoryError, OSError) as error:

@@ -11,6 +11,7 @@ from ouro.memory.index.search import MemoryHit
 from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.graph import Graph
 from ouro.memory.long_term.notes.note import Anchor
+from ouro.utils.text import plural
 
 
 class Badges:
@@ -42,7 +43,7 @@ class Badges:
         last, changed = (chain[-1].note_id, len(chain) - 1) if chain else (hit.id, 0)
         found = [f"no longer so: {last} took its place"] if last != hit.id else []
         if changed and not found:
-            found.append(f"changed {changed} time{'s' if changed > 1 else ''}")
+            found.append(f"changed {plural(changed, 'time')}")
         if others := self._graph.contradicting(hit.id):
             found.append(f"contradicted by {', '.join(others)}")
         if hit.archived:

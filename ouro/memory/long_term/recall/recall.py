@@ -28,7 +28,7 @@ from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Kept, Notebook
 from ouro.memory.long_term.recall.bearing import LEAST_IMAGINED, Bearing, gist
 from ouro.memory.tokens import estimate
-from ouro.utils.terminal_text import one_line
+from ouro.utils.text import one_line, plural
 
 RANK = 60
 """Of reciprocal rank fusion: how little the first ranks differ from each other."""
@@ -287,7 +287,7 @@ def _told(note: Note, item: Remembered, earlier: Sequence[Note]) -> str:
     who = "the person said" if note.source == "user" else "concluded"
     about = [item.scope, note.category, f"{who}, {(note.confirmed_at or note.updated_at or note.created_at)[:10]}"]
     if earlier:
-        about.append(f"changed {len(earlier)} {'time' if len(earlier) == 1 else 'times'}")
+        about.append(f"changed {plural(len(earlier), 'time')}")
     if note.branch:
         about.append(f"on the branch {note.branch}")
     if "stale" in item.reason:

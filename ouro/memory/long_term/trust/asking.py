@@ -8,7 +8,7 @@ from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.trust.edits import subject_of, words_of
 from ouro.memory.long_term.trust.proposals import Proposal
-from ouro.utils.terminal_text import escaped
+from ouro.utils.text import escaped
 
 KEEP, LEAVE = "keep it", "leave it out"
 _MOST_LINES = 40

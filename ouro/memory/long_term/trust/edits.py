@@ -9,7 +9,7 @@ from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import is_note_name
-from ouro.utils.terminal_text import escaped
+from ouro.utils.text import escaped
 
 _SUBJECT, _WORDS = 200, 100
 """Characters of a whole summary, and of what it tells of one file."""

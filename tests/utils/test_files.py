@@ -3,7 +3,7 @@ import stat
 
 import pytest
 
-from ouro.utils.private_files import write_private
+from ouro.utils.files import lock_file, only_one, write_private
 
 
 def mode(path):
@@ -35,3 +35,21 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(home):
         write_private(path, "\ud800")
     assert path.read_text() == "old"
     assert [each.name for each in path.parent.iterdir()] == ["x.yaml"]
+
+
+def test_where_no_folder_can_be_made_nobody_is_alone(tmp_path):
+    (tmp_path / "file").write_text("")
+    with only_one(tmp_path / "file" / "folder" / "lock") as is_mine:
+        assert not is_mine
+    with only_one(tmp_path / "new" / "lock") as is_mine:
+        assert is_mine
+
+
+def test_a_lock_is_waited_for_up_to_the_timeout(tmp_path):
+    with lock_file(tmp_path / "lock"):
+        with pytest.raises(BlockingIOError), lock_file(tmp_path / "lock", timeout=0.03):
+            pass
+        with only_one(tmp_path / "lock") as is_mine:
+            assert not is_mine
+    with lock_file(tmp_path / "lock", timeout=0):
+        pass

@@ -1,4 +1,4 @@
-"""Text from outside, made harmless for a terminal."""
+"""Short pieces of text: cleaned for a terminal, cut to a width, counted."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _INVISIBLE = re.compile(
 
 
 def clean(text: str) -> str:
-    """`text` without terminal control: no escape sequences, control or invisible direction characters.
+    """`text` without escape sequences, control characters and invisible direction characters.
 
     Newlines and tabs stay; a carriage return before a newline goes; other characters are left as they are.
-    The zero-width joiner is kept between emoji, where it makes one picture of several.
+    The zero-width joiner stays between emoji, where it joins several into one picture.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -25,15 +25,24 @@ def clean(text: str) -> str:
     return _INVISIBLE.sub(_replacement, text)
 
 
-def one_line(text: str, width: int = 160) -> str:
-    """The beginning of `text` on one line: cleaned, and cut to `width` characters with an ellipsis."""
-    line = " ".join(clean(text).split())
-    return line if len(line) <= width else f"{line[: max(0, width - 1)]}…"
-
-
 def escaped(text: str) -> str:
     """`text` with every control or invisible character written out (`\\x1b`, `\\u202e`), for approvals."""
     return _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def cut(text: str, width: int = 160) -> str:
+    """`text`, or its beginning with an ellipsis where it is longer than `width` characters."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+
+
+def one_line(text: str, width: int = 160) -> str:
+    """The beginning of `text` on one line: cleaned, and cut to `width` characters."""
+    return cut(" ".join(clean(text).split()), width)
+
+
+def plural(count: int, noun: str, many: str = "") -> str:
+    """`1 note`, `1,204 notes`; `many` is the plural of a noun that does not take an s."""
+    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
 def _replacement(match: re.Match[str]) -> str:

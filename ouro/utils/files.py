@@ -1,0 +1,190 @@
+"""Files written whole or not at all, and locks between processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ouro.errors import UsageError
+from ouro.utils.runtime import ensure_private_dir
+
+_RETRY_SECONDS = 0.02
+
+
+def replace_file(
+    folder: int,
+    name: str,
+    data: bytes | Iterable[bytes],
+    *,
+    mode: int = 0o600,
+    like: os.stat_result | None = None,
+    exclusive: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> os.stat_result:
+    """Put `data` in the place of `name` in an open folder; a crash leaves the old file or the new one.
+
+    Args:
+        mode: permissions of the file, less the umask.
+        like: a file whose permissions it gets instead.
+        exclusive: fail where the file exists.
+        check: called before the new file takes its place; what it raises leaves the old one.
+
+    Returns:
+        The status of the new file.
+
+    Raises:
+        FileExistsError: `exclusive`, and the file exists.
+        OSError: the file could not be written; the old one is untouched.
+    """
+    temporary = f".{name[:100]}.{os.urandom(4).hex()}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, mode, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if like is not None:
+                os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
+            file.writelines([data] if isinstance(data, bytes) else data)
+            file.flush()
+            os.fsync(descriptor)
+            status = os.fstat(descriptor)
+        check()
+        if not (exclusive and _link(folder, temporary, name)):
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=folder)
+    _sync_folder(folder)
+    return status
+
+
+def _sync_folder(folder: int) -> None:
+    """Put the new name on disk. The file is in place already, so a folder that cannot be read is no error."""
+    with suppress(OSError):
+        descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)  # `folder` may be O_PATH
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _link(folder: int, temporary: str, name: str) -> bool:
+    """Give the temporary file its name, unless that is taken; False on a file system without hard links."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileExistsError:
+        raise
+    except OSError:
+        with suppress(FileNotFoundError):
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+            raise FileExistsError(name) from None
+        return False
+    return True
+
+
+def write_private(path: Path, data: str | bytes) -> None:
+    """Put `data` in the place of `path`: 0600, on disk when this returns; a crash leaves the old file.
+
+    A link to a file of the user (as dotfile managers make them) stays a link.
+
+    Raises:
+        OSError: it could not be written; the old file is untouched.
+    """
+    target = path.resolve() if path.is_symlink() else path
+    ensure_private_dir(path.parent)
+    with open_folder(target.parent) as folder:
+        replace_file(folder, target.name, data.encode() if isinstance(data, str) else data)
+
+
+def write_document(path: Path, pieces: Iterable[str], *, force: bool = False) -> None:
+    """Write a document for the user to a file that only the user can read.
+
+    Args:
+        path: the file.
+        pieces: the document.
+        force: overwrite an existing file.
+
+    Raises:
+        UsageError: the file exists, or cannot be written.
+    """
+    try:
+        if not force and os.path.lexists(path):  # before the document is made: that may take long
+            raise FileExistsError(path)
+        with open_folder(path.parent) as folder:
+            chunks = (piece.encode(errors="replace") for piece in pieces)
+            replace_file(folder, path.name, chunks, exclusive=not force)
+    except FileExistsError as error:
+        raise UsageError(f"{path} exists.", "Choose another file, or overwrite it with `--force`.") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+@contextmanager
+def lock_file(path: Path, timeout: float | None = None) -> Iterator[None]:
+    """Hold the lock file `path` (created empty, 0600) while inside; a killed process releases it.
+
+    Args:
+        timeout: seconds to wait; None waits as long as it takes, 0 tries once.
+
+    Raises:
+        BlockingIOError: another process held it all that time.
+        OSError: the file cannot be opened, or the file system has no locks.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        lock_descriptor(descriptor, timeout)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def lock_descriptor(descriptor: int, timeout: float | None = None) -> None:
+    """Lock an open file until it is closed. Arguments and errors as in `lock_file`."""
+    if timeout is None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[bool]:
+    """Yield whether this process holds the lock file `path`; it holds it while inside. Never waits, never raises."""
+    try:
+        ensure_private_dir(path.parent)
+        lock = lock_file(path, timeout=0)
+        lock.__enter__()
+    except BlockingIOError:
+        yield False
+        return
+    except OSError as error:
+        from ouro.utils.log import log  # here: the first picture of the screen is drawn without `logging`
+
+        log.warning("%s cannot be locked: %s", path, error)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.__exit__(None, None, None)
+
+
+@contextmanager
+def open_folder(folder: Path) -> Iterator[int]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
