@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from ouro.assemble import Options
     from ouro.frontends.tui.look import Look
-    from ouro.open_request import OpenRequest
     from ouro.session import Session, SessionCatalog
+    from ouro.session.opening import OpenRequest
 
     OpenSession = Callable[[OpenRequest], Awaitable[Session]]
     OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
@@ -34,7 +34,7 @@ SUBCOMMANDS = {
 """Each is a module of `ouro/subcommands/` with `add_arguments(parser)` and `run(args)`."""
 
 PICK = "?"
-"""`--resume` without a value; as in `open_request`, which is loaded behind the first picture."""
+"""`--resume` without a value; as in `session/opening.py`, which is loaded after the first frame."""
 
 EXAMPLES = """\
 examples:
@@ -322,6 +322,6 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _request(args: argparse.Namespace) -> OpenRequest:
-    from ouro.open_request import OpenRequest
+    from ouro.session.opening import OpenRequest
 
     return OpenRequest("latest" if args.latest else args.resume, fork=args.fork, part=args.part)

@@ -82,3 +82,11 @@ class Question(msgspec.Struct, frozen=True):
     several: bool = False
     """More than one choice may be taken."""
     details: str = ""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """One line of a picker."""
+
+    value: str
+    label: str
+    detail: str = ""

@@ -81,6 +81,12 @@ class NoModelError(OuroError):
     exit_code = 3
 
 
+class DemoRequested(OuroError):
+    """There is no model, and the user asked for `ouro demo`."""
+
+    exit_code = 3
+
+
 class LimitReached(OuroError):
     """A limit on turns, money or repetition ended the turn."""
 

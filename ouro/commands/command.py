@@ -6,18 +6,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from ouro.display import Choice
 from ouro.events import Event, Level
 from ouro.messages import Image
 from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One line of a picker."""
-
-    value: str
-    label: str
-    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

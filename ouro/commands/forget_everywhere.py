@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import code, escape
+from ouro.display import Choice
 from ouro.memory.long_term.forget.everywhere import (
     MANY_PLACES,
     PROVIDERS,

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from ouro import __version__
-from ouro.commands.command import Choice, Command, FrontEnd
+from ouro.commands.command import Command, FrontEnd
 from ouro.commands.markdown import block, code, escape, facts
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.utils.runtime import get_home, get_log_path
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.command import FrontEnd
 from ouro.commands.memory_entries import entries_markdown
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.long_term.by_hand.lessons import lessons as find_lessons
 from ouro.memory.long_term.digest import DAYS

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from typing import TypeVar
 
-from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block, code, escape
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.session import (
     BlamedLine,

@@ -8,8 +8,9 @@ import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import code, escape
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.long_term.by_hand.desk import Desk
 from ouro.memory.long_term.by_hand.export import as_json, as_markdown

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import get_args
 
-from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import code
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.llm.model import Effort
 from ouro.safety.permissions import Mode

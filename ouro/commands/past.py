@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ouro.commands.command import Choice, FrontEnd, WayBack
+from ouro.commands.command import FrontEnd, WayBack
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Level
 from ouro.memory.backend import RewindScope

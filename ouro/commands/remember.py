@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.command import FrontEnd
 from ouro.commands.forget_everywhere import EVERYWHERE, forget_everywhere
 from ouro.commands.markdown import code, escape
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.long_term.by_hand import forget as forgetting
 from ouro.memory.long_term.by_hand import remember as remembering

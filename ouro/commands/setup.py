@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Protocol
 
-from ouro.commands.command import Choice
+from ouro.display import Choice
 from ouro.llm.catalog import Catalog
 from ouro.llm.discovery import LocalServer, models_at
 from ouro.llm.known_models import KNOWN

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ouro.commands.command import Choice, FrontEnd
+from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block, escape
+from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.session import Pinnable, WindowReport
 from ouro.utils.text import clean, cut

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ouro.frontends.session_lines import age, size, tokens
-from ouro.open_request import Part
+from ouro.session.opening import Part
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:

@@ -1,74 +1,91 @@
-"""One conversation: all that a front end may do."""
+"""One live session: what a front end may do. Everything is loaded when it is first asked for."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from ouro.llm.model_source import ModelChoice
-from ouro.memory.backend import RewindScope, SessionInfo
-from ouro.memory.long_term.browsing import Browsing
-from ouro.memory.long_term.digest import Digest
-from ouro.memory.long_term.git.undo import UndoPlan, named
-from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
-from ouro.memory.long_term.manager import CORE_FILES, LongTermMemoryManager
-from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
-from ouro.memory.long_term.said_turn import SaidTurn
-from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, OldFile, Timeline, TimelineEntry
-from ouro.memory.long_term.trust.proposals import Proposal
-from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt
-from ouro.memory.sessions.session_search import SessionHit
-from ouro.open_request import OpenRequest
-from ouro.session.context_window import ContextWindow, Outlook, Pinnable, WindowReport
-from ouro.session.parts import SessionParts, Status
-from ouro.session.resume import RepositoryNews, ResumeCard, Resumed, Tail
-from ouro.session.rewind import Branch, Past, Point, Rewound
-from ouro.session.session import Session
-from ouro.tools.shell_jobs import JobInfo
-
-if TYPE_CHECKING:  # they come with SQLite
+if TYPE_CHECKING:
+    from ouro.llm.model_source import ModelChoice as ModelChoice
+    from ouro.memory.backend import RewindScope as RewindScope
+    from ouro.memory.backend import SessionInfo as SessionInfo
+    from ouro.memory.long_term.browsing import Browsing as Browsing
     from ouro.memory.long_term.by_hand.overview import Listed as Listed
     from ouro.memory.long_term.by_hand.overview import NoteDetails as NoteDetails
+    from ouro.memory.long_term.digest import Digest as Digest
+    from ouro.memory.long_term.git.undo import UndoPlan as UndoPlan
+    from ouro.memory.long_term.git.undo import named as named
+    from ouro.memory.long_term.git.values import BlamedLine as BlamedLine
+    from ouro.memory.long_term.git.values import Commit as Commit
+    from ouro.memory.long_term.git.values import DiffHunk as DiffHunk
+    from ouro.memory.long_term.git.values import FileEdit as FileEdit
+    from ouro.memory.long_term.git.values import Scope as Scope
+    from ouro.memory.long_term.manager import CORE_FILES as CORE_FILES
+    from ouro.memory.long_term.manager import LongTermMemoryManager as LongTermMemoryManager
+    from ouro.memory.long_term.receipt import MemoryReceipt as MemoryReceipt
+    from ouro.memory.long_term.receipt import ReceiptLine as ReceiptLine
+    from ouro.memory.long_term.said_turn import SaidTurn as SaidTurn
+    from ouro.memory.long_term.timeline import FileBlame as FileBlame
+    from ouro.memory.long_term.timeline import MemoryDiff as MemoryDiff
+    from ouro.memory.long_term.timeline import OldFile as OldFile
+    from ouro.memory.long_term.timeline import Timeline as Timeline
+    from ouro.memory.long_term.timeline import TimelineEntry as TimelineEntry
+    from ouro.memory.long_term.trust.proposals import Proposal as Proposal
+    from ouro.memory.sessions.session_catalog import SessionCatalog as SessionCatalog
+    from ouro.memory.sessions.session_catalog import SessionExcerpt as SessionExcerpt
+    from ouro.memory.sessions.session_search import SessionHit as SessionHit
+    from ouro.session.context_window import ContextWindow as ContextWindow
+    from ouro.session.context_window import Outlook as Outlook
+    from ouro.session.context_window import Pinnable as Pinnable
+    from ouro.session.context_window import WindowReport as WindowReport
+    from ouro.session.opening import PICK as PICK
+    from ouro.session.opening import OpenDialog as OpenDialog
+    from ouro.session.opening import OpenRequest as OpenRequest
+    from ouro.session.opening import Part as Part
+    from ouro.session.opening import open_interactively as open_interactively
+    from ouro.session.parts import SessionParts as SessionParts
+    from ouro.session.parts import Status as Status
+    from ouro.session.resume import RepositoryNews as RepositoryNews
+    from ouro.session.resume import ResumeCard as ResumeCard
+    from ouro.session.resume import Resumed as Resumed
+    from ouro.session.resume import Tail as Tail
+    from ouro.session.rewind import Branch as Branch
+    from ouro.session.rewind import Past as Past
+    from ouro.session.rewind import Point as Point
+    from ouro.session.rewind import Rewound as Rewound
+    from ouro.session.session import Session as Session
+    from ouro.session.turn_queue import Draft as Draft
+    from ouro.session.turn_queue import TurnObserver as TurnObserver
+    from ouro.session.turn_queue import TurnQueue as TurnQueue
+    from ouro.tools.shell_jobs import JobInfo as JobInfo
 
-__all__ = [
-    "CORE_FILES",
-    "BlamedLine",
-    "Branch",
-    "Browsing",
-    "Commit",
-    "ContextWindow",
-    "DiffHunk",
-    "Digest",
-    "FileBlame",
-    "FileEdit",
-    "JobInfo",
-    "LongTermMemoryManager",
-    "MemoryDiff",
-    "MemoryReceipt",
-    "ModelChoice",
-    "OldFile",
-    "OpenRequest",
-    "Outlook",
-    "Past",
-    "Pinnable",
-    "Point",
-    "Proposal",
-    "ReceiptLine",
-    "RepositoryNews",
-    "ResumeCard",
-    "Resumed",
-    "RewindScope",
-    "Rewound",
-    "SaidTurn",
-    "Scope",
-    "Session",
-    "SessionCatalog",
-    "SessionExcerpt",
-    "SessionHit",
-    "SessionInfo",
-    "SessionParts",
-    "Status",
-    "Tail",
-    "Timeline",
-    "TimelineEntry",
-    "UndoPlan",
-    "WindowReport",
-    "named",
-]
+_HOMES = {
+    "ouro.llm.model_source": ("ModelChoice",),
+    "ouro.memory.backend": ("RewindScope", "SessionInfo"),
+    "ouro.memory.long_term.browsing": ("Browsing",),
+    "ouro.memory.long_term.by_hand.overview": ("Listed", "NoteDetails"),
+    "ouro.memory.long_term.digest": ("Digest",),
+    "ouro.memory.long_term.git.undo": ("UndoPlan", "named"),
+    "ouro.memory.long_term.git.values": ("BlamedLine", "Commit", "DiffHunk", "FileEdit", "Scope"),
+    "ouro.memory.long_term.manager": ("CORE_FILES", "LongTermMemoryManager"),
+    "ouro.memory.long_term.receipt": ("MemoryReceipt", "ReceiptLine"),
+    "ouro.memory.long_term.said_turn": ("SaidTurn",),
+    "ouro.memory.long_term.timeline": ("FileBlame", "MemoryDiff", "OldFile", "Timeline", "TimelineEntry"),
+    "ouro.memory.long_term.trust.proposals": ("Proposal",),
+    "ouro.memory.sessions.session_catalog": ("SessionCatalog", "SessionExcerpt"),
+    "ouro.memory.sessions.session_search": ("SessionHit",),
+    "ouro.session.context_window": ("ContextWindow", "Outlook", "Pinnable", "WindowReport"),
+    "ouro.session.opening": ("OpenDialog", "OpenRequest", "PICK", "Part", "open_interactively"),
+    "ouro.session.parts": ("SessionParts", "Status"),
+    "ouro.session.resume": ("RepositoryNews", "ResumeCard", "Resumed", "Tail"),
+    "ouro.session.rewind": ("Branch", "Past", "Point", "Rewound"),
+    "ouro.session.session": ("Session",),
+    "ouro.session.turn_queue": ("Draft", "TurnObserver", "TurnQueue"),
+    "ouro.tools.shell_jobs": ("JobInfo",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+__all__ = list(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME_OF[name]), name)

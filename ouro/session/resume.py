@@ -25,8 +25,8 @@ from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Message, Usage
-from ouro.open_request import Part
 from ouro.session.context_window import ContextWindow
+from ouro.session.opening import Part
 from ouro.session.parts import SessionParts
 from ouro.utils.git import Git, GitError
 from ouro.utils.log import log

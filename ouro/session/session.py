@@ -33,6 +33,7 @@ from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.todo_plan import plan_of, plan_once_read
 from ouro.session.turn import OwnLine, Questions, Turn
+from ouro.session.turn_queue import Draft
 from ouro.tools.shell_jobs import JobInfo
 from ouro.utils.repository import git_branch
 
@@ -175,15 +176,19 @@ class Session:
         """Say something while the turn runs: delivered at the next tool boundary, as Prompted."""
         self._spoken.steering.append(Prompt(text, tuple(images)))
 
-    def take_back(self) -> str | None:
-        """Take back the last steering message that was not delivered yet."""
-        return self._spoken.steering.pop().text if self._spoken.steering else None
+    def withdraw(self) -> Draft | None:
+        """Remove the last steering message that was not delivered yet, and return it."""
+        if not self._spoken.steering:
+            return None
+        prompt = self._spoken.steering.pop()
+        return Draft(prompt.text, prompt.images)
 
-    def interrupt(self) -> None:
-        """End the turn, and the person's own shell lines, wherever they are."""
-        for turn in (self._turn, *self._lines):
-            if turn is not None:
-                turn.interrupt()
+    def interrupt(self) -> bool:
+        """End the turn and the user's own shell lines; return whether there were any."""
+        turns = [turn for turn in (self._turn, *self._lines) if turn is not None]
+        for turn in turns:
+            turn.interrupt()
+        return bool(turns)
 
     def kill_children(self) -> None:
         """Kill every running shell line at once, background jobs apart."""

@@ -11,7 +11,7 @@ from ouro.errors import NoModelError, UsageError
 from ouro.subcommands.output import show, show_json, show_table
 
 if TYPE_CHECKING:
-    from ouro.commands.command import Choice
+    from ouro.display import Choice
     from ouro.llm.catalog import Candidate, Catalog
 
 EXAMPLE = "examples:\n  ouro models --setup\n  ouro models --json | jq -r '.models[] | select(.usable).name'"

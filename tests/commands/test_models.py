@@ -1,7 +1,7 @@
 from fakes.fake_front_end import FakeFrontEnd
 
-from ouro.commands.command import Choice
 from ouro.commands.dispatch import dispatch
+from ouro.display import Choice
 
 
 async def test_model_alone_lets_one_choose_and_says_why_one_cannot():

@@ -3,9 +3,10 @@ from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_past import FakePast
 from fakes.fake_session import FakeSession
 
-from ouro.commands.command import Choice, WayBack
+from ouro.commands.command import WayBack
 from ouro.commands.dispatch import dispatch
 from ouro.commands.past import choose_from_list
+from ouro.display import Choice
 from ouro.session import Branch, OpenRequest, Point
 
 AT = "2026-01-02T03:04:05.000Z"

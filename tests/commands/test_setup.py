@@ -1,8 +1,8 @@
 import pytest
 from fakes.local_servers import local_server, models
 
-from ouro.commands.command import Choice
 from ouro.commands.setup import set_up
+from ouro.display import Choice
 from ouro.llm.models_file import ModelEntry, ModelsFile, read_models_file
 from ouro.utils.runtime import get_models_path
 

@@ -37,7 +37,7 @@ from ouro.events import (
     UsageUpdated,
 )
 from ouro.messages import Image, ToolCall, Usage, assistant
-from ouro.session import ModelChoice, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
+from ouro.session import Draft, ModelChoice, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
 from ouro.utils.masked_writes import mask_writes
 
 
@@ -198,12 +198,13 @@ class FakeSession:
     def steer(self, text: str, images: Sequence[Image] = ()) -> None:
         self.steered.append(text)
 
-    def take_back(self) -> str | None:
-        return self.steered.pop() if self.steered else None
+    def withdraw(self) -> Draft | None:
+        return Draft(self.steered.pop()) if self.steered else None
 
-    def interrupt(self) -> None:
+    def interrupt(self) -> bool:
         self.interrupts += 1
         self._interrupted.set()
+        return True
 
     def kill_children(self) -> None:
         self.kills += 1

@@ -19,7 +19,7 @@ from ouro.frontends.plain.questions import Questions
 from ouro.frontends.plain.turns import Turns
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.trust.edits import change_of
-from ouro.open_request import OpenRequest
+from ouro.session.opening import OpenRequest
 
 DIFF = Diff((FileChange("preferences.md", "", "- Answer in German\n"),))
 LEARNED = CoreChanged("user", "agent", "preferences.md: + Answer in German", Display("+1 -0", DIFF), "4be1c0d99")

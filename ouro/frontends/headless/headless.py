@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +36,10 @@ from ouro.frontends.headless.input import (
     read_prompt,
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Progress, Refusal, Result
-from ouro.frontends.news import NewsReader
 from ouro.frontends.resume_lines import card_line
 from ouro.frontends.session_lines import now
 from ouro.messages import Image, Usage
-from ouro.session import OpenRequest, Session
+from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -94,17 +93,14 @@ async def run_headless(
     run = HeadlessRun(session, options, streams, schema)
     try:
         with run.interrupted_by_signals():
-            await (run.one(prompt) if options.input == "text" else run.conversation(prompt, streams.stdin))
+            await run.run(prompt, streams.stdin)
         return run.exit_code
     finally:
-        try:
-            await session.close()
-        finally:
-            await run.news.close(patience=1.0)
+        await run.close()
 
 
-class HeadlessRun:
-    """Prompts sent to a session, and what comes of them."""
+class HeadlessRun(TurnObserver):
+    """The prompts of one process, and what comes of them."""
 
     def __init__(
         self, session: Session, options: HeadlessOptions, streams: Streams, schema: AnswerSchema | None
@@ -113,15 +109,15 @@ class HeadlessRun:
         self._schema = schema
         self._output = Output(Pipe(streams.stdout), options.output)
         self._progress = Progress(Pipe(streams.stderr), quiet=options.output == "stream-json")
-        self._tells_events = options.output == "stream-json"
-        self._someone_answers = options.input == "stream-json"
+        self._prints_events = options.output == "stream-json"
+        self._has_user = options.input == "stream-json"
         self._decide = options.decide
         self._open: dict[str, PermissionAsked | QuestionAsked] = {}
-        self._inbox: asyncio.Queue[UserInput | None] = asyncio.Queue()
-        self._running = False
+        self._queue = TurnQueue(self, self._answer_prompt)
         self._signal: signal.Signals | None = None
-        self._result: Result | None = None
-        self.news = NewsReader(self._take_news)
+        self._over = asyncio.Event()
+        self._result = Result(session.id, "")
+        self._has_result = False
 
     @property
     def exit_code(self) -> int:
@@ -130,62 +126,101 @@ class HeadlessRun:
             return 128 + self._signal
         if self._output.pipe.gone:
             return 1
-        return self._result.exit_code if self._result else 0
+        return self._result.exit_code if self._has_result else 0
 
     @contextmanager
     def interrupted_by_signals(self) -> Iterator[None]:
-        """The first signal interrupts the turn, the next ones kill what it started."""
+        """The first signal interrupts the turn, the next ones kill its child processes."""
         loop = asyncio.get_running_loop()
-        for each in SIGNALS:
-            loop.add_signal_handler(each, self._interrupt, each)
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._interrupt, number)
         try:
             yield
         finally:
-            for each in SIGNALS:
-                loop.remove_signal_handler(each)
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
 
-    async def one(self, prompt: str) -> None:
-        """Send one prompt."""
-        await self._begin()
-        await self._ask(prompt)
-
-    async def conversation(self, prompt: str, stdin: int | None) -> None:
-        """Send the prompt, if there is one, then what arrives on stdin, until its end."""
-        await self._begin()
-        if prompt:
-            self._inbox.put_nowait(UserInput(prompt))
-        reader = asyncio.create_task(self._read(stdin))
-        try:
-            while not self._is_over() and (message := await self._inbox.get()) is not None:
-                await self._ask(message.text, [Image(each.media_type, each.data, each.name) for each in message.images])
-        finally:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
-
-    async def _begin(self) -> None:
+    async def run(self, prompt: str, stdin: int | None) -> None:
+        """Send the prompt, if there is one, then the messages that arrive on stdin, until its end."""
         self._output.started(self._session)
-        if self._session.resumed is not None and self._tells_events:
+        if self._session.resumed is not None and self._prints_events:
             self._output.event(Said(card_line(await self._session.resumed.card(), now())))
         for notice in self._session.notices:
-            self._show(Said(notice))
-        self.news.follow(self._session)
+            self.show(Said(notice))
+        if prompt:
+            self._queue.queue(Draft(prompt))
+        self._queue.attach(self._session)
+        if self._has_user:
+            await self._read_until_over(stdin)
+        await self._queue.idle()
 
-    async def _ask(self, prompt: str, images: Sequence[Image] = ()) -> None:
-        started = time.monotonic()
-        result = self._result = Result(self._session.id, self._session.status().model)
-        text = self._schema.told(prompt) if self._schema else prompt
-        for _ in range(1 + MAX_ASKED_AGAIN):
-            await self._turn(text, images, result)
-            misfit = self._check(result)
-            if misfit is None or self._is_over():
-                break
-            text, images = asked_again(misfit), ()
-        result.seconds = time.monotonic() - started
-        await self._session.settled()  # what came of it in memory is told before the result
-        if not self._output.pipe.gone:  # who reads us has left, as `head` does: there is nobody to tell
-            self._progress.finished(result)
-        self._output.result(result)
-        self._keep_undelivered()
+    async def close(self) -> None:
+        """Close the session; its last events are printed."""
+        await self._queue.close()
+
+    def show(self, event: Event) -> None:
+        """Print an event; answer what nobody else answers."""
+        self._output.event(event)
+        self._progress.event(event)
+        match event:
+            case Replied(message):
+                self._result.turns += 1
+                self._result.usage += message.usage or Usage()
+                self._result.text = message.text
+            case PermissionAsked() | QuestionAsked() if self._has_user:
+                self._open[event.question_id] = event
+            case PermissionAsked() | QuestionAsked():
+                self._answer_without_user(event)
+            case QuestionClosed():
+                self._open.pop(event.question_id, None)
+            case TurnFinished(outcome, detail):
+                self._result.outcome, self._result.detail = outcome, detail
+                self._result.text = self._result.text if outcome == "answered" else ""
+            case _:
+                pass
+        if self._output.pipe.gone:
+            self._session.interrupt()
+            self._over.set()
+
+    def show_background(self, event: Event) -> None:
+        """Print an event that belongs to no turn; a question that nobody can answer stays open."""
+        if isinstance(event, QuestionAsked | QuestionClosed):
+            self.show(event)
+        else:
+            self._output.event(event)
+            self._progress.event(event)
+
+    async def _read_until_over(self, stdin: int | None) -> None:
+        tasks = [asyncio.create_task(self._read(stdin)), asyncio.create_task(self._over.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer_prompt(self, draft: Draft) -> None:
+        """Send a prompt, again where its answer does not fit the schema, and print the result."""
+        try:
+            started = time.monotonic()
+            result = self._result = Result(self._session.id, self._session.status().model)
+            self._has_result = True
+            text, images = self._schema.told(draft.text) if self._schema else draft.text, draft.images
+            for _ in range(1 + MAX_ASKED_AGAIN):
+                await self._queue.run(self._session.send(text, images))
+                misfit = self._check(result)
+                if misfit is None or self._is_over():
+                    break
+                text, images = asked_again(misfit), ()
+            result.seconds = time.monotonic() - started
+            await self._session.settled()  # its changes of memory are printed before the result
+            if not self._output.pipe.gone:
+                self._progress.finished(result)
+            self._output.result(result)
+        except Exception:
+            self._queue.stop()
+            self._over.set()
+            raise
 
     def _check(self, result: Result) -> AnswerMisfit | None:
         if self._schema is None or result.outcome != "answered":
@@ -197,50 +232,7 @@ class HeadlessRun:
             return misfit
         return None
 
-    async def _turn(self, text: str, images: Sequence[Image], result: Result) -> None:
-        self._running = True
-        async with aclosing(self._session.send(text, images)) as events:
-            async for event in events:
-                self._show(event)
-                self._take(event, result)
-                if self._output.pipe.gone:
-                    self._session.interrupt()
-        self._running = False
-
-    def _show(self, event: Event) -> None:
-        self._output.event(event)
-        self._progress.event(event)
-
-    def _take(self, event: Event, result: Result) -> None:
-        """What an event means for the result; questions are answered where nobody else does."""
-        match event:
-            case Replied(message):
-                result.turns += 1
-                result.usage += message.usage or Usage()
-                result.text = message.text
-            case PermissionAsked() | QuestionAsked() if self._someone_answers:
-                self._open[event.question_id] = event
-            case PermissionAsked() | QuestionAsked():
-                self._answer_for_nobody(event, result)
-            case QuestionClosed():
-                self._open.pop(event.question_id, None)
-            case TurnFinished(outcome, detail):
-                result.outcome, result.detail = outcome, detail
-                result.text = result.text if outcome == "answered" else ""
-            case _:
-                pass
-
-    def _take_news(self, event: Event) -> None:
-        """What happens beside the turns is told; what is asked there and nobody can answer goes on waiting."""
-        self._show(event)
-        if isinstance(event, QuestionAsked) and not self._someone_answers:
-            self._session.answer(event.question_id, Reply())
-        elif isinstance(event, QuestionAsked):
-            self._open[event.question_id] = event
-        elif isinstance(event, QuestionClosed):
-            self._open.pop(event.question_id, None)
-
-    def _answer_for_nobody(self, event: PermissionAsked | QuestionAsked, result: Result) -> None:
+    def _answer_without_user(self, event: PermissionAsked | QuestionAsked) -> None:
         if isinstance(event, QuestionAsked):
             self._session.answer(event.question_id, Reply())
             return
@@ -248,9 +240,9 @@ class HeadlessRun:
             self._session.answer(event.question_id, self._decide(event))
             return
         refusal = Refusal(event.call.name, event.title, event.rule)
-        result.refusals.append(refusal)
+        self._result.refusals.append(refusal)
         self._progress.refused(event, refusal)
-        self._session.answer(event.question_id, Permit("no", nobody_can_be_asked(refusal)))
+        self._session.answer(event.question_id, Permit("no", no_user_to_ask(refusal)))
 
     async def _read(self, stdin: int | None) -> None:
         async with aclosing(lines(stdin)) as arriving:
@@ -258,19 +250,17 @@ class HeadlessRun:
                 try:
                     self._receive(parse_input(line))
                 except OuroError as error:
-                    self._show(Said(str(error), "error"))
-        self._someone_answers = False
+                    self.show(Said(str(error), "error"))
+        self._has_user = False
         for event in tuple(self._open.values()):
-            self._answer_for_nobody(event, self._result or Result(self._session.id, ""))
-        self._inbox.put_nowait(None)
+            self._answer_without_user(event)
 
     def _receive(self, given: Input) -> None:
         match given:
-            case UserInput() if self._running and not given.queue:
-                images = [Image(each.media_type, each.data, each.name) for each in given.images]
-                self._session.steer(given.text, images)
             case UserInput():
-                self._inbox.put_nowait(given)
+                images = tuple(Image(image.media_type, image.data, image.name) for image in given.images)
+                deliver = self._queue.queue if given.queue else self._queue.say
+                deliver(Draft(given.text, images))
             case PermissionInput():
                 self._open.pop(given.question_id, None)  # it closes a moment later: the input may end before
                 self._session.answer(given.question_id, Permit(given.choice, given.comment))
@@ -280,26 +270,16 @@ class HeadlessRun:
             case InterruptInput():
                 self._session.interrupt()
 
-    def _keep_undelivered(self) -> None:
-        """Messages that came too late to steer the turn are the next one."""
-        late: list[str] = []
-        while (text := self._session.take_back()) is not None:
-            late.insert(0, text)
-        for text in late:
-            self._inbox.put_nowait(UserInput(text))
-
     def _interrupt(self, number: signal.Signals) -> None:
-        if self._signal is not None:
-            self._session.kill_children()
         self._signal = self._signal or number
-        self._session.interrupt()
-        self._inbox.put_nowait(None)
+        self._queue.stop()
+        self._over.set()
 
     def _is_over(self) -> bool:
         return self._signal is not None or self._output.pipe.gone
 
 
-def nobody_can_be_asked(refusal: Refusal) -> str:
+def no_user_to_ask(refusal: Refusal) -> str:
     """What the model is told when a permission was needed in headless."""
     way = (
         f"the person can allow it by starting ouro with {refusal.advice}" if refusal.advice else "no rule can allow it"

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Seq
 
 from msgspec.structs import replace
 
-from ouro.commands.command import Choice, WayBack
+from ouro.commands.command import WayBack
 from ouro.commands.past import choose_from_list
+from ouro.display import Choice
 from ouro.errors import NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded, UsageError
 from ouro.events import Event, Level, Prompted
 from ouro.frontends.plain.printer import Printer
@@ -17,8 +18,8 @@ from ouro.frontends.plain.questions import Questions, parse_choice
 from ouro.frontends.plain.sessions import SessionQuestion
 from ouro.frontends.plain.turns import Turns
 from ouro.messages import Image
-from ouro.open_request import PICK
 from ouro.session import OpenRequest, Session, SessionCatalog
+from ouro.session.opening import PICK
 from ouro.utils.text import one_line
 
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]

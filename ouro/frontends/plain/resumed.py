@@ -12,8 +12,8 @@ from ouro.frontends.plain.questions import Questions
 from ouro.frontends.plain.turns import Turns
 from ouro.frontends.resume_lines import card_choices, card_line, card_lines
 from ouro.frontends.session_lines import now
-from ouro.open_request import Part
 from ouro.session import ResumeCard, Session
+from ouro.session.opening import Part
 from ouro.utils.log import log
 
 

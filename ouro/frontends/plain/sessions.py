@@ -11,8 +11,8 @@ from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import Questions
 from ouro.frontends.session_lines import figures, now, preview_lines, title
 from ouro.frontends.session_matches import ALL, Match, SessionMatches
-from ouro.open_request import OpenRequest
 from ouro.session import SessionCatalog
+from ouro.session.opening import OpenRequest
 
 LISTED = 15
 _HELP = "A number goes on with it, `copy N` with a copy, `look N` says what is in it; words search, `all` lists {}."

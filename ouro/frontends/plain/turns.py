@@ -104,7 +104,8 @@ class Turns:
         """The last message that was not delivered yet."""
         if self._next:
             return self._next.pop()
-        return self.session.take_back()
+        draft = self.session.withdraw()
+        return draft.text if draft else None
 
     def interrupt(self) -> None:
         """End the turn; asked again, kill what it has started."""
@@ -167,8 +168,8 @@ class Turns:
     def _go_on(self, outcome: str) -> None:
         """Send what came too late to steer the turn, and what was kept for the next; not after an interrupt."""
         late: list[str] = []
-        while (text := self.session.take_back()) is not None:
-            late.insert(0, text)
+        while (draft := self.session.withdraw()) is not None:
+            late.insert(0, draft.text)
         self._next = [*late, *self._next]
         if not self._next or self._stopped:
             return

@@ -149,7 +149,7 @@ class KeyActions:
 
     async def search_history(self) -> None:
         """Find something that was typed before."""
-        from ouro.commands.command import Choice  # as above
+        from ouro.display import Choice
 
         prompt = self._parts.prompt
         entries = [Choice(entry, entry) for entry in reversed(self._parts.history.entries())]

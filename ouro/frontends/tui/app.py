@@ -31,7 +31,7 @@ from ouro.frontends.tui.widgets.prompt import Prompt
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.frontends.tui.widgets.transcript import Transcript
-from ouro.open_request import PICK, OpenRequest
+from ouro.session.opening import PICK, OpenRequest
 from ouro.utils.log import log
 
 _SCROLLS = ("page_up", "page_down", "top", "bottom")

@@ -13,7 +13,7 @@ from ouro.events import Said
 from ouro.frontends.tui.look import short_path
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
-from ouro.open_request import PICK, OpenRequest, Part
+from ouro.session.opening import PICK, OpenRequest, Part
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Opening:
         return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
 
     async def _ask_how(self, error: SessionInUse) -> str | None:
-        from ouro.commands.command import Choice  # heavier than the first picture may be
+        from ouro.display import Choice
 
         choices = [
             Choice("read", "open it read-only", "nothing that is said here is saved"),
@@ -133,8 +133,8 @@ class Opening:
 
     async def _set_up_a_model(self, error: NoModelError) -> bool:
         """Offer the set-up; True when there may be a model now."""
-        from ouro.commands.command import Choice  # heavier than the first picture may be
         from ouro.commands.setup import set_up
+        from ouro.display import Choice
 
         choices = [
             Choice("set up", "set up a model", "a key, or a server of yours"),
@@ -147,7 +147,7 @@ class Opening:
         return chosen == "set up" and bool(await set_up(self._front_end))
 
     async def _ask_trust(self, needed: TrustNeeded) -> str | None:
-        from ouro.commands.command import Choice  # heavier than the first picture may be
+        from ouro.display import Choice
 
         names = ", ".join(short_path(file).removeprefix(f"{short_path(needed.folder)}/") for file in needed.files)
         title = f"Do you trust {short_path(needed.folder)}?\nouro would obey what is written in: {names}"

@@ -104,7 +104,8 @@ class Turns:
 
     def take_back(self) -> str | None:
         """The last thing that was said and has not reached the agent, for the prompt; None where there is none."""
-        taken = self._later.pop().text if self._later else self.session.take_back() if self.session else None
+        draft = self._later.pop() if self._later else self.session.withdraw() if self.session else None
+        taken = draft.text if draft else None
         if taken is not None:
             self._view.waiting_changed()
         return taken

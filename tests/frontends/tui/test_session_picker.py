@@ -12,8 +12,8 @@ from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.screens.line import LineSheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
-from ouro.open_request import PICK
 from ouro.session import OpenRequest, SessionExcerpt, SessionHit, SessionInfo
+from ouro.session.opening import PICK
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 

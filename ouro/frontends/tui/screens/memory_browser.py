@@ -24,7 +24,7 @@ from ouro.frontends.tui.memory_foot import KEYS, WORDS, fitting, tabs_from
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.frontends.tui.widgets.memory_detail import Link, MemoryDetail, Page
 from ouro.frontends.tui.widgets.memory_list import MemoryList
-from ouro.open_request import OpenRequest
+from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:

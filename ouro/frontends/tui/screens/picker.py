@@ -19,7 +19,7 @@ from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.commands.command import Choice
+    from ouro.display import Choice
 
 
 _FEW = 6

@@ -24,7 +24,7 @@ from ouro.frontends.tui.session_changes import SessionChanges
 from ouro.frontends.tui.widgets.session_foot import SessionFoot
 from ouro.frontends.tui.widgets.session_list import SessionList
 from ouro.frontends.tui.widgets.session_preview import SessionPreview
-from ouro.open_request import OpenRequest
+from ouro.session.opening import OpenRequest
 
 if TYPE_CHECKING:
     from ouro.session import SessionCatalog, SessionInfo

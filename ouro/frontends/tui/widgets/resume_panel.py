@@ -13,7 +13,7 @@ from textual.widget import Widget
 from ouro.frontends.resume_lines import card_choices, card_lines
 from ouro.frontends.session_lines import now, title
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
-from ouro.open_request import Part
+from ouro.session.opening import Part
 
 if TYPE_CHECKING:
     from ouro.session import ResumeCard

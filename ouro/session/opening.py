@@ -1,0 +1,124 @@
+"""Which session a front end asks for, and the questions that opening it may need."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from ouro.display import Choice
+from ouro.errors import DemoRequested, NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded
+from ouro.utils.runtime import tilde
+
+if TYPE_CHECKING:
+    from ouro.session.session import Session
+
+PICK = "?"
+"""In place of a session: the user picks one first."""
+Part = Literal["full", "tail", "summary"]
+"""What of a resumed session the model is sent: all that it had, its last turns, or a summary made first."""
+TRUST_CHOICES = (
+    Choice("yes", "yes", "trust this folder, now and later"),
+    Choice("no", "no", "work here without obeying these files"),
+    Choice("", "quit"),
+)
+IN_USE_CHOICES = (
+    Choice("read", "open it read-only", "nothing that is said here is saved"),
+    Choice("copy", "continue in a copy", "the session itself stays as it is"),
+    Choice("", "leave it"),
+)
+NO_MODEL_CHOICES = (
+    Choice("set up", "set up a model", "a key, or a server of yours"),
+    Choice("demo", "see the demo", "a recorded model fixes a small program; nothing leaves this machine"),
+    Choice("", "quit"),
+)
+
+
+class OpenRequest(msgspec.Struct, frozen=True):
+    """Which session a front end asks for."""
+
+    resume: str = ""
+    """Empty: a new one. Else an id, the start of one, words of a title or of messages, `latest`, or `PICK`."""
+    fork: bool = False
+    """Continue in a copy: the session itself stays as it is."""
+    read_only: bool = False
+    """Nothing is saved; so a session that another process has open can be looked at."""
+    message: int = 0
+    """The number of the message to show first; 0: the last one."""
+    part: Part = "full"
+    trust: Literal["unknown", "yes", "no"] = "unknown"
+    """The user's answer about the folder: `yes` is remembered, `no` opens it without obeying its files."""
+
+
+class OpenDialog(Protocol):
+    """Asks the user what opening a session needs to know."""
+
+    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Return the value of the choice; None or empty if the user declines. No choice may be made by accident."""
+        ...
+
+    async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
+        """Let the user pick one of these sessions, or of all if there are none; None if the user declines."""
+        ...
+
+    async def set_up_model(self) -> bool:
+        """Set up a model with the user; return whether there may be one now."""
+        ...
+
+
+async def open_interactively(
+    open_session: Callable[[OpenRequest], Awaitable[Session]], request: OpenRequest, dialog: OpenDialog | None
+) -> Session | None:
+    """Open a session; ask the user which one, for trust, how to share it, for a model. None if the user declines.
+
+    Args:
+        dialog: None where there is no user to ask, as in a script.
+
+    Raises:
+        OuroError: it cannot be opened. DemoRequested: the user asked for the demo in place of it.
+    """
+    while True:
+        try:
+            if request.resume == PICK:
+                raise SeveralSessions("stdin is not a terminal.", "Name a session: --resume latest", ())
+            return await open_session(request)
+        except (SeveralSessions, SessionInUse, TrustNeeded, NoModelError) as error:
+            if dialog is None:
+                raise
+            changed = await _ask(dialog, request, error)
+        if changed is None:
+            return None
+        request = changed
+
+
+async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> OpenRequest | None:
+    """The request with the user's answer; None if the user declines."""
+    match error:
+        case SeveralSessions(ids=ids):
+            picked = await dialog.pick_open(ids)
+            if picked is None or not picked.resume:
+                return picked
+            return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
+        case TrustNeeded():
+            answer = await dialog.choose_open(_trust_title(error), TRUST_CHOICES)
+            return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
+        case NoModelError():
+            answer = await dialog.choose_open(str(error), NO_MODEL_CHOICES)
+            if answer == "demo":
+                raise DemoRequested("The user chose the demo.")
+            if answer == "set up" and await dialog.set_up_model():
+                return request
+            raise error
+        case _:
+            answer = await dialog.choose_open(error.message, IN_USE_CHOICES)
+            if not answer:
+                raise error
+            return replace(request, read_only=answer == "read", fork=answer == "copy")
+
+
+def _trust_title(needed: TrustNeeded) -> str:
+    folder = tilde(needed.folder)
+    names = ", ".join(tilde(file).removeprefix(f"{folder}/") for file in needed.files)
+    return f"Do you trust {folder}?\nouro would obey what is written in: {names}"

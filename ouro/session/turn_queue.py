@@ -1,0 +1,307 @@
+"""TurnQueue: runs one turn at a time, and holds what the user says meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ouro.errors import OuroError, UsageError
+from ouro.events import Event, Outcome, Said, TurnFinished
+from ouro.messages import Image
+from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    from ouro.session.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message that has not been sent."""
+
+    text: str
+    images: tuple[Image, ...] = ()
+
+
+class TurnObserver:
+    """The front end that a TurnQueue reports to; a method that is not overridden does nothing."""
+
+    def show(self, event: Event) -> None:
+        """Show an event of the turn that runs."""
+
+    def show_background(self, event: Event) -> None:
+        """Show an event that belongs to no turn."""
+
+    def turn_began(self) -> None:
+        """A turn or a shell line has started."""
+
+    def turn_ended(self, outcome: Outcome, seconds: float) -> None:
+        """It has ended; `outcome` is `answered` for what is not a turn of the agent."""
+
+    def queue_changed(self) -> None:
+        """`TurnQueue.waiting` has changed."""
+
+    async def run_command(self, text: str) -> bool:  # noqa: ARG002
+        """Run a slash command or `#text`; return False if the text is neither."""
+        return False
+
+
+class TurnQueue:
+    """Sends messages to a session, one turn after another. Messages wait while there is no session.
+
+    Args:
+        observer: shows what happens.
+        deliver: handles the next message in place of `deliver`, for a front end in which `/`, `#` and `!` mean nothing.
+        holds_after_interrupt: after an interrupt the next message waits until the user sends another one.
+    """
+
+    def __init__(
+        self,
+        observer: TurnObserver,
+        deliver: Callable[[Draft], Awaitable[None]] | None = None,
+        *,
+        holds_after_interrupt: bool = False,
+    ) -> None:
+        self.session: Session | None = None
+        self._observer = observer
+        self._deliver = deliver or self.deliver
+        self._has_commands = deliver is None
+        self._holds_after_interrupt = holds_after_interrupt
+        self._drafts: deque[Draft] = deque()
+        self._worker: asyncio.Task[None] | None = None
+        self._turn: asyncio.Task[Outcome] | None = None
+        self._began = 0.0
+        self._is_interrupted = False
+        self._is_held = False
+        self._is_stopped = False
+        self._commands: set[asyncio.Task[None]] = set()
+        self._background: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether a turn or a shell line runs."""
+        return self._turn is not None and not self._turn.done()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something runs, or is about to."""
+        return self.running or (self._worker is not None and not self._worker.done())
+
+    @property
+    def seconds(self) -> float:
+        """How long the turn has run."""
+        return time.monotonic() - self._began
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The messages that were not delivered yet, in the order of delivery."""
+        steering = self.session.waiting if self.session else ()
+        return (*steering, *(draft.text for draft in self._drafts))
+
+    def attach(self, session: Session) -> None:
+        """Use this session from now on: show its background events, send it what waits."""
+        self.session = session
+        if self._background is not None:
+            self._background.cancel()
+        self._background = asyncio.create_task(self._show_background(session))
+        self._background.add_done_callback(_log_failure)
+        if self._drafts:
+            self._start_worker()
+
+    def say(self, draft: Draft) -> None:
+        """Start a turn with a message, or steer the turn that runs. A command runs at once, beside the turn."""
+        session = self.session
+        if session is None or not self.running:
+            self.queue(draft)
+        elif self._has_commands and draft.text.startswith(("/", "#")):
+            self._start_command(draft)
+        elif (self._has_commands and draft.text.startswith("!")) or not session.running:
+            self.queue(draft)
+        else:
+            self._steer(draft)
+
+    def queue(self, draft: Draft) -> None:
+        """Send a message with the next turn: at once if nothing runs."""
+        self._drafts.append(draft)
+        self._start_worker()
+        self._observer.queue_changed()
+
+    def withdraw(self) -> Draft | None:
+        """Remove the last message that was not delivered yet, and return it."""
+        draft = self._drafts.pop() if self._drafts else self.session.withdraw() if self.session else None
+        if draft is not None:
+            self._observer.queue_changed()
+        return draft
+
+    def start(self, events: AsyncGenerator[Event, None]) -> None:
+        """Show a stream of events as a turn, without waiting for its end.
+
+        Raises:
+            UsageError: something else runs.
+        """
+        if self.busy:
+            raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
+        self._start_worker(events)
+
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        """Show a stream of events as a turn, to its end; no other turn may run."""
+        self._began, self._is_interrupted = time.monotonic(), False
+        self._turn = asyncio.create_task(self._show(events))
+        self._observer.turn_began()
+        outcome: Outcome = "interrupted"
+        try:
+            outcome = await self._turn
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():  # not the turn alone
+                raise
+        finally:
+            self._turn = None
+            self._is_held = self._holds_after_interrupt and outcome == "interrupted"
+            self._queue_undelivered()
+            self._observer.turn_ended(outcome, self.seconds)
+
+    async def deliver(self, draft: Draft) -> None:
+        """Run a message as what it is: a command, a shell line, or a turn."""
+        assert self.session is not None
+        if draft.text.startswith("!"):
+            line = draft.text.lstrip("!").strip()
+            await self.run(self.session.run_shell(line, share=not draft.text.startswith("!!")))
+        elif not draft.text.startswith(("/", "#")) or not await self._run_command(draft):
+            await self.run(self.session.send(draft.text, draft.images))
+
+    def interrupt(self) -> bool:
+        """End what runs; the second time kill its child processes. Return False if nothing runs."""
+        turn, session = self._turn, self.session
+        if turn is None or turn.done() or session is None:
+            return False
+        if self._is_interrupted:
+            session.kill_children()
+        self._is_interrupted = True
+        if not session.interrupt():  # a stream that is no turn, such as a sync
+            turn.cancel()
+        return True
+
+    def stop(self) -> None:
+        """Send nothing more, and end what runs."""
+        self._is_stopped = True
+        self.interrupt()
+
+    async def finish_turn(self, timeout: float | None = None) -> None:
+        """Interrupt the turn and wait for its end; what waits stays."""
+        turn = self._turn
+        if turn is not None and self.interrupt():
+            await asyncio.wait([turn], timeout=timeout)
+
+    async def idle(self) -> None:
+        """Wait until nothing runs and nothing is to be sent. Raises what `deliver` raised."""
+        while self._worker is not None and not self._worker.done():
+            await asyncio.wait([self._worker])
+        if self._worker is not None and not self._worker.cancelled():
+            self._worker.result()
+
+    async def close(self, *, turn_timeout: float | None = None, timeout: float | None = None) -> None:
+        """Send nothing more, end what runs, close the session, show its last background events.
+
+        Args:
+            turn_timeout: seconds that the turn has to end; then it is cancelled and its child processes are killed.
+            timeout: seconds that the session has to close after that.
+        """
+        self._is_stopped = True
+        self._drafts.clear()
+        if self.session is None:
+            return
+        await self.finish_turn(turn_timeout)
+        if turn_timeout is not None:
+            self.session.kill_children()
+        tasks = [task for task in (self._turn, self._worker, *self._commands) if task is not None and not task.done()]
+        for task in tasks:
+            task.cancel()
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await self.session.close()
+        except TimeoutError:
+            log.warning("the session did not close within %s s", timeout)
+        finally:
+            await self._close_background(0.0 if timeout is not None else 1.0)
+
+    def _start_worker(self, events: AsyncGenerator[Event, None] | None = None) -> None:
+        self._is_held = False
+        if self.session is not None and not self._is_stopped and not self.busy:
+            self._worker = asyncio.create_task(self._work(events))
+
+    async def _work(self, events: AsyncGenerator[Event, None] | None) -> None:
+        if events is not None:
+            await self.run(events)
+        while self._drafts and not self._is_held and not self._is_stopped:
+            draft = self._drafts.popleft()
+            self._observer.queue_changed()
+            await self._deliver(draft)
+
+    def _steer(self, draft: Draft) -> None:
+        if self.session is not None:
+            self.session.steer(draft.text, draft.images)
+            self._observer.queue_changed()
+
+    def _queue_undelivered(self) -> None:
+        """Messages that came too late to steer the turn are the next ones."""
+        while self.session is not None and (draft := self.session.withdraw()) is not None:
+            self._drafts.appendleft(draft)
+
+    async def _show(self, events: AsyncGenerator[Event, None]) -> Outcome:
+        outcome: Outcome = "answered"
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    self._observer.show(event)
+                    if isinstance(event, TurnFinished):
+                        outcome = event.outcome
+        except Exception as error:  # noqa: BLE001 (the front end outlives any defect of a turn)
+            self._show_error(error, "a turn failed")
+            return "failed"
+        return outcome
+
+    def _start_command(self, draft: Draft) -> None:
+        task = asyncio.create_task(self._run_command_or_steer(draft))
+        self._commands.add(task)
+        task.add_done_callback(self._commands.discard)
+
+    async def _run_command_or_steer(self, draft: Draft) -> None:
+        if not await self._run_command(draft):
+            self._steer(draft)
+
+    async def _run_command(self, draft: Draft) -> bool:
+        try:
+            return await self._observer.run_command(draft.text)
+        except Exception as error:  # noqa: BLE001 (as above)
+            self._show_error(error, "a command failed")
+        return True
+
+    def _show_error(self, error: Exception, what: str) -> None:
+        if isinstance(error, OuroError):
+            self._observer.show(Said(str(error), "error"))
+        else:
+            log.error("%s", what, exc_info=error)
+            self._observer.show(Said(f"{type(error).__name__}: {error} (details are in ouro.log)", "error"))
+
+    async def _show_background(self, session: Session) -> None:
+        async with aclosing(session.news()) as events:
+            async for event in events:
+                self._observer.show_background(event)
+
+    async def _close_background(self, timeout: float) -> None:
+        """A closed session ends its events: wait that long for the last of them."""
+        if self._background is not None:
+            await asyncio.wait([self._background], timeout=timeout)
+            self._background.cancel()
+            await asyncio.gather(self._background, return_exceptions=True)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("background events: %s", error, exc_info=error)

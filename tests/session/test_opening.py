@@ -1,0 +1,103 @@
+"""What opening a session asks of the user is asked in one place, whichever front end asks it."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from ouro.errors import DemoRequested, NoModelError, SessionInUse, SeveralSessions, TrustNeeded
+from ouro.session import PICK, OpenRequest, open_interactively
+
+SEVERAL = SeveralSessions("Two match.", "", ["a", "b"])
+TRUST = TrustNeeded(Path("/p"), [Path("/p/AGENTS.md")])
+NO_MODEL = NoModelError("No model.", "Set one up.")
+
+
+class Dialog:
+    """Answers `choose_open` and `pick_open` with given values."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+
+    async def choose_open(self, title, choices):
+        self.asked.append((title, [choice.value for choice in choices]))
+        return self.answers.pop(0)
+
+    async def pick_open(self, ids):
+        self.asked.append(tuple(ids))
+        return self.answers.pop(0)
+
+    async def set_up_model(self):
+        return self.answers.pop(0)
+
+
+def opens_after(*errors):
+    """An opener that raises these errors, then opens; `requests` keeps what was asked for."""
+    left, requests = list(errors), []
+
+    async def open_session(request):
+        requests.append(request)
+        if left:
+            raise left.pop(0)
+        return "session"
+
+    open_session.requests = requests
+    return open_session
+
+
+START = OpenRequest("words", fork=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "answers", "request_then"),
+    [
+        (SEVERAL, [OpenRequest("b")], replace(START, resume="b")),
+        (SEVERAL, [OpenRequest()], OpenRequest()),
+        (TRUST, ["yes"], replace(START, trust="yes")),
+        (TRUST, ["no"], replace(START, trust="no")),
+        (SessionInUse("In use."), ["read"], replace(START, read_only=True, fork=False)),
+        (SessionInUse("In use."), ["copy"], replace(START, fork=True)),
+        (NO_MODEL, ["set up", True], START),
+    ],
+)
+async def test_an_answer_changes_the_request(error, answers, request_then):
+    open_session = opens_after(error)
+    assert await open_interactively(open_session, START, Dialog(*answers)) == "session"
+    assert open_session.requests == [START, request_then]
+
+
+@pytest.mark.parametrize(("error", "answer"), [(SEVERAL, None), (TRUST, ""), (TRUST, None)])
+async def test_who_declines_gets_no_session(error, answer):
+    assert await open_interactively(opens_after(error), START, Dialog(answer)) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "answers", "raised"),
+    [
+        (SessionInUse("In use."), [""], SessionInUse),
+        (NO_MODEL, [""], NoModelError),
+        (NO_MODEL, ["set up", False], NoModelError),
+        (NO_MODEL, ["demo"], DemoRequested),
+    ],
+)
+async def test_what_is_declined_may_leave_nothing_to_open(error, answers, raised):
+    with pytest.raises(raised):
+        await open_interactively(opens_after(error), START, Dialog(*answers))
+
+
+@pytest.mark.parametrize("error", [SEVERAL, TRUST, SessionInUse("In use."), NO_MODEL])
+async def test_without_a_dialog_every_error_is_raised(error):
+    with pytest.raises(type(error)):
+        await open_interactively(opens_after(error), START, None)
+
+
+async def test_picking_comes_before_opening():
+    open_session, dialog = opens_after(), Dialog(OpenRequest("a"))
+    assert await open_interactively(open_session, OpenRequest(PICK), dialog) == "session"
+    assert (dialog.asked, open_session.requests) == ([()], [OpenRequest("a")])
+
+
+async def test_the_trust_question_names_the_files():
+    dialog = Dialog("no")
+    await open_interactively(opens_after(TRUST), START, dialog)
+    assert dialog.asked[0][0] == "Do you trust /p?\nouro would obey what is written in: AGENTS.md"

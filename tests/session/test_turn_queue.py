@@ -1,0 +1,189 @@
+"""One queue for every front end: what is said during a turn steers it, or waits for the next one."""
+
+import asyncio
+
+import pytest
+from fakes.fake_session import FakeSession, Wait, says
+
+from ouro.events import Said, Titled, TurnFinished
+from ouro.session import Draft, TurnObserver, TurnQueue
+
+
+class Recorder(TurnObserver):
+    """Keeps what it is shown; `/x` is a command."""
+
+    def __init__(self):
+        self.events, self.ended, self.commands = [], [], []
+
+    def show(self, event):
+        self.events.append(event)
+
+    def show_background(self, event):
+        self.events.append(event)
+
+    def turn_ended(self, outcome, seconds):
+        self.ended.append(outcome)
+
+    async def run_command(self, text):
+        self.commands.append(text)
+        return text.startswith("/x")
+
+
+def queue_for(session, **options):
+    recorder = Recorder()
+    queue = TurnQueue(recorder, **options)
+    queue.attach(session)
+    return queue, recorder
+
+
+async def until(condition):
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def test_messages_before_the_session_wait_for_it_and_run_one_after_another():
+    session, queue = FakeSession([says("1"), says("2")]), TurnQueue(Recorder())
+    queue.say(Draft("one"))
+    queue.say(Draft("two"))
+    assert queue.waiting == ("one", "two")
+    queue.attach(session)
+    await queue.idle()
+    assert (session.sent, queue.waiting) == (["one", "two"], ())
+
+
+async def test_a_message_during_a_turn_steers_it_and_a_queued_one_is_the_next_turn():
+    wait = Wait()
+    session = FakeSession([[wait], says("2")])
+    queue, _ = queue_for(session)
+    queue.say(Draft("go"))
+    await until(lambda: session.running)
+    queue.say(Draft("steer"))
+    queue.queue(Draft("next"))
+    assert queue.waiting == ("steer", "next")
+    assert queue.withdraw() == Draft("next")
+    assert queue.withdraw() == Draft("steer")
+    queue.queue(Draft("next"))
+    wait.until.set()
+    await queue.idle()
+    assert session.sent == ["go", "next"]
+
+
+async def test_a_message_too_late_to_steer_is_the_next_turn():
+    wait = Wait()
+    session = FakeSession([[wait, TurnFinished("failed")], says("2")])
+    queue, recorder = queue_for(session)
+    queue.say(Draft("go"))
+    await until(lambda: session.running)
+    queue.say(Draft("late"))
+    wait.until.set()
+    await queue.idle()
+    assert (session.sent, recorder.ended) == (["go", "late"], ["failed", "answered"])
+
+
+async def test_a_second_interrupt_of_a_turn_kills_child_processes():
+    wait = Wait()
+    session = FakeSession([[wait]])
+    queue, recorder = queue_for(session)
+    assert not queue.interrupt()
+    queue.say(Draft("go"))
+    await until(lambda: session.running)
+    assert queue.interrupt()
+    assert queue.interrupt()
+    await queue.idle()
+    assert (session.interrupts, session.kills, recorder.ended) == (2, 1, ["interrupted"])
+
+
+@pytest.mark.parametrize("holds", [True, False])
+async def test_what_waits_after_an_interrupt_is_sent_or_held_until_the_next_message(holds):
+    session = FakeSession([[Wait()], says("2"), says("3")])
+    queue, _ = queue_for(session, holds_after_interrupt=holds)
+    queue.say(Draft("go"))
+    await until(lambda: session.running)
+    queue.queue(Draft("waits"))
+    queue.interrupt()
+    await queue.idle()
+    assert session.sent == (["go"] if holds else ["go", "waits"])
+    if holds:
+        queue.say(Draft("more"))
+        await queue.idle()
+        assert session.sent == ["go", "waits", "more"]
+
+
+async def test_commands_run_at_once_and_shell_lines_wait():
+    wait = Wait()
+    session = FakeSession([[wait], says("2")])
+    queue, recorder = queue_for(session)
+    queue.say(Draft("go"))
+    await until(lambda: session.running)
+    queue.say(Draft("/x now"))
+    queue.say(Draft("/no command"))
+    queue.say(Draft("!ls"))
+    await until(lambda: session.steered)
+    assert recorder.commands == ["/x now", "/no command"]
+    assert queue.withdraw() == Draft("!ls")
+    queue.queue(Draft("!!ls"))
+    wait.until.set()
+    await queue.idle()
+    assert session.shell_lines == [("ls", False)]
+
+
+async def test_a_stream_that_is_no_turn_can_be_interrupted():
+    session = FakeSession()
+    session.interrupt = lambda: False
+    queue, recorder = queue_for(session)
+
+    async def sync():
+        yield Said("step")
+        await asyncio.Event().wait()
+
+    queue.start(sync())
+    await until(lambda: recorder.events)
+    queue.interrupt()
+    await queue.idle()
+    assert recorder.ended == ["interrupted"]
+
+
+async def test_a_defect_is_shown_and_ends_the_turn_alone():
+    session = FakeSession([says("2")])
+    queue, recorder = queue_for(session)
+
+    async def broken():
+        yield Said("step")
+        raise KeyError("x")
+
+    queue.start(broken())
+    queue.queue(Draft("go"))
+    await queue.idle()
+    assert recorder.ended == ["failed", "answered"]
+    assert Said("KeyError: 'x' (details are in ouro.log)", "error") in recorder.events
+
+
+async def test_stop_sends_nothing_more_and_close_shows_the_last_background_events():
+    class LateTitle(FakeSession):
+        async def close(self):
+            self.happens(Titled("late"))
+            await super().close()
+
+    session = LateTitle([[Wait()], says("2")])
+    queue, recorder = queue_for(session)
+    queue.say(Draft("go"))
+    await until(lambda: session.running)
+    queue.queue(Draft("never"))
+    queue.stop()
+    await queue.idle()
+    await queue.close()
+    assert (session.sent, session.closed, recorder.events[-1]) == (["go"], True, Titled("late"))
+
+
+async def test_a_session_that_does_not_close_is_left_in_time():
+    class Stuck(FakeSession):
+        async def close(self):
+            await asyncio.Event().wait()
+
+    session = Stuck([[Wait()]])
+    queue, _ = queue_for(session)
+    queue.say(Draft("go"))
+    await until(lambda: session.running)
+    await queue.close(turn_timeout=1, timeout=0.01)
+    assert (session.kills, queue.running) == (1, False)
