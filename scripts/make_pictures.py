@@ -1,0 +1,263 @@
+"""The pictures of the README and the documentation, from the real program, a scripted model and a scratch home.
+
+    .venv/bin/python -m scripts.make_pictures [NAME ...]     writes docs/pictures/NAME.svg, and demo.svg (animated)
+
+Run it after a change of the screen, and look at what it wrote.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from fakes.model_server import Call, ModelServer, Reply  # noqa: E402 - found by the line above
+from fakes.ouro_program import OuroProgram, OuroTerminal  # noqa: E402
+from fakes.terminal import Terminal  # noqa: E402
+
+PICTURES = ROOT / "docs" / "pictures"
+ROWS, COLUMNS = 30, 104
+CELL, LINE = 8.4, 18.0
+BACKGROUND, FOREGROUND = "#11131a", "#d8dce6"
+COLOURS = {
+    "black": "#11131a", "red": "#f07178", "green": "#a6da95", "brown": "#ffcb6b", "blue": "#82aaff",
+    "magenta": "#c792ea", "cyan": "#89ddff", "white": "#d8dce6",
+}  # fmt: skip
+
+BASKET = '''\
+"""The basket of the shop."""
+
+
+def total(prices, discount=0.0):
+    """The sum of the prices in cents, less the discount."""
+    return sum(prices) - discount
+'''
+TESTS = """\
+from basket import total
+
+
+def test_discount_is_a_share_of_the_total():
+    assert total([1000, 500], discount=0.1) == 1350
+"""
+SUITE = "python -m pytest -q"
+FACTS = (
+    ("--scope", "repo", "Prices are integers in cents, never floats"),
+    ("--scope", "repo", "Run the tests with `python -m pytest -q`"),
+    ("--scope", "user", "I prefer small commits with an imperative subject"),
+)
+QUESTIONS = ("add a basket with a discount", "which Python versions do we support?", "write the README of the shop")
+
+
+def shop(request):
+    """What the scripted model does: run the tests, read the file, correct it, run them again."""
+    match len(request.results):
+        case 0:
+            return Reply("I run the tests first.", [Call("shell", {"command": SUITE})])
+        case 1:
+            return Reply("", [Call("read", {"path": "basket.py"})])
+        case 2:
+            edit = {
+                "old_text": "    return sum(prices) - discount\n",
+                "new_text": "    return round(sum(prices) * (1 - discount))\n",
+            }
+            call = Call("edit", {"path": "basket.py", "edits": [edit]})
+            return Reply("The discount is subtracted as an amount; it is a share.", [call])
+        case 3:
+            return Reply("", [Call("shell", {"command": SUITE})])
+        case _:
+            return "The discount is now a **share of the total**, rounded to whole cents. All tests pass."
+
+
+def pictures() -> Iterator[tuple[str, str]]:
+    """Each picture as its name and its SVG."""
+    with tempfile.TemporaryDirectory() as scratch, ModelServer(lambda _request: "Done.") as server:
+        ouro = _program(server, Path(scratch))
+        try:
+            for question in QUESTIONS:
+                ouro.headless("-p", question)
+            for *scope, text in FACTS:
+                ouro.headless("memory", "remember", *scope, text)
+            server.script(shop)
+            yield from _session(ouro)
+            yield from _memory(ouro)
+        finally:
+            ouro.close()
+
+
+def _program(server: ModelServer, scratch: Path) -> OuroProgram:
+    folder = scratch / "shop"
+    folder.mkdir()
+    (folder / "basket.py").write_text(BASKET)
+    (folder / "test_basket.py").write_text(TESTS)
+    os.environ["OURO_HOME"] = str(scratch / "home")
+    os.environ.setdefault("KF_RULE_CACHE_DIR", str(scratch / "rules"))
+    for arguments in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "Begin the shop"]):
+        identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return OuroProgram(server, folder, {"PATH": path, "COLORTERM": "truecolor", "HOME": str(scratch)})
+
+
+def _session(ouro: OuroProgram) -> Iterator[tuple[str, str]]:
+    terminal = ouro.screen("--allow", f"shell({SUITE})", size=(ROWS, COLUMNS))
+    terminal.say("the discount of the basket is wrong: prices in cents come out as floats. Fix it and run the tests")
+    terminal.until_shows("Allow?", "basket.py")
+    _settle(terminal)
+    yield "permission", still(terminal)
+    terminal.answer("y", "edit")
+    terminal.until_shows("All tests pass")
+    _settle(terminal)
+    yield "session", still(terminal)
+    terminal.send("\x19")  # Ctrl+Y
+    _settle(terminal, 1.0)
+    yield "receipt", still(terminal)
+    terminal.send("\x1b")
+    _settle(terminal)
+    terminal.leave()
+
+
+def _memory(ouro: OuroProgram) -> Iterator[tuple[str, str]]:
+    terminal = ouro.screen(size=(ROWS, COLUMNS))
+    terminal.send("\x1bOS")  # F4
+    _settle(terminal, 1.5)
+    yield "memory", still(terminal)
+    terminal.send("\x1b\x1b")
+    _settle(terminal)
+    terminal.close()
+    terminal = ouro.start("--resume", size=(ROWS, COLUMNS))
+    terminal.until_shows("basket")
+    _settle(terminal, 1.0)
+    yield "sessions", still(terminal)
+    terminal.close()
+
+
+def demo() -> str:
+    """`ouro demo` as a recording: an animated SVG that repeats."""
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "OURO_HOME": home, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        terminal = OuroTerminal([sys.executable, "-m", "ouro", "demo"], environment, Path.cwd(), (ROWS, COLUMNS))
+        film, began = [], time.monotonic()
+        asked = 0.0
+        while time.monotonic() - began < 45:
+            terminal.read(0.08)
+            now = time.monotonic() - began
+            if not film or film[-1][1] != _rows(terminal):
+                film.append((now, _rows(terminal)))
+            if terminal.shows("Allow?"):
+                asked = asked or now
+                if now - asked > 1.6:
+                    terminal.send("y")
+                    asked = 0.0
+            elif film and now - film[-1][0] > 5:
+                break
+        terminal.close()
+    return animated(film)
+
+
+def _settle(terminal: Terminal, seconds: float = 0.6) -> None:
+    """Read until nothing was drawn for so long."""
+    before, since = "", time.monotonic()
+    while time.monotonic() - since < seconds:
+        terminal.read()
+        if terminal.text() != before:
+            before, since = terminal.text(), time.monotonic()
+
+
+def _rows(terminal: Terminal) -> list[str]:
+    """Each row of the screen as SVG, with its colours."""
+    return [_row(terminal, number) for number in range(ROWS)]
+
+
+def _row(terminal: Terminal, number: int) -> str:
+    cells = [terminal.screen.buffer[number][column] for column in range(COLUMNS)]
+    y, out, start = number * LINE, [], 0
+    while start < COLUMNS:
+        end = start
+        while end < COLUMNS and cells[end][1:] == cells[start][1:]:
+            end += 1
+        out.append(_run(cells[start], "".join(cell.data for cell in cells[start:end]), start, end - start, y))
+        start = end
+    return "".join(out)
+
+
+def _run(style, text: str, column: int, width: int, y: float) -> str:
+    fore, back = _colour(style.fg, FOREGROUND), _colour(style.bg, BACKGROUND)
+    if style.reverse:
+        fore, back = back, fore
+    x = column * CELL
+    box = f'<rect x="{x:.1f}" y="{y:.1f}" width="{width * CELL:.1f}" height="{LINE}" fill="{back}"/>'
+    if not text.strip():
+        return box if back != BACKGROUND else ""
+    weight = ' font-weight="700"' if style.bold else ""
+    slant = ' font-style="italic"' if style.italics else ""
+    line = ' text-decoration="underline"' if style.underscore else ""
+    words = "".join(  # word by word: viewers drop blanks, and then stretch what is left
+        f'<text x="{x + match.start() * CELL:.1f}" y="{y + 13.5:.1f}" textLength="{len(match[0]) * CELL:.1f}" '
+        f'fill="{fore}"{weight}{slant}{line}>{html.escape(match[0])}</text>'
+        for match in re.finditer(r"\S+", text)
+    )
+    return words if back == BACKGROUND else box + words
+
+
+def _colour(name: str, default: str) -> str:
+    if name == "default":
+        return default
+    plain = name.removeprefix("bright")
+    return COLOURS.get(plain, f"#{name}" if len(name) == 6 else default)
+
+
+def still(terminal: Terminal) -> str:
+    """What the terminal shows now, as SVG."""
+    return _frame("".join(f"<g>{row}</g>" for row in _rows(terminal) if row))
+
+
+def animated(film: list[tuple[float, list[str]]]) -> str:
+    """A recording: each row is drawn once for the time that it is seen."""
+    length = film[-1][0] + 4
+    loop = f'<animate id="film" attributeName="x" dur="{length:.1f}s" begin="0s;film.end"/>'
+    out = [f'<rect width="0" height="0">{loop}</rect>']
+    for number in range(ROWS):
+        changes = [(at, rows[number]) for at, rows in film]
+        kept = [change for index, change in enumerate(changes) if index == 0 or changes[index - 1][1] != change[1]]
+        for (at, row), end in zip(kept, [*(at for at, _ in kept[1:]), length], strict=True):
+            if row:
+                span = f'begin="film.begin+{at:.2f}s" end="film.begin+{end:.2f}s"'
+                out.append(f'<g display="none"><set attributeName="display" to="inline" {span}/>{row}</g>')
+    return _frame("".join(out))
+
+
+def _frame(inside: str) -> str:
+    width, height = COLUMNS * CELL + 24, ROWS * LINE + 24
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}">'
+        f'<rect width="100%" height="100%" rx="8" fill="{BACKGROUND}"/>'
+        '<g transform="translate(12 12)" font-family="ui-monospace,Menlo,Consolas,\'DejaVu Sans Mono\',monospace" '
+        f'font-size="14" xml:space="preserve">{inside}</g></svg>\n'
+    )
+
+
+def main(names: list[str]) -> None:
+    """Write the pictures that are named, or all."""
+    PICTURES.mkdir(exist_ok=True)
+    if not names or set(names) - {"demo"}:
+        for name, svg in pictures():
+            if not names or name in names:
+                (PICTURES / f"{name}.svg").write_text(svg)
+                print(f"{name}.svg: {len(svg) // 1024} KB")
+    if not names or "demo" in names:
+        svg = demo()
+        (PICTURES / "demo.svg").write_text(svg)
+        print(f"demo.svg: {len(svg) // 1024} KB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
