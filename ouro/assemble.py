@@ -24,11 +24,11 @@ from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.long_term.digest_rules import with_digest
-from ouro.memory.long_term.finding import search_for
 from ouro.memory.long_term.knowing import begins_with, with_knowledge
 from ouro.memory.long_term.learning_rules import with_learning
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.search import search_for
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on

@@ -11,10 +11,10 @@ from ouro.llm.catalog import Catalog
 from ouro.memory.index.embeddings import Embedder, chosen_embedder, is_embedder_chosen
 from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.digest_rules import DigestRules
-from ouro.memory.long_term.finding import make_lookup
 from ouro.memory.long_term.knowing import KnowledgeRules, RecallRules
 from ouro.memory.long_term.learning_rules import LearningRules
 from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.search import make_lookup
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.session.budget import Purse
 from ouro.settings import Settings

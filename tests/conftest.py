@@ -73,7 +73,7 @@ def only_loopback(monkeypatch) -> None:
 def no_rest(monkeypatch) -> None:
     """A model that fails is asked again at once; who starts is told at once what was open last time."""
     monkeypatch.setattr("ouro.llm.retry.FIRST_WAIT", 0.0)
-    monkeypatch.setattr("ouro.memory.long_term.digest.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)
 
 
 @pytest.fixture

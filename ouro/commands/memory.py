@@ -11,7 +11,7 @@ from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import code, escape
 from ouro.commands.memory_receipt import recalled_markdown, receipt_markdown
 from ouro.errors import UsageError
-from ouro.memory.long_term.by_hand.checkup import named
+from ouro.memory.long_term.doctor import named
 from ouro.session import CORE_FILES, LongTermMemoryManager, Proposal
 from ouro.utils.runtime import tilde
 from ouro.utils.text import plural

@@ -6,9 +6,9 @@ from ouro.commands.command import FrontEnd
 from ouro.commands.memory_entries import entries_markdown
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.memory.long_term.by_hand.lessons import lessons as find_lessons
-from ouro.memory.long_term.digest import DAYS
-from ouro.memory.long_term.digest_lines import plan_of_notes, plan_of_sessions
+from ouro.memory.long_term.entries import lessons as find_lessons
+from ouro.memory.long_term.maintenance.background import DAYS
+from ouro.memory.long_term.maintenance.report import plan_of_notes, plan_of_sessions
 from ouro.session import Digest, LongTermMemoryManager
 from ouro.session.by_hand import at_desk
 

@@ -1,4 +1,4 @@
-"""/memory list, show, edit, search, stats, confirm, archive, restore: entry by entry, each with whence it is."""
+"""/memory list, show, edit, search, stats, confirm, archive, restore: entry by entry, each with its source."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import block, code, escape
 from ouro.commands.remember import describe
 from ouro.errors import UsageError
-from ouro.memory.long_term.by_hand.desk import Desk
-from ouro.memory.long_term.by_hand.editing import open_file, save
-from ouro.memory.long_term.by_hand.entries import Entry, find_entry, whence
-from ouro.memory.long_term.by_hand.narrowing import Told, counts, listed, told
-from ouro.memory.long_term.by_hand.remember import confirm, put_away, restore
-from ouro.memory.long_term.by_hand.stats import MemoryStats, stats
-from ouro.memory.long_term.finding import doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import (
+    EntryDetails,
+    MemoryEntry,
+    counts,
+    details_of,
+    find_entry,
+    list_entries,
+    provenance,
+)
 from ouro.memory.long_term.git.values import CORE
+from ouro.memory.long_term.remember import archive_note, confirm, open_file, restore, save
+from ouro.memory.long_term.search import doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
+from ouro.memory.long_term.stats import MemoryStats, stats
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk
 from ouro.utils.repository import find_root
@@ -34,20 +40,20 @@ _MOST_LISTED = 50
 
 async def list_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
     """The entries of a scope or category."""
-    entries = await at_desk(front_end.session, partial(listed, what=rest))
+    entries = await at_desk(front_end.session, partial(list_entries, what=rest))
     front_end.show(entries_markdown(entries))
 
 
 async def show(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
     """A note with its chain, a core line, or a whole core file; without a word all core files."""
 
-    def act(desk: Desk) -> str:
+    def act(desk: MemoryEditor) -> str:
         name = rest.rpartition("/")[2].removesuffix(".md")
         files = [each for each in CORE if name and each.startswith(name)] if rest else list(CORE)
         if files:
             scopes = [each for each in desk.names if rest.rpartition("/")[0] in ("", each)]
             return _files_markdown(desk, [(scope, f"{file}.md") for scope in scopes for file in files])
-        return told_markdown(told(desk, rest))
+        return told_markdown(details_of(desk, rest))
 
     front_end.show(await at_desk(front_end.session, act))
 
@@ -68,7 +74,7 @@ async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) 
 
     `project:FOLDER` and `session:ID` narrow it, too.
     """
-    from ouro.memory.long_term.notes.badges import Badges
+    from ouro.memory.long_term.search import Badges
 
     words, given = filters_in(rest)
     if not words:
@@ -96,7 +102,7 @@ def _found(hit: MemoryHit, badges: Sequence[str]) -> str:
 
 async def stats_(front_end: FrontEnd, _known: LongTermMemoryManager, _rest: str) -> None:
     """How much is remembered, of what sort and age."""
-    from ouro.memory.long_term.recall.recall_counts import recall_counts
+    from ouro.memory.long_term.stats import recall_counts
 
     front_end.show(
         stats_markdown(await at_desk(front_end.session, lambda d: stats(d, recall_counts(get_sessions_dir()))))
@@ -115,7 +121,7 @@ async def restore_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str
 
 async def archive(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
     """A note is kept, but not recalled any more."""
-    await _with_note(front_end, rest, put_away, "is in the archive now")
+    await _with_note(front_end, rest, archive_note, "is in the archive now")
 
 
 COMMANDS: Mapping[str, Callable[[FrontEnd, LongTermMemoryManager, str], Awaitable[None]]] = {
@@ -130,7 +136,7 @@ COMMANDS: Mapping[str, Callable[[FrontEnd, LongTermMemoryManager, str], Awaitabl
 }
 
 
-def entries_markdown(entries: Sequence[Entry]) -> str:
+def entries_markdown(entries: Sequence[MemoryEntry]) -> str:
     """A list for people; a long one is cut, with the counts of all."""
     lines = [f"- {describe(each)}" for each in entries[:_MOST_LISTED]]
     if len(entries) > _MOST_LISTED:
@@ -139,11 +145,11 @@ def entries_markdown(entries: Sequence[Entry]) -> str:
     return "\n".join(lines) or "Nothing is remembered here yet."
 
 
-def told_markdown(found: Told) -> str:
+def told_markdown(found: EntryDetails) -> str:
     """One entry with all that is known of it."""
     entry = found.entry
     lines = [
-        f"{code(entry.id)} · {entry.scope} · {escape(entry.category)} · {escape(whence(entry))}",
+        f"{code(entry.id)} · {entry.scope} · {escape(entry.category)} · {escape(provenance(entry))}",
         escape(tilde(Path(found.path))),
     ]
     if found.stale:
@@ -183,7 +189,7 @@ def stats_markdown(found: MemoryStats) -> str:
     return "\n".join(lines)
 
 
-def _files_markdown(desk: Desk, files: Sequence[tuple[Any, str]]) -> str:
+def _files_markdown(desk: MemoryEditor, files: Sequence[tuple[Any, str]]) -> str:
     parts = []
     for scope, name in files:
         if text := desk.text(scope, name):
@@ -194,8 +200,10 @@ def _files_markdown(desk: Desk, files: Sequence[tuple[Any, str]]) -> str:
     return "\n\n".join(parts)
 
 
-async def _with_note(front_end: FrontEnd, named: str, act: Callable[[Desk, Entry], str], said: str) -> None:
-    def work(desk: Desk) -> Entry:
+async def _with_note(
+    front_end: FrontEnd, named: str, act: Callable[[MemoryEditor, MemoryEntry], str], said: str
+) -> None:
+    def work(desk: MemoryEditor) -> MemoryEntry:
         entry = find_entry(desk, named)
         if entry.kind == "core":
             raise UsageError(f"{entry.id} is a line of the core.", "It counts as it stands: /memory edit, or /forget.")

@@ -12,10 +12,10 @@ from ouro.commands.command import FrontEnd
 from ouro.commands.markdown import code, escape
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.memory.long_term.by_hand.desk import Desk
-from ouro.memory.long_term.by_hand.export import as_json, as_markdown
-from ouro.memory.long_term.by_hand.import_sources import read_sources
-from ouro.memory.long_term.by_hand.importing import Import, carry_out, plan_import
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.export import as_json, as_markdown
+from ouro.memory.long_term.import_files import read_sources
+from ouro.memory.long_term.importing import Import, carry_out, plan_import
 from ouro.session import LongTermMemoryManager
 from ouro.session.by_hand import at_desk, is_trusted_text
 from ouro.utils.files import write_document
@@ -32,7 +32,7 @@ async def export(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) 
     named = [each for each in words if each != "--force"]
     path = front_end.session.cwd / Path(named[0] if named else _FILE).expanduser()
 
-    def act(desk: Desk) -> int:
+    def act(desk: MemoryEditor) -> int:
         is_json = path.suffix == ".json"
         text = json.dumps(as_json(desk), indent=2, ensure_ascii=False) + "\n" if is_json else as_markdown(desk)
         write_document(path, [text], force=force)

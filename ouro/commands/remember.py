@@ -10,11 +10,11 @@ from ouro.commands.forget_everywhere import EVERYWHERE, forget_everywhere
 from ouro.commands.markdown import code, escape
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.memory.long_term.by_hand import forget as forgetting
-from ouro.memory.long_term.by_hand import remember as remembering
-from ouro.memory.long_term.by_hand.desk import Desk
-from ouro.memory.long_term.by_hand.entries import Entry, whence
-from ouro.memory.long_term.by_hand.remember import Remembering
+from ouro.memory.long_term import remember as forgetting
+from ouro.memory.long_term import remember as remembering
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import MemoryEntry, provenance
+from ouro.memory.long_term.remember import RememberResult
 from ouro.session.by_hand import at_desk
 from ouro.utils.text import one_line, plural
 
@@ -25,7 +25,7 @@ _ALL = "all"
 async def remember(front_end: FrontEnd, argument: str) -> None:
     """Keep something for later sessions: `/remember Run the tests with pytest -q`."""
 
-    def act(desk: Desk) -> Remembering:
+    def act(desk: MemoryEditor) -> RememberResult:
         return remembering.remember(desk, argument)
 
     front_end.say(remembered_line(await at_desk(front_end.session, act, says_it=True)))
@@ -50,20 +50,20 @@ async def forget(front_end: FrontEnd, argument: str) -> None:
     front_end.say(f"{plural(count, 'entry is', 'entries are')} no longer remembered{undo}")
 
 
-def preview(entries: Sequence[Entry]) -> str:
+def preview(entries: Sequence[MemoryEntry]) -> str:
     """Exactly what would go, numbered."""
     lines = [f"{number}. {describe(each)}" for number, each in enumerate(entries, 1)]
     return "\n".join(["**This would be forgotten**\n", *lines])
 
 
-def describe(entry: Entry) -> str:
-    """An entry on one line of Markdown: what it says, where it stands, and whence it is."""
+def describe(entry: MemoryEntry) -> str:
+    """An entry on one line of Markdown: what it says, where it stands, and provenance it is."""
     place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
-    about = " · ".join(filter(None, (entry.category if entry.kind == "note" else "", whence(entry))))
+    about = " · ".join(filter(None, (entry.category if entry.kind == "note" else "", provenance(entry))))
     return f"{escape(one_line(entry.text, 200))}  \n   {code(place)}{f' · {escape(about)}' if about else ''}"
 
 
-def remembered_line(done: Remembering) -> str:
+def remembered_line(done: RememberResult) -> str:
     """What became of something to remember, on one line, with the way back."""
     entry = done.entry
     place = f"{entry.scope}/{entry.file}" if entry.kind == "core" else f"{entry.scope} note {entry.id[:12]}"
@@ -78,7 +78,7 @@ def remembered_line(done: Remembering) -> str:
             return f"Known already, and confirmed: {place} · {one_line(entry.text, _WIDTH)}{undo}"
 
 
-async def _chosen(front_end: FrontEnd, found: Sequence[Entry]) -> Sequence[Entry]:
+async def _chosen(front_end: FrontEnd, found: Sequence[MemoryEntry]) -> Sequence[MemoryEntry]:
     every = [Choice(_ALL, f"All {len(found)}", "each of them")] if len(found) > 1 else []
     each = [
         Choice(str(number), one_line(entry.text, _WIDTH), f"{entry.scope}/{entry.file}")

@@ -8,9 +8,6 @@ if TYPE_CHECKING:
     from ouro.memory.backend import RewindScope as RewindScope
     from ouro.memory.backend import SessionInfo as SessionInfo
     from ouro.memory.long_term.browsing import Browsing as Browsing
-    from ouro.memory.long_term.by_hand.overview import Listed as Listed
-    from ouro.memory.long_term.by_hand.overview import NoteDetails as NoteDetails
-    from ouro.memory.long_term.digest import Digest as Digest
     from ouro.memory.long_term.git.undo import UndoPlan as UndoPlan
     from ouro.memory.long_term.git.undo import named as named
     from ouro.memory.long_term.git.values import BlamedLine as BlamedLine
@@ -18,8 +15,11 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.values import DiffHunk as DiffHunk
     from ouro.memory.long_term.git.values import FileEdit as FileEdit
     from ouro.memory.long_term.git.values import Scope as Scope
+    from ouro.memory.long_term.maintenance.background import Digest as Digest
     from ouro.memory.long_term.manager import CORE_FILES as CORE_FILES
     from ouro.memory.long_term.manager import LongTermMemoryManager as LongTermMemoryManager
+    from ouro.memory.long_term.overview import Listed as Listed
+    from ouro.memory.long_term.overview import NoteDetails as NoteDetails
     from ouro.memory.long_term.receipt import MemoryReceipt as MemoryReceipt
     from ouro.memory.long_term.receipt import ReceiptLine as ReceiptLine
     from ouro.memory.long_term.said_turn import SaidTurn as SaidTurn
@@ -61,8 +61,8 @@ _HOMES = {
     "ouro.llm.model_source": ("ModelChoice",),
     "ouro.memory.backend": ("RewindScope", "SessionInfo"),
     "ouro.memory.long_term.browsing": ("Browsing",),
-    "ouro.memory.long_term.by_hand.overview": ("Listed", "NoteDetails"),
-    "ouro.memory.long_term.digest": ("Digest",),
+    "ouro.memory.long_term.overview": ("Listed", "NoteDetails"),
+    "ouro.memory.long_term.maintenance.background": ("Digest",),
     "ouro.memory.long_term.git.undo": ("UndoPlan", "named"),
     "ouro.memory.long_term.git.values": ("BlamedLine", "Commit", "DiffHunk", "FileEdit", "Scope"),
     "ouro.memory.long_term.manager": ("CORE_FILES", "LongTermMemoryManager"),

@@ -1,4 +1,4 @@
-"""What a person does with memory by hand, in a session: their commands get a Desk to work at."""
+"""What a person does with memory by hand, in a session: their commands get a MemoryEditor to work at."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ouro.errors import UsageError
 from ouro.events import CoreChanged
-from ouro.memory.long_term.by_hand.desk import Desk
+from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.safety.trust import TrustStore, acting_files
 from ouro.session.session import Session
@@ -20,7 +20,7 @@ _OF_AGENTS = (".claude/projects", ".codex/memories", ".letta/agents")
 """Below the person's home: where other agents keep what they learned from them."""
 
 
-async def at_desk(session: Session, act: Callable[[Desk], _Done], *, says_it: bool = False) -> _Done:
+async def at_desk(session: Session, act: Callable[[MemoryEditor], _Done], *, says_it: bool = False) -> _Done:
     """Do in a thread what the person asks of memory, while nothing else here writes; what it changed is told.
 
     Args:
@@ -37,7 +37,7 @@ async def at_desk(session: Session, act: Callable[[Desk], _Done], *, says_it: bo
     index = None if lookup is None else lambda: lookup.search().index
 
     def work(scopes: tuple[ScopeMemory, ...], moment: Moment) -> tuple[_Done, Sequence[CoreChanged]]:
-        desk = Desk(scopes, index, moment)
+        desk = MemoryEditor(scopes, index, moment)
         return act(desk), desk.told
 
     return await session.knowledge.by_hand(work, says_it=says_it)

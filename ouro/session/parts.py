@@ -13,10 +13,10 @@ from ouro.llm.model_source import ModelSource
 from ouro.memory.backend import RewindScope, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.digest import Digest
-from ouro.memory.long_term.learning import Learning
+from ouro.memory.long_term.capture.observer import Learning
+from ouro.memory.long_term.maintenance.background import Digest
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.recalling import Recalling
+from ouro.memory.long_term.recall.turn_recall import Recalling
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Usage

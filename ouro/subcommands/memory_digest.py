@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.digest_lines import (
+from ouro.memory.long_term.maintenance.report import (
     merge_line,
     merges_line,
     plan_of_notes,
@@ -47,7 +47,7 @@ def add_arguments(actions: Any) -> None:
 
 
 def _lessons(args: argparse.Namespace) -> int:
-    from ouro.memory.long_term.by_hand.lessons import lessons
+    from ouro.memory.long_term.entries import lessons
     from ouro.subcommands.memory_entries import show_entries
     from ouro.subcommands.opened_memory import opened_memory
 

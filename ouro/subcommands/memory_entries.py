@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.long_term.by_hand.checkup import checkup, named
-from ouro.memory.long_term.by_hand.editing import open_file
-from ouro.memory.long_term.by_hand.entries import Entry, whence
-from ouro.memory.long_term.by_hand.narrowing import listed, told
-from ouro.memory.long_term.by_hand.stats import stats
+from ouro.memory.long_term.doctor import diagnose, named
+from ouro.memory.long_term.entries import MemoryEntry, details_of, list_entries, provenance
 from ouro.memory.long_term.git.values import CORE
+from ouro.memory.long_term.remember import open_file
+from ouro.memory.long_term.stats import stats
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json, show_table
@@ -27,7 +26,7 @@ _MARKS = {"ok": "ok", "warning": "!", "problem": "✗"}
 
 def add_arguments(actions: Any) -> None:
     """The actions that read."""
-    parser = add_action(actions, "list", "what is remembered, entry by entry, with whence it is", _list,
+    parser = add_action(actions, "list", "what is remembered, entry by entry, with provenance it is", _list,
                         "list repo", "list coding-preferences", "list archived --json")  # fmt: skip
     parser.add_argument("what", nargs="*", metavar="WHAT", help="a scope, a category, core, note, archived, replaced")
     parser.add_argument("-n", "--max", type=int, default=0, metavar="N", help="entries to show (all)")
@@ -39,21 +38,21 @@ def add_arguments(actions: Any) -> None:
                _doctor, "doctor")  # fmt: skip
 
 
-def show_entries(entries: list[Entry]) -> None:
-    """Two lines for each: what it says, and whence it is."""
+def show_entries(entries: list[MemoryEntry]) -> None:
+    """Two lines for each: what it says, and provenance it is."""
     for each in entries:
         show(f"{_place(each):<28}{one_line(each.text, _WIDTH)}")
-        about = " · ".join(filter(None, (each.category if each.kind == "note" else "", whence(each))))
+        about = " · ".join(filter(None, (each.category if each.kind == "note" else "", provenance(each))))
         show(f"{'':<28}{about}")
 
 
-def _place(entry: Entry) -> str:
+def _place(entry: MemoryEntry) -> str:
     return entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:14]}"
 
 
 def _list(args: argparse.Namespace) -> int:
     with opened_memory() as memory:
-        entries = listed(memory.desk, " ".join(args.what))
+        entries = list_entries(memory.desk, " ".join(args.what))
         shown = entries[: args.max] if args.max > 0 else entries
         if args.json:
             show_json(msgspec.to_builtins(shown))
@@ -77,12 +76,12 @@ def _show(args: argparse.Namespace) -> int:
             else:
                 show(file.text.rstrip() or f"{file.scope}/{file.name} is empty.")
             return 0
-        found = told(memory.desk, args.entry)
+        found = details_of(memory.desk, args.entry)
     if args.json:
         show_json(msgspec.to_builtins(found))
         return 0
     show(f"{found.entry.id}  {found.entry.scope}  {found.entry.category}")
-    show(whence(found.entry))
+    show(provenance(found.entry))
     show(tilde(Path(found.path)))
     if found.stale:
         show(f"May be out of date: {', '.join(found.stale)} changed since.")
@@ -90,7 +89,8 @@ def _show(args: argparse.Namespace) -> int:
     show(found.entry.text)
     for each in found.chain if len(found.chain) > 1 else ():
         show(
-            f"{'→' if each.id == found.entry.id else ' '} {each.id[:14]}  {whence(each)}  {one_line(each.text, _WIDTH)}"
+            f"{'→' if each.id == found.entry.id else ' '} {each.id[:14]}  "
+            f"{provenance(each)}  {one_line(each.text, _WIDTH)}"
         )
     if found.note is not None:
         _show_note(found.note.note, found.note.complaints)
@@ -109,7 +109,7 @@ def _show_note(note: Any, complaints: tuple[str, ...]) -> None:
 
 
 def _stats(args: argparse.Namespace) -> int:
-    from ouro.memory.long_term.recall.recall_counts import recall_counts
+    from ouro.memory.long_term.stats import recall_counts
 
     with opened_memory() as memory:
         found = stats(memory.desk, recall_counts(get_sessions_dir()))
@@ -140,7 +140,7 @@ def _show_counts(title: str, rows: Mapping[str, int]) -> None:
 def _doctor(args: argparse.Namespace) -> int:
     with opened_memory() as memory:
         settings = memory.settings
-        found = checkup(memory.desk, settings.consolidation_threshold, tuple(settings.categories))
+        found = diagnose(memory.desk, settings.consolidation_threshold, tuple(settings.categories))
         off = [store.scope for store in memory.stores if store.scope not in memory.desk.names]
     if args.json:
         show_json({"findings": msgspec.to_builtins(found), "off": off})

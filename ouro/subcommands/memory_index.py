@@ -13,8 +13,8 @@ from ouro.memory.index.embeddings import Embedder, vectors_for
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.note_indexer import MemoryFolder, project_of
 from ouro.memory.index.search import Search
-from ouro.memory.long_term.finding import is_memory_trusted
 from ouro.memory.long_term.git.folders import repo_folder
+from ouro.memory.long_term.search import is_memory_trusted
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.memory_rules import embedder_of

@@ -11,8 +11,9 @@ from msgspec.structs import asdict
 
 from ouro.errors import UsageError
 from ouro.memory.index.search import MemoryHit
-from ouro.memory.long_term.finding import (
+from ouro.memory.long_term.search import (
     FILTERS,
+    Badges,
     doubted_files,
     filter_of,
     filters_in,
@@ -20,7 +21,6 @@ from ouro.memory.long_term.finding import (
     source_of,
     trusted_projects,
 )
-from ouro.memory.long_term.notes.badges import Badges
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.subcommands.memory_index import opened_search
 from ouro.subcommands.opened_memory import opened_memory

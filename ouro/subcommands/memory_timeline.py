@@ -25,7 +25,7 @@ from ouro.utils.files import write_document
 from ouro.utils.runtime import get_index_path, get_sessions_dir
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.by_hand.picture import Picture
+    from ouro.memory.long_term.graph_picture import Picture
 
 
 def add_arguments(actions: Any) -> None:
@@ -263,8 +263,8 @@ def _graph(args: argparse.Namespace) -> int:
 
 def _picture() -> tuple[Picture, str]:
     from ouro.memory.index.index import Index
-    from ouro.memory.long_term.by_hand.overview import Overview
-    from ouro.memory.long_term.by_hand.picture import html_page, picture_of
+    from ouro.memory.long_term.graph_picture import html_page, picture_of
+    from ouro.memory.long_term.overview import Overview
 
     index = Index(get_index_path())
     try:

@@ -16,12 +16,11 @@ from typing import Any
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.by_hand import forget as forgetting
-from ouro.memory.long_term.by_hand.desk import Desk
-from ouro.memory.long_term.by_hand.editing import open_file, save
-from ouro.memory.long_term.by_hand.entries import Entry, find_entry
-from ouro.memory.long_term.by_hand.remember import confirm, put_away, remember, restore
+from ouro.memory.long_term import remember as forgetting
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import MemoryEntry, find_entry
 from ouro.memory.long_term.opening import switch
+from ouro.memory.long_term.remember import archive_note, confirm, open_file, remember, restore, save
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.subcommands import memory_forget
@@ -103,7 +102,7 @@ def _forget(args: argparse.Namespace) -> int:
     return 0 if chosen else 1
 
 
-def _chosen(args: argparse.Namespace, found: list[Entry]) -> list[Entry]:
+def _chosen(args: argparse.Namespace, found: list[MemoryEntry]) -> list[MemoryEntry]:
     """What is to go: all with --yes, those of --pick, else what the person says to the preview."""
     if args.yes or not found:
         return found
@@ -122,7 +121,7 @@ def _chosen(args: argparse.Namespace, found: list[Entry]) -> list[Entry]:
     return found if answer == "all" else _picked(answer, found) if answer else []
 
 
-def _picked(numbers: str, found: list[Entry]) -> list[Entry]:
+def _picked(numbers: str, found: list[MemoryEntry]) -> list[MemoryEntry]:
     words = numbers.replace(",", " ").split()
     if not all(each.isdecimal() and 1 <= int(each) <= len(found) for each in words):
         raise UsageError(f"Say numbers from 1 to {len(found)}, such as 1,3.")
@@ -170,10 +169,10 @@ def _restore(args: argparse.Namespace) -> int:
 
 
 def _archive(args: argparse.Namespace) -> int:
-    return _with_note(args, put_away, "in the archive now")
+    return _with_note(args, archive_note, "in the archive now")
 
 
-def _with_note(args: argparse.Namespace, act: Callable[[Desk, Entry], str], said: str) -> int:
+def _with_note(args: argparse.Namespace, act: Callable[[MemoryEditor, MemoryEntry], str], said: str) -> int:
     with opened_memory() as memory:
         entry = find_entry(memory.desk, args.note)
         if entry.kind == "core":
@@ -201,7 +200,7 @@ def _reject(args: argparse.Namespace) -> int:
     return _answered(args, proposal, "It is not remembered.")
 
 
-def _waiting(desk: Desk, number: str) -> tuple[ScopeMemory, Proposal]:
+def _waiting(desk: MemoryEditor, number: str) -> tuple[ScopeMemory, Proposal]:
     waiting = [(scope, each) for scope in desk.scopes for each in scope.proposals()]
     found = [each for each in waiting if each[1].id.startswith(number)]
     if len(found) != 1:

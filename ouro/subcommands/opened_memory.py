@@ -12,7 +12,7 @@ import msgspec
 
 from ouro.errors import UsageError
 from ouro.llm.catalog import Catalog
-from ouro.memory.long_term.by_hand.desk import Desk
+from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.safety.secrets import SecretMask, secret_values
@@ -25,7 +25,7 @@ from ouro.utils.text import clean
 class OpenedMemory(msgspec.Struct, frozen=True):
     """What is there for the folder in which the program was started."""
 
-    desk: Desk
+    desk: MemoryEditor
     stores: tuple[GitMemoryStore, ...]
     """Of all scopes that the settings allow, also where memory was switched off."""
     settings: MemorySettings
@@ -51,7 +51,7 @@ def opened_memory() -> Iterator[OpenedMemory]:
     if settings.repo.enabled and not is_trusted:
         _tell("You have not said that you trust this folder: its memory is not read. Start ouro here once.")
     with opened_index() as index:
-        yield OpenedMemory(Desk(scopes, lambda: index), tuple(stores), settings)
+        yield OpenedMemory(MemoryEditor(scopes, lambda: index), tuple(stores), settings)
 
 
 def _tell(*lines: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from ouro.memory.index.index import Index
-from ouro.memory.long_term.by_hand.desk import NOWHERE, Desk
+from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.scope_memory import Moment
 from ouro.memory.long_term.store import repo_store, user_store
 
 
-def desk_of(home: Path, project: Path | None = None, *, indexed: bool = True, moment: Moment = NOWHERE) -> Desk:
+def desk_of(home: Path, project: Path | None = None, *, indexed: bool = True, moment: Moment = NOWHERE) -> MemoryEditor:
     """As a session in `project` has it; `home` is ouro's. What holds `hunter2secret` holds a secret."""
 
     def finds_secret(text: str) -> str:
@@ -23,4 +23,4 @@ def desk_of(home: Path, project: Path | None = None, *, indexed: bool = True, mo
     scopes, complaints = open_scopes(stores)
     assert complaints == ()
     index = Index(home / "cache" / "index.db")
-    return Desk(scopes, (lambda: index) if indexed else None, moment)
+    return MemoryEditor(scopes, (lambda: index) if indexed else None, moment)

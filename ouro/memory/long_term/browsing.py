@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.by_hand.desk import Desk
-from ouro.memory.long_term.by_hand.editing import Opened, Saved, open_file, save
-from ouro.memory.long_term.by_hand.entries import find_entry
-from ouro.memory.long_term.by_hand.remember import confirm, put_away
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import find_entry
 from ouro.memory.long_term.receipt import MemoryReceipt
+from ouro.memory.long_term.remember import OpenedFile, SavedFile, archive_note, confirm, open_file, save
 from ouro.memory.long_term.said_turn import SaidTurn
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import Proposal
@@ -19,8 +18,8 @@ from ouro.utils.repository import find_root
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled
-    from ouro.memory.long_term.by_hand.overview import Listed, NoteDetails, Overview
     from ouro.memory.long_term.git.values import UndoResult
+    from ouro.memory.long_term.overview import Listed, NoteDetails, Overview
     from ouro.session.session import Session
 
 _Told = TypeVar("_Told")
@@ -107,7 +106,7 @@ class Browsing:
         found = await self.ask(lambda timeline: timeline.find(commit))
         return await self._known.undo(found.commit.id, hunk)
 
-    async def open_file(self, named: str) -> Opened:
+    async def open_file(self, named: str) -> OpenedFile:
         """The file of a note, or `user/facts.md`, as it is edited.
 
         Raises:
@@ -115,7 +114,7 @@ class Browsing:
         """
         return await self._at_desk(lambda desk: open_file(desk, named))
 
-    async def save(self, opened: Opened, after: str) -> Saved:
+    async def save(self, opened: OpenedFile, after: str) -> SavedFile:
         """Keep a file as the person has edited it.
 
         Raises:
@@ -139,15 +138,15 @@ class Browsing:
         Raises:
             UsageError: as `confirm`.
         """
-        return await self._at_desk(lambda desk: put_away(desk, find_entry(desk, note_id)))
+        return await self._at_desk(lambda desk: archive_note(desk, find_entry(desk, note_id)))
 
-    async def _at_desk(self, act: Callable[[Desk], _Told]) -> _Told:
+    async def _at_desk(self, act: Callable[[MemoryEditor], _Told]) -> _Told:
         from ouro.session.by_hand import at_desk  # it knows Session, which knows this
 
         return await at_desk(self._session, act)
 
     def _list(self) -> Overview:
-        from ouro.memory.long_term.by_hand.overview import Overview  # SQLite, for who looks
+        from ouro.memory.long_term.overview import Overview  # SQLite, for who looks
 
         if self._listing is None:
             lookup = self._session.lookup

@@ -16,10 +16,10 @@ from ouro.memory.backend import MemoryStore
 from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.block import mark_of
 from ouro.memory.long_term.briefing import MARK
-from ouro.memory.long_term.digest import Digest, DigestParts, LongWork
 from ouro.memory.long_term.learning_rules import categories_of
+from ouro.memory.long_term.maintenance.background import Digest, DigestParts, LongWork
+from ouro.memory.long_term.maintenance.summaries import Summaries, SummaryParts
 from ouro.memory.long_term.scope_memory import ScopeMemory
-from ouro.memory.long_term.summaries import Summaries, SummaryParts
 from ouro.memory.side_calls import beside
 from ouro.messages import Message, Usage, system
 from ouro.session.parts import SessionParts

@@ -14,14 +14,14 @@ from ouro.events import Event, NotesRecalled, Prompted, ToolFinished
 from ouro.llm.model import ModelSpec
 from ouro.memory.long_term.block import mark_of
 from ouro.memory.long_term.briefing import MARK
+from ouro.memory.long_term.capture.observer import Learning
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.digest import Digest
 from ouro.memory.long_term.knowledge_parts import KnowledgeParts
 from ouro.memory.long_term.learned import Learned
-from ouro.memory.long_term.learning import Learning
+from ouro.memory.long_term.maintenance.background import Digest
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.note_finder import FinderParts, NoteFinder
-from ouro.memory.long_term.recalling import Recalling, RecallParts, Retrieval
+from ouro.memory.long_term.recall.finder import FinderParts, NoteFinder
+from ouro.memory.long_term.recall.turn_recall import Recalling, RecallParts, Retrieval
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.teller import Wires

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from ouro.memory.backend import MemoryStore
 from ouro.memory.long_term.block import mark_of
 from ouro.memory.long_term.briefing import MARK
-from ouro.memory.long_term.learning import IDLE_SECONDS, Learning, LearningParts
-from ouro.memory.long_term.missed import Missed
+from ouro.memory.long_term.capture.backlog import Missed
+from ouro.memory.long_term.capture.observer import IDLE_SECONDS, Learning, LearningParts
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.side_calls import beside
 from ouro.session.parts import SessionParts

@@ -4,10 +4,9 @@ import pytest
 from fakes.desks import desk_of
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.by_hand.entries import all_entries, note_entries
-from ouro.memory.long_term.by_hand.forget import fitting, forget
-from ouro.memory.long_term.by_hand.remember import remember
+from ouro.memory.long_term.entries import all_entries, note_entries
 from ouro.memory.long_term.notes.note import Note, new_id
+from ouro.memory.long_term.remember import fitting, forget, remember
 
 
 @pytest.fixture

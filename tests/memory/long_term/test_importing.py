@@ -8,12 +8,12 @@ import pytest
 from fakes.desks import desk_of
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.by_hand.entries import all_entries
-from ouro.memory.long_term.by_hand.export import as_json, as_markdown
-from ouro.memory.long_term.by_hand.import_sources import read_sources
-from ouro.memory.long_term.by_hand.importing import carry_out, plan_import
-from ouro.memory.long_term.by_hand.remember import remember
+from ouro.memory.long_term.entries import all_entries
+from ouro.memory.long_term.export import as_json, as_markdown
+from ouro.memory.long_term.import_files import read_sources
+from ouro.memory.long_term.importing import carry_out, plan_import
 from ouro.memory.long_term.notes.note import Note, new_id, parse_note
+from ouro.memory.long_term.remember import remember
 
 CLAUDE = """\
 # App

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ouro.memory.index.index import Index
-from ouro.memory.long_term.by_hand.overview import Overview
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
+from ouro.memory.long_term.overview import Overview
 from ouro.memory.long_term.store import repo_store
 
 BEFORE = blob_id(b"before\n")

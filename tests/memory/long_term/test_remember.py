@@ -7,10 +7,10 @@ import pytest
 from fakes.desks import desk_of
 
 from ouro.errors import SecretInMemory, UsageError
-from ouro.memory.long_term.by_hand.entries import all_entries, find_entry, whence
-from ouro.memory.long_term.by_hand.remember import put_away, remember
-from ouro.memory.long_term.notes.anchors import Anchors
+from ouro.memory.long_term.entries import all_entries, find_entry, provenance
 from ouro.memory.long_term.notes.note import parse_note
+from ouro.memory.long_term.notes.validity import Anchors
+from ouro.memory.long_term.remember import archive_note, remember
 from ouro.memory.long_term.scope_memory import Moment
 
 
@@ -31,7 +31,7 @@ def test_a_preference_becomes_a_line_of_the_core_and_a_commit_that_says_whence(d
     assert (done.state, done.undo, commit.subject) == ("kept", commit.id, "Remember: Always answer in German")
     [entry] = all_entries(desk)
     assert (entry.id, entry.text) == ("user/preferences.md:1", "Always answer in German")
-    assert whence(entry) == f"{commit.at[:10]} · session 0d9f3c52, turn 3 · person"
+    assert provenance(entry) == f"{commit.at[:10]} · session 0d9f3c52, turn 3 · person"
 
 
 def test_what_names_a_file_becomes_a_note_of_the_repository_anchored_to_it(desk, repository):
@@ -59,7 +59,7 @@ def test_what_is_known_is_confirmed_and_not_doubled(desk, ouro):
 
 def test_what_lies_in_the_archive_comes_back(desk):
     note = remember(desk, "Look at api.py first")
-    put_away(desk, find_entry(desk, note.entry.id))
+    archive_note(desk, find_entry(desk, note.entry.id))
     assert all_entries(desk) == []
     assert remember(desk, "Look at api.py first").state == "restored"
     [entry] = all_entries(desk)

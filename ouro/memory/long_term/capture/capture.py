@@ -2,12 +2,12 @@
 
 What a model makes of the person's words alone is the person's. What it makes of the assistant's words, when the
 assistant had read files, pages or outputs by then, may be theirs: it waits as a proposal (THREATS M1). So where
-anything came from outside, the person's words are read on their own first.
-"""
+anything came from outside, the person's words are read on their own first."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -15,13 +15,13 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import LongTermMemoryError, ModelError, NoteError, OuroError
-from ouro.memory.long_term.capture.capture_request import Spoken, capture_request, is_own
 from ouro.memory.long_term.capture.operations import Ground, Operation, Refused, is_answer, read_operations
-from ouro.memory.long_term.capture.said_before import SaidBefore
+from ouro.memory.long_term.capture.request import Spoken, capture_request, is_own
+from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Origin, Scope
-from ouro.memory.long_term.notes.anchors import Anchors
 from ouro.memory.long_term.notes.note import Note, Source, Trigger, new_id
 from ouro.memory.long_term.notes.notebook import Notebook, Written
+from ouro.memory.long_term.notes.validity import Anchors
 from ouro.messages import Message
 from ouro.utils.log import log
 from ouro.utils.text import clean
@@ -248,3 +248,45 @@ def _source(operation: Operation, said: set[str]) -> Source:
 
 def _words(text: str) -> set[str]:
     return {word[:5] for word in _WORD.findall(text.casefold())}
+
+
+_NAME = "captured"
+_MOST = 2_000
+_FOR_GOOD = "~"
+"""Sorts behind every time."""
+_SAID_BEFORE_WORD = re.compile(r"\w{3,}")
+
+
+class SaidBefore:
+    """Of one scope; kept beside its history, as prints that cannot be read back. Blocks: use from a thread."""
+
+    def __init__(self, history: GitRepository) -> None:
+        self._history = history
+
+    def knows(self, text: str, since: str) -> bool:
+        """Whether this was written already from words of which some were said at `since` or later, or proposed ever.
+
+        Words of the same meaning in another order count as the same; said again later, it is new.
+        """
+        found = _print(text)
+        return any(each == found and at >= since for each, at in self._lines())
+
+    def add(self, text: str, until: str) -> None:
+        """It was written, from words of which the last were said at `until`."""
+        self._history.create()
+        with self._history.alone():
+            lines = [*self._lines(), (_print(text), until)][-_MOST:]
+            self._history.keep(_NAME, "\n".join(f"{found} {at}" for found, at in lines))
+
+    def add_for_good(self, text: str) -> None:
+        """It was proposed: once is enough."""
+        self.add(text, _FOR_GOOD)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        parted = (line.partition(" ") for line in self._history.own(_NAME).splitlines())
+        return [(found, at) for found, _, at in parted]
+
+
+def _print(text: str) -> str:
+    words = sorted({word[:5] for word in _SAID_BEFORE_WORD.findall(text.casefold())}) or [text.casefold()]
+    return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:16]

@@ -12,17 +12,14 @@ import msgspec
 
 from ouro.errors import NoteError, SearchUnavailable, SecretInMemory
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureParts, Moment
-from ouro.memory.long_term.capture.capture_request import LONGEST_PART, Spoken
-from ouro.memory.long_term.capture.said_before import SaidBefore
-from ouro.memory.long_term.capture.uncaptured import Piece
+from ouro.memory.long_term.capture.backlog import Piece
+from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureParts, Moment, SaidBefore
+from ouro.memory.long_term.capture.request import LONGEST_PART, Spoken
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.notes.anchors import Anchors
-from ouro.memory.long_term.notes.branches import default_branch, merged_branches
-from ouro.memory.long_term.notes.decay import has_faded
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
+from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_faded, merged_branches
 from ouro.memory.long_term.scope_memory import ASKED, ScopeMemory
 from ouro.memory.long_term.trust.proposals import Proposals, by_agent
 from ouro.memory.long_term.trust.vouching import Vouching, below

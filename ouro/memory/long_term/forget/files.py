@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ouro.memory.index.schema import writing_alone
-from ouro.memory.long_term.by_hand.editing import EDITED
 from ouro.memory.long_term.forget.needle import ForgottenText
+from ouro.memory.long_term.remember import EDITED
 
 _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
 _MOST_BYTES = 256 << 20

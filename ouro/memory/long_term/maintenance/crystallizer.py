@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError, SessionError
 from ouro.memory.backend import SessionInfo
+from ouro.memory.long_term.capture.backlog import Piece, is_known, slim, uncaptured
 from ouro.memory.long_term.capture.capture import Captured, Moment
-from ouro.memory.long_term.capture.slim import slim
-from ouro.memory.long_term.capture.uncaptured import Piece, is_known, uncaptured
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.sessions.whole_session import WholeSession
 from ouro.memory.tokens import estimate

@@ -17,8 +17,7 @@ from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ORIGIN, SESSION, TURN, Scope
 from ouro.memory.long_term.maintenance.near_duplicates import Alike, Clusters, age, clusters
-from ouro.memory.long_term.maintenance.united import united
-from ouro.memory.long_term.notes.note import Note, note_text
+from ouro.memory.long_term.notes.note import Edge, Note, new_id, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
@@ -219,3 +218,38 @@ def _print(group: Sequence[Note]) -> str:
 
 def _words(text: str) -> set[str]:
     return {word[:5] for word in _WORD.findall(text.casefold())}
+
+
+_MOST_ENTITIES = 24
+_MOST_RELATIONS = 16
+
+
+def united(notes: Sequence[Note], text: str, category: str, entities: Sequence[str] = ()) -> Note:
+    """The note that takes the place of the last of `notes`, and says what all of them say.
+
+    It is the person's only where all of them are; edges lead from it to those that go to the archive.
+    """
+    newest, ids = notes[-1], {each.id for each in notes}
+    outside = [edge for each in notes for edge in each.related if edge.id not in ids]
+    archived = [Edge(each.id, "relates-to") for each in notes[:-1]]
+    named = [*entities, *(name for each in reversed(notes) for name in each.entities)]
+    relations = dict.fromkeys(relation for each in reversed(notes) for relation in each.relations)
+    return Note(
+        id=new_id(),
+        version=newest.version + 1,
+        scope=newest.scope,
+        category=category,
+        supersedes=newest.id,
+        related=tuple(dict.fromkeys([*outside, *archived])),
+        session_id=newest.session_id,
+        turn=newest.turn,
+        trigger="consolidation",
+        source="user" if all(each.source == "user" for each in notes) else "assistant",
+        confidence=max(each.confidence for each in notes),
+        confirmed_at=max(each.confirmed_at for each in notes),
+        branch=newest.branch,
+        entities=tuple(dict.fromkeys(named))[:_MOST_ENTITIES],
+        relations=tuple(relations)[:_MOST_RELATIONS],
+        anchors=tuple({anchor.path: anchor for each in notes for anchor in each.anchors}.values()),
+        text=text,
+    )

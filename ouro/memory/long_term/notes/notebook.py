@@ -34,7 +34,7 @@ Trailers = Mapping[str, str]
 _CHANGES: Mapping[Relationship, Change] = {"refines": "refine", "contradicts": "contradict", "relates-to": "relate"}
 
 
-class Kept(msgspec.Struct, frozen=True):
+class NoteFile(msgspec.Struct, frozen=True):
     """A note as its file holds it."""
 
     note: Note
@@ -86,7 +86,7 @@ class Notebook:
         """The scopes that there are here."""
         return tuple(self._stores)
 
-    def all(self, *, archived: bool = False) -> Iterator[Kept]:
+    def all(self, *, archived: bool = False) -> Iterator[NoteFile]:
         """The notes of all scopes, of the archive too where `archived`; what cannot be read is passed over."""
         for scope, store in self._stores.items():
             for name in store.load_all().notes:
@@ -95,7 +95,7 @@ class Notebook:
                 if kept := self._read(scope, name):
                     yield kept
 
-    def find(self, note_id: str) -> Kept:
+    def find(self, note_id: str) -> NoteFile:
         """The note of that id, in whatever scope, in the archive too.
 
         Raises:
@@ -265,14 +265,14 @@ class Notebook:
             raise NoteError(f"There is no memory of the scope `{scope}` here.", commands=["memory on"])
         return self._stores[scope]
 
-    def _read(self, scope: Scope, name: str) -> Kept | None:
+    def _read(self, scope: Scope, name: str) -> NoteFile | None:
         if name in self._doubted(scope):
             return None  # it waits for the person: what is changed in it would count as vouched for
         try:
             parsed: ParsedNote = parse_note(name.rpartition("/")[2], self._stores[scope].read(name))
         except (FileRefused, FileNotFoundError):
             return None  # the store's own list says of each why it is left out
-        return Kept(parsed.note, scope, name, parsed.complaints)
+        return NoteFile(parsed.note, scope, name, parsed.complaints)
 
     def _write(self, change: Change, note: Note, origin: Origin, trailers: Trailers | None = None) -> Written:
         return self._put(note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers)

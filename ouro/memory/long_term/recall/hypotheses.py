@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ouro.memory.long_term.block import quoted
-from ouro.memory.long_term.capture.capture_request import Spoken
+from ouro.memory.long_term.capture.request import Spoken
 from ouro.messages import Message, system, user
 
 _MOST_CHARACTERS = 12_000

@@ -19,14 +19,12 @@ from ouro.errors import NoteError
 from ouro.events import Remembered
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.long_term.block import quoted
-from ouro.memory.long_term.notes.anchors import Anchors
-from ouro.memory.long_term.notes.branches import is_visible
-from ouro.memory.long_term.notes.decay import FADED, confidence_now
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.graph import Graph, Link
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.notes.notebook import Kept, Notebook
-from ouro.memory.long_term.recall.bearing import LEAST_IMAGINED, Bearing, gist
+from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
+from ouro.memory.long_term.notes.validity import FADED, Anchors, confidence_now, is_visible
+from ouro.memory.long_term.recall.relevance import LEAST_IMAGINED, Bearing, gist
 from ouro.memory.tokens import estimate
 from ouro.utils.text import one_line, plural
 
@@ -183,7 +181,7 @@ class Recall:
     ) -> list[tuple[_Candidate, Remembered]]:
         """With what confidence, age and stale anchors make of the score, best first; read from the files."""
         now = datetime.now(UTC)
-        found: list[tuple[_Candidate, Kept]] = []
+        found: list[tuple[_Candidate, NoteFile]] = []
         for each in sorted(candidates, key=lambda one: -one.score)[: 2 * self._tuning.top_k]:
             kept = self._believed(each.note_id, situation) or self._believed(each.fits, situation)
             if kept := kept or self._kept(each.note_id):
@@ -229,7 +227,7 @@ class Recall:
         """The earlier versions of a note, oldest first."""
         return tuple(itertools.takewhile(lambda link: link.note_id != note_id, self._graph.chain(note_id)))
 
-    def _believed(self, note_id: str, situation: Situation) -> Kept | None:
+    def _believed(self, note_id: str, situation: Situation) -> NoteFile | None:
         """A note as its file says, where that is vouched for.
 
         Who plants a note that names another one as its earlier version can neither hide that one nor be quoted as it.
@@ -237,7 +235,7 @@ class Recall:
         kept = self._kept(note_id)
         return None if kept is None or (kept.scope, kept.name) in situation.doubted else kept
 
-    def _kept(self, note_id: str) -> Kept | None:
+    def _kept(self, note_id: str) -> NoteFile | None:
         try:
             return self._notebook.find(note_id)
         except NoteError:
@@ -259,7 +257,7 @@ def _fused(rankings: Sequence[Sequence[str]]) -> dict[str, float]:
     return scores
 
 
-def _refusal(kept: Kept, sure: float, situation: Situation, merged: frozenset[str]) -> str:
+def _refusal(kept: NoteFile, sure: float, situation: Situation, merged: frozenset[str]) -> str:
     """Why a note is not told; empty where it may be."""
     note = kept.note
     if (kept.scope, kept.name) in situation.doubted:

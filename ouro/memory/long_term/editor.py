@@ -1,0 +1,139 @@
+"""Desk: where a person works on memory by hand: what there is, and the one way in which they change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ouro.errors import UsageError
+from ouro.events import CoreChanged
+from ouro.memory.long_term.git.files import FileRefused
+from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
+from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+
+if TYPE_CHECKING:
+    from ouro.memory.index.index import Index
+
+NOWHERE = Moment("", 0)
+"""What is done outside of any session."""
+
+
+class MemoryEditor:
+    """One for each thing that is done. Everything blocks: use from a thread, while nothing else writes memory.
+
+    Args:
+        scopes: those in use, user before repo.
+        index: gives the index, which lists many notes quickly; None: the files are read.
+        moment: the session and turn in which it is done.
+    """
+
+    def __init__(
+        self, scopes: Sequence[ScopeMemory], index: Callable[[], Index] | None = None, moment: Moment = NOWHERE
+    ) -> None:
+        self.scopes = tuple(scopes)
+        self.index = index
+        self.moment = moment
+        self.told: list[CoreChanged] = []
+        """What was changed, in order."""
+        self._seen: dict[tuple[str, str], str] = {}
+        """What was read, for changes that are made from it."""
+
+    @property
+    def names(self) -> tuple[Scope, ...]:
+        """The scopes that there are."""
+        return tuple(each.scope for each in self.scopes)
+
+    @property
+    def notebook(self) -> Notebook:
+        """The notes of all scopes."""
+        return Notebook({each.scope: each.store for each in self.scopes})
+
+    @property
+    def root(self) -> Path | None:
+        """The repository that the repo scope speaks of; None where that scope is not in use."""
+        found = next((each.store.folder for each in self.scopes if each.scope == "repo"), None)
+        return found.parent.parent if found else None
+
+    def scope(self, name: str) -> ScopeMemory:
+        """One scope.
+
+        Raises:
+            UsageError: it is not in use here.
+        """
+        found = next((each for each in self.scopes if each.scope == name), None)
+        if found is None:
+            raise UsageError(
+                f"There is no {name} memory in use here.",
+                "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`." if name == "repo" else "",
+            )
+        return found
+
+    def text(self, scope: Scope, name: str) -> str:
+        """The text of a file; empty where there is none.
+
+        Raises:
+            UsageError: what is there may not be read.
+        """
+        try:
+            text = self.scope(scope).store.read(name)
+        except FileNotFoundError:
+            text = ""
+        except FileRefused as error:
+            raise UsageError(f"{scope}/{name} is not read: {error}.") from error
+        self._seen[scope, name] = text
+        return text
+
+    def write(
+        self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: Origin = "person"
+    ) -> CoreChanged | None:
+        """Change files of a scope in one commit; gives what changed, None where nothing did.
+
+        Raises:
+            UsageError: a file holds what nobody has vouched for: to write it would vouch for that too; or it has
+                changed since it was read here.
+            SecretInMemory: a text holds a secret; nothing was written.
+            LongTermMemoryError, OSError: it could not be written.
+        """
+        found = self.scope(scope)
+        self._demand_vouched(found, changes)
+        try:
+            seen = {name: self._seen[scope, name] for name in changes if (scope, name) in self._seen}
+            events = found.write(changes, subject, self.moment, origin, seen=seen)
+        except FileRefused as error:
+            raise UsageError(f"{', '.join(changes)} cannot be written: {error}.") from error
+        self.told += events
+        return events[0] if events else None
+
+    def rewrite(self, scope: Scope, name: str, change: Callable[[str], str], subject: str) -> CoreChanged | None:
+        """As `write`, of one file that is read, changed and written while no other ouro may write it.
+
+        Raises: as `write`.
+        """
+        found = self.scope(scope)
+        self._demand_vouched(found, {name: None})
+        base, edits = found.store.accepted, list[FileEdit]()
+
+        def seen(before: str) -> str:
+            edits.append(FileEdit(name, before or None, change(before)))
+            return edits[-1].after or ""
+
+        try:
+            found.store.rewrite(name, seen, subject, self.moment.trailers("person"))
+        except FileRefused as error:
+            raise UsageError(f"{name} cannot be written: {error}.") from error
+        events = found.read_anew(edits, "person", base)
+        self.told += events
+        return events[0] if events else None
+
+    def _demand_vouched(self, scope: ScopeMemory, names: Mapping[str, str | None]) -> None:
+        doubted = sorted({*names} & {*scope.doubted})
+        if not doubted:
+            return
+        waiting = next((each.id for each in scope.proposals() if each.origin == "outside"), "")
+        raise UsageError(
+            f"{scope.scope}/{doubted[0]} holds what was written outside of ouro, and nobody has vouched for.",
+            "Accept or reject it first.",
+            [f"memory accept {waiting}", f"memory reject {waiting}"],
+        )

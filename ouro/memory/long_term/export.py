@@ -1,0 +1,92 @@
+"""All that is remembered as one document: Markdown for people, JSON for programs; either can be imported again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, now, provenance
+from ouro.memory.long_term.git.values import CORE, Scope
+from ouro.memory.long_term.notes.notebook import NoteFile
+from ouro.memory.long_term.scope_memory import ScopeMemory
+
+MARK = "<!-- ouro memory export 1 -->"
+FORMAT = "ouro-memory"
+
+
+def as_markdown(desk: MemoryEditor) -> str:
+    """Core, then notes by category with chain and evidence, the archive last."""
+    entries = all_entries(desk, archived=True)
+    parts = ["# What ouro remembers", MARK, f"Written on {now()[:10]}. `ouro memory import FILE` reads it again."]
+    for scope in desk.scopes:
+        parts += [f"## {scope.scope}", *_core(desk, scope), *_notes(scope.scope, entries)]
+    return "\n\n".join(parts) + "\n"
+
+
+def as_json(desk: MemoryEditor) -> dict[str, Any]:
+    """Core texts and notes whole, by scope."""
+    kept = list(desk.notebook.all(archived=True))
+    return {
+        "format": FORMAT,
+        "version": 1,
+        "exported_at": now(),
+        "scopes": {
+            scope.scope: {
+                "core": {name: scope.loaded.core[name] for name in CORE if name in scope.loaded.core},
+                "core_entries": [msgspec.to_builtins(e) for e in core_entries(desk) if e.scope == scope.scope],
+                "notes": [_note(each) for each in kept if each.scope == scope.scope],
+            }
+            for scope in desk.scopes
+        },
+    }
+
+
+def note_start(entry: MemoryEntry) -> str:
+    """Stands before the text of a note."""
+    return f"<!-- {entry.id} {entry.scope} {entry.category}{' archived' if entry.archived else ''} -->"
+
+
+def note_end(note_id: str) -> str:
+    """Stands behind it."""
+    return f"<!-- /{note_id} -->"
+
+
+def _note(kept: NoteFile) -> Mapping[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(kept.note)
+    return {**found, "archived": kept.archived}
+
+
+def _core(desk: MemoryEditor, scope: ScopeMemory) -> Iterator[str]:
+    entries = [each for each in core_entries(desk) if each.scope == scope.scope]
+    for category in CORE:
+        own = [each for each in entries if each.category == category]
+        if own:
+            lines = [f"- {each.text}{f' <!-- {about} -->' if (about := provenance(each)) else ''}" for each in own]
+            yield f"### {category}"
+            yield "\n".join(lines)
+
+
+def _notes(scope: Scope, entries: Sequence[MemoryEntry]) -> Iterator[str]:
+    notes = [each for each in entries if each.kind == "note" and each.scope == scope]
+    latest = [each for each in notes if "replaced" not in each.badges]
+    for category in sorted({each.category for each in latest if not each.archived}):
+        yield f"### Notes: {category}"
+        for each in latest:
+            if each.category == category and not each.archived:
+                yield from _written(each, notes)
+    if archive := [each for each in latest if each.archived]:
+        yield "### Archive"
+        for each in archive:
+            yield from _written(each, notes)
+
+
+def _written(entry: MemoryEntry, notes: Sequence[MemoryEntry]) -> Iterator[str]:
+    yield f"{note_start(entry)}\n{entry.text.strip()}\n{note_end(entry.id)}"
+    yield f"*{entry.id} · {provenance(entry)}*"
+    before = chain_of(list(notes), entry)[:-1]
+    if before:
+        lines = [f"> - {each.at[:10]}: {' '.join(each.text.split())}" for each in before]
+        yield "\n".join(["> Before:", *lines])

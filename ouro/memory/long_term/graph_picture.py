@@ -1,0 +1,109 @@
+"""The picture of memory: notes and what they name as one HTML page that fetches nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+
+import msgspec
+
+from ouro.memory.long_term.overview import Listed
+from ouro.utils.text import clean
+
+_MOST_NAMES = 150
+"""Entities that are drawn: those that at least two notes name, most named first."""
+_GOLDEN = math.pi * (3 - math.sqrt(5))
+_SPACING = 30.0
+_GAP = 120.0
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A note, or an entity."""
+
+    id: str
+    kind: str
+    """`note` or `name`."""
+    group: str
+    """The category of a note; `names` for entities."""
+    label: str
+    """Its beginning, on one line."""
+    text: str
+    about: str
+    """Scope, category, date, badges and id; of an entity, how many notes name it."""
+    x: float
+    y: float
+    """Where it stands at first: the page moves what belongs together nearer."""
+    scope: str = ""
+    past: bool = False
+    """It is archived, or another one took its place."""
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """Nodes where they stand, and what ties them: from, way, to."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[tuple[str, str, str], ...]
+
+
+def picture_of(
+    listed: Iterable[Listed], ties: Iterable[tuple[str, str, str]], names: Iterable[tuple[str, str]]
+) -> Picture:
+    """Each category as a cluster of its notes, around the entities that several notes name."""
+    notes = {each.id: each for each in listed if each.kind == "note"}
+    named = [(note, entity) for note, entity in dict.fromkeys(names) if note in notes]
+    counts = Counter(entity for _note, entity in named)
+    shared = [entity for entity, count in counts.most_common(_MOST_NAMES) if count > 1]
+    groups: dict[str, list[str]] = {}
+    for each in sorted(notes.values(), key=lambda each: (each.category, each.id)):
+        groups.setdefault(each.category or "none", []).append(each.id)
+    places = _places([len(shared), *(len(group) for group in groups.values())])
+    nodes = [_name_node(entity, counts[entity], place) for entity, place in zip(shared, places[0], strict=True)]
+    for (group, ids), spots in zip(groups.items(), places[1:], strict=True):
+        nodes += [_note_node(notes[each], group, spot) for each, spot in zip(ids, spots, strict=True)]
+    known = {node.id for node in nodes}
+    edges = [*ties, *((note, "names", entity) for note, entity in named)]
+    return Picture(tuple(nodes), tuple(each for each in edges if each[0] in known and each[2] in known))
+
+
+def html_page(picture: Picture) -> str:
+    """The page, with the data and its one script inside; it may fetch nothing and send nothing."""
+    data = json.dumps(msgspec.to_builtins(picture), ensure_ascii=True)
+    for sign in "<>&":  # nothing that is remembered can close the script
+        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    template = (files("ouro.memory.long_term") / "graph_picture.html").read_text(encoding="utf-8")
+    return template.replace("/*DATA*/", data, 1)
+
+
+def _note_node(each: Listed, group: str, spot: tuple[float, float]) -> Node:
+    about = " · ".join(filter(None, (each.scope, each.category, each.at[:10], *each.badges, each.id)))
+    words = " ".join(clean(each.text).split())
+    past = bool({"archived", "replaced"} & {*each.badges})
+    return Node(each.id, "note", group, words[:80] or each.id, clean(each.text), clean(about), *spot, each.scope, past)
+
+
+def _name_node(entity: str, count: int, spot: tuple[float, float]) -> Node:
+    name = clean(entity)
+    return Node(entity, "name", "names", name, name, f"{count} notes name it", *spot)
+
+
+def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:
+    """For each group the places of its members, as seeds stand in a flower: the first one in the middle."""
+    radii = [_SPACING * math.sqrt(size + 1) for size in sizes]
+    around = radii[1:]
+    needed = sum(2 * radius + _GAP for radius in around) / (2 * math.pi)
+    distance = max(needed, radii[0] + max(around, default=0) + _GAP)
+    angle, centres = 0.0, [(0.0, 0.0)]
+    whole = sum(2 * radius + _GAP for radius in around) or 1.0
+    for radius in around:
+        share = (2 * radius + _GAP) / whole * 2 * math.pi
+        centres.append((distance * math.cos(angle + share / 2), distance * math.sin(angle + share / 2)))
+        angle += share
+    return [[_seed(number, centre) for number in range(size)] for size, centre in zip(sizes, centres, strict=True)]
+
+
+def _seed(number: int, centre: tuple[float, float]) -> tuple[float, float]:
+    radius, angle = _SPACING * math.sqrt(number + 0.5), number * _GOLDEN
+    return round(centre[0] + radius * math.cos(angle), 1), round(centre[1] + radius * math.sin(angle), 1)

@@ -1,0 +1,261 @@
+"""Digest: what is made of much that was said, beside the conversation: summaries, merged notes, old sessions read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ouro.errors import OuroError, UsageError
+from ouro.events import Event, NoteKept, Said, TurnFinished
+from ouro.memory.long_term.maintenance.report import merge_line, merges_line, step_line, steps_line
+from ouro.memory.long_term.maintenance.summaries import Summaries
+from ouro.memory.long_term.notes.note_events import kept, proposed
+from ouro.memory.long_term.trust.teller import Wires
+from ouro.messages import Usage
+from ouro.utils.files import only_one
+from ouro.utils.log import log
+
+if TYPE_CHECKING:  # made when they are first needed
+    from ouro.memory.long_term.capture.capture import Captured
+    from ouro.memory.long_term.maintenance.crystallizer import Crystallizer, OldSession, Step
+    from ouro.memory.long_term.maintenance.near_duplicates import Clusters
+    from ouro.memory.long_term.maintenance.note_consolidator import Merge, NoteConsolidator
+
+DAYS = 7
+"""A session is old after so long."""
+SETTLE_SECONDS = 1.0
+"""So long after the start the last session is looked at: who types at once is not disturbed."""
+
+
+class LongWork:
+    """What is done with memory."""
+
+    def __init__(self, consolidator: NoteConsolidator, crystallizer: Crystallizer) -> None:
+        self.consolidator = consolidator
+        self.crystallizer = crystallizer
+
+
+class DigestParts(msgspec.Struct, frozen=True):
+    """What a Digest is made of."""
+
+    summaries: Summaries | None
+    """None where the settings want none."""
+    work: Callable[[], LongWork] | None
+    """Made when it is first needed; None where memory is off."""
+    lock: Path
+    """A file of ours beside the histories: one process at a time does any of this."""
+    price: Callable[[int], float | None]
+    """Of so many tokens."""
+    usage: Callable[[], Usage]
+    """Of all model calls of the session."""
+    by_itself: bool = False
+    """Out of band, without being asked: where a person stays."""
+    is_new: bool = True
+    """The session was not taken up again."""
+    silent: bool = False
+
+
+class Digest:
+    """For one session. Never in the way: after a turn, one thing at a time, ended when the session is closed."""
+
+    def __init__(self, parts: DigestParts) -> None:
+        self._parts = parts
+        self._made: LongWork | None = None
+        self._wires: Wires | None = None
+        self._has_caught_up = False
+        self._is_at_it = False
+        self.play: Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]] | None = None
+        """Plays work as a turn, so that it is shown and can be interrupted as one."""
+
+    def connect(self, wires: Wires) -> None:
+        """The session is there: what the last one left open is told, in one line."""
+        self._wires = wires
+        if self._parts.by_itself and self._parts.is_new and self._parts.summaries:
+            wires.start("last time", self._tell_last_time(self._parts.summaries))
+
+    def after_turn(self) -> None:
+        """See what there is to do, out of band; gives back at once."""
+        if self._wires is not None and self._parts.by_itself and not self._is_at_it:
+            self._is_at_it = True
+            self._wires.start("digest", self._all())
+
+    def price(self, tokens: int) -> float | None:
+        """About what it costs to have so many tokens read; None where it is not known."""
+        return self._parts.price(tokens)
+
+    async def find_notes(self, *, every: bool = True) -> tuple[Clusters, int]:
+        """The clusters of notes that a model would be asked about, and about how many tokens that takes.
+
+        Raises:
+            UsageError: memory is off here.
+        """
+        consolidator = self._work.consolidator
+        found = await asyncio.to_thread(lambda: consolidator.find(every=every))
+        return found, await asyncio.to_thread(consolidator.tokens, found)
+
+    async def merge_notes(self, found: Clusters) -> AsyncGenerator[Merge, None]:
+        """Have them merged, one after the other.
+
+        Raises:
+            UsageError: another ouro is at it, or memory is off here.
+            ModelError: the model did not answer; what was done stays.
+        """
+        with self._alone():
+            async with aclosing(self._work.consolidator.merge(found)) as merges:
+                async for each in merges:
+                    self._tell_merge(each)
+                    yield each
+
+    def merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
+        """The same as a turn, told line by line.
+
+        Raises:
+            UsageError: a turn is under way.
+        """
+        return self._played(lambda: self._merging(found))
+
+    def crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
+        """`crystallize` as a turn, told line by line.
+
+        Raises:
+            UsageError: a turn is under way.
+        """
+        return self._played(lambda: self._crystallizing(sessions))
+
+    def used(self, since: Usage | None = None) -> Usage:
+        """What the model calls of this session took, since then."""
+        now, then = self._parts.usage(), since or Usage()
+        cost = None if now.cost is None else now.cost - (then.cost or 0.0)
+        return Usage(now.input - then.input, now.cached - then.cached, 0, now.output - then.output, cost)
+
+    async def find_sessions(self, days: int = DAYS) -> tuple[OldSession, ...]:
+        """The sessions that would be read, oldest first, and those left out and why.
+
+        Raises:
+            UsageError: memory is off here.
+        """
+        crystallizer = self._work.crystallizer
+        return await asyncio.to_thread(crystallizer.waiting, days)
+
+    async def crystallize(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Step, None]:
+        """Have them read, piece by piece; whoever stops in between goes on there.
+
+        Raises:
+            UsageError: another ouro is at it, or memory is off here.
+            ModelError: the model did not answer as it should; what was done stays.
+        """
+        with self._alone():
+            async with aclosing(self._work.crystallizer.read(sessions)) as steps:
+                async for each in steps:
+                    self._tell_captured(each.captured)
+                    yield each
+
+    @property
+    def _work(self) -> LongWork:
+        if self._parts.work is None:
+            raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
+        if self._made is None:
+            self._made = self._parts.work()
+        return self._made
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with only_one(self._parts.lock) as is_mine:
+            if not is_mine:
+                raise UsageError("Another ouro is at work on memory just now.", "Try again when it is done.")
+            yield
+
+    async def _all(self) -> None:
+        try:
+            if self._parts.summaries:
+                await self._try("summary", self._parts.summaries.keep_up())
+            if not self._has_caught_up:
+                self._has_caught_up = True  # once a session: what failed now is tried at the next start
+                await self._catch_up()
+        finally:
+            self._is_at_it = False
+
+    async def _catch_up(self) -> None:
+        with only_one(self._parts.lock) as is_mine:
+            if not is_mine:
+                return
+            if self._parts.summaries:
+                await self._try("summary", self._parts.summaries.catch_up())
+            if self._parts.work is not None:
+                await self._try("consolidation of notes", self._merge_what_is_new())
+                await self._try("crystallization", self._read_what_is_old())
+
+    async def _try(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except (OuroError, OSError) as error:
+            log.warning("%s: %s", name, error)
+
+    async def _merge_what_is_new(self) -> None:
+        consolidator = self._work.consolidator
+        if not await asyncio.to_thread(consolidator.is_due):
+            return
+        found = await asyncio.to_thread(consolidator.find)
+        async with aclosing(consolidator.merge(found)) as merges:
+            async for each in merges:
+                self._tell_merge(each)
+
+    async def _read_what_is_old(self) -> None:
+        from ouro.memory.long_term.maintenance.crystallizer import for_one_time
+
+        crystallizer = self._work.crystallizer
+        if not await asyncio.to_thread(crystallizer.is_due):
+            return
+        sessions = for_one_time(await asyncio.to_thread(crystallizer.waiting))
+        async with aclosing(crystallizer.read(sessions)) as steps:
+            async for each in steps:
+                self._tell_captured(each.captured)
+        await asyncio.to_thread(crystallizer.note_done)
+
+    def _played(self, work: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
+        return self.play(work) if self.play else work()
+
+    async def _merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
+        before, done = self._parts.usage(), []
+        async with aclosing(self.merge_notes(found)) as merges:
+            async for each in merges:
+                done.append(each)
+                yield Said(merge_line(len(done), len(found), each))
+        yield Said(merges_line(done, self.used(before)))
+        yield TurnFinished("answered")
+
+    async def _crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
+        before, done = self._parts.usage(), []
+        whole = sum(each.pieces for each in sessions if not each.skipped)
+        async with aclosing(self.crystallize(sessions)) as steps:
+            async for each in steps:
+                done.append(each)
+                yield Said(step_line(len(done), whole, each))
+        skipped = [each for each in sessions if each.skipped]
+        yield Said(steps_line(done, skipped, self.used(before)))
+        yield TurnFinished("answered")
+
+    async def _tell_last_time(self, summaries: Summaries) -> None:
+        await asyncio.sleep(SETTLE_SECONDS)
+        if left := await asyncio.to_thread(summaries.open_line):
+            self._tell(Said(f"Last time: {left} · /resume latest"))
+
+    def _tell_merge(self, merge: Merge) -> None:
+        if merge.written is not None and not self._parts.silent:
+            told = kept(merge.written)
+            text = f"{told.text} (out of {len(merge.notes)} notes)"
+            self._tell(msgspec.structs.replace(told, text=text))
+
+    def _tell_captured(self, captured: Captured) -> None:
+        events: list[NoteKept] = [] if self._parts.silent else [kept(each) for each in captured.written]
+        for each in [*events, *([proposed(captured.proposed)] if captured.proposed else [])]:
+            self._tell(each)
+
+    def _tell(self, event: Event) -> None:
+        if self._wires is not None:
+            self._wires.tell(event)

@@ -1,0 +1,220 @@
+"""What the tool memory_search and `memory search` share: filters, whose notes may be told, where a hit is from."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ouro.errors import UsageError
+from ouro.memory.backend import SessionInfo
+from ouro.memory.index.embeddings import Embedder
+from ouro.memory.index.index import Index
+from ouro.memory.index.lookup import Lookup
+from ouro.memory.index.search import MemoryHit
+from ouro.memory.long_term.notes.graph import Graph
+from ouro.memory.long_term.notes.note import Anchor
+from ouro.memory.long_term.notes.validity import Anchors
+from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.sessions.session_search import find_session
+from ouro.safety.trust import TrustStore, acting_files
+from ouro.tools.memory_search import DAY, Found, SearchMemory
+from ouro.utils.repository import find_root
+from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path, tilde
+from ouro.utils.text import clean, plural
+
+if TYPE_CHECKING:
+    from ouro.memory.index.index import Index, Sources
+    from ouro.memory.index.search import MemoryHit, SearchFilter
+
+FILTERS = ("since", "scope", "category", "project", "session")
+_FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
+
+
+def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None]) -> Lookup:
+    """What searches the user's sessions and memory, and the memory of the repository at `root`; opens nothing yet."""
+
+    def sources() -> Sources:
+        from ouro.memory.index.index import Sources
+        from ouro.memory.index.note_indexer import MemoryFolder, project_of
+        from ouro.memory.long_term.git.folders import repo_folder
+
+        own = MemoryFolder("user", "", get_memory_dir())
+        folder = None if root is None else repo_folder(root)
+        repo = () if folder is None else (MemoryFolder("repo", project_of("repo", folder), folder),)
+        return Sources(get_sessions_dir(), (own, *repo))
+
+    return Lookup(get_index_path(), sources, embedder)
+
+
+def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | None = None) -> SearchMemory:
+    """The search as the tool asks for it.
+
+    Args:
+        lookup: finds.
+        scopes: long-term memory in use; what in it nobody has vouched for is not given.
+        root: of the repository that is worked in.
+
+    Of notes, those of the user and of this repository are given: whether anybody vouched for others is known elsewhere.
+    """
+    from ouro.memory.index.note_indexer import project_of
+
+    own = tuple(project_of("repo", each.store.folder) for each in scopes if each.scope == "repo")
+
+    async def search(query: str, most: int, since: str) -> Sequence[Found]:
+        from ouro.memory.index.search import SearchFilter
+
+        doubted = doubted_files(scopes)
+        hits = await lookup.find(query, most + len(doubted), SearchFilter(since=since, notes_of=own))
+        hits = [hit for hit in hits if hit.path not in doubted][:most]
+        return await asyncio.to_thread(_with_badges, lookup, root, hits)
+
+    return search
+
+
+def filters_in(line: str) -> tuple[str, dict[str, str]]:
+    """What was typed, as the words to look for and the filters: `locking since:2026-01-01 session:"the parser"`."""
+    given = {name: quoted or plain for name, quoted, plain in _FILTER.findall(line)}
+    return " ".join(_FILTER.sub(" ", line).split()), given
+
+
+def filter_of(
+    given: Mapping[str, str], sessions: Callable[[], Sequence[SessionInfo]], cwd: Path, notes_of: Sequence[str]
+) -> SearchFilter:
+    """The filter that a person means; notes in the archive are found, too. Blocks where a session is named.
+
+    Args:
+        given: by the names of `FILTERS`; what is empty narrows nothing.
+        sessions: all there are, last used first.
+        cwd: what the name of a project's folder, and of a session, is seen from.
+        notes_of: the repositories whose notes may be told.
+
+    Raises:
+        UsageError: it is no day, or no scope.
+        SessionError: no session is meant, or several.
+    """
+    from ouro.memory.index.search import SearchFilter
+
+    since, scope, category, project, session = (given.get(name, "") for name in FILTERS)
+    if since and not DAY.fullmatch(since):
+        raise UsageError(f"since is a day, not {since}.", "Such as 2026-11-21.")
+    if scope not in ("", "user", "repo"):
+        raise UsageError(f"There is no scope {scope}.", "`user` is yours, `repo` this repository's.")
+    return SearchFilter(
+        since=since,
+        scope=scope,
+        category=category,
+        project=str((cwd / Path(project).expanduser()).resolve()) if project else "",
+        session=find_session(sessions(), session, str(cwd.resolve())).id if session else "",
+        archived=True,
+        notes_of=tuple(notes_of),
+    )
+
+
+def trusted_projects(index: Index, cwd: Path) -> list[str]:
+    """The repositories of which the index has notes, and which the person trusts now. Blocks.
+
+    Raises:
+        SearchUnavailable: the index cannot be read just now.
+    """
+    with index.reading() as database:
+        known = [row[0] for row in database.execute("SELECT DISTINCT project FROM files WHERE project <> ''")]
+    return [each for each in known if is_memory_trusted(Path(each), cwd)]
+
+
+def is_memory_trusted(project: Path, cwd: Path) -> bool:
+    """Whether the memory of the repository `project` may be read: the person trusts what it would have ouro obey.
+
+    Where `cwd` is in it, or in a worktree of it, that one is asked about. Runs git.
+    """
+    from ouro.memory.index.note_indexer import project_of
+    from ouro.memory.long_term.git.folders import repo_folder
+
+    here = find_root(cwd)
+    is_here = str(project) == project_of("repo", repo_folder(here))
+    files = acting_files(here, cwd) if is_here else acting_files(project)
+    return TrustStore(get_trust_path()).is_trusted(here if is_here else project, files)
+
+
+def doubted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
+    """The files of memory that nobody has vouched for, by their whole paths."""
+    return frozenset(f"{scope.store.folder}/{name}" for scope in scopes for name in scope.doubted)
+
+
+def _with_badges(lookup: Lookup, root: Path | None, hits: Sequence[MemoryHit]) -> Sequence[Found]:
+
+    badges = Badges(lookup.search().index, root or Path("/"))
+    return [Found(clean(hit.text), source_of(hit, badges.of(hit))) for hit in hits]
+
+
+def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
+    """Where a hit is from, on one line, with its `badges`: of which scope and category, when, in which file."""
+    what = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
+    if hit.kind == "core":
+        parts = [f"core memory {what}", hit.at[:10], f"{tilde(Path(hit.path))}, line {hit.number}", *badges]
+    elif hit.kind == "note":
+        taught = f"learned in session {hit.session[:8]}, turn {hit.number}" if hit.session else ""
+        parts = [f"note {hit.id} {what}", hit.at[:10], taught, tilde(Path(hit.path)), *badges]
+    else:
+        said = f"said by {hit.role}" if hit.kind == "message" else f"output of {hit.role}"
+        title = f"“{hit.title}”" if hit.title else "without a title"
+        parts = [f"session {hit.session[:8]} {title}", hit.at[:16].replace("T", " "), f"message {hit.number}, {said}"]
+        parts.append(hit.project and tilde(Path(hit.project)))
+    return clean(" · ".join(filter(None, parts))).replace("\n", " ")
+
+
+def opening_of(hit: MemoryHit, *, in_session: bool) -> str:
+    """What opens a hit where it is: a slash command in a session, else a command line."""
+    if hit.kind in ("message", "output"):
+        return f"/resume {hit.session[:8]}" if in_session else f"ouro --resume {hit.session[:8]}"
+    name = f"{hit.scope}/{hit.id}" if hit.kind == "core" else hit.id
+    return f"{'/' if in_session else 'ouro '}memory show {name}"
+
+
+class Badges:
+    """Blocks on the index, and on the files that notes speak of.
+
+    Args:
+        index: has the notes.
+        root: of the repository that is worked in, whose files the notes of no repository speak of.
+        doubted: the files that nobody has vouched for, by their whole paths.
+    """
+
+    def __init__(self, index: Index, root: Path, doubted: Collection[str] = ()) -> None:
+        self._index = index
+        self._doubted = doubted
+        self._graph = Graph(index)
+        self._anchors = cache(lambda project: Anchors(Path(project) if project else root))
+
+    def of(self, hit: MemoryHit) -> tuple[str, ...]:
+        """In words, what matters most first; nothing for what holds, everywhere, and never changed.
+
+        Raises:
+            SearchUnavailable: the index cannot be read just now.
+        """
+        found = ["nobody has vouched for it"] if hit.path in self._doubted else []
+        return (*found, *(self._of_note(hit) if hit.kind == "note" else ()))
+
+    def _of_note(self, hit: MemoryHit) -> list[str]:
+        chain = self._graph.chain(hit.id)
+        last, changed = (chain[-1].note_id, len(chain) - 1) if chain else (hit.id, 0)
+        found = [f"no longer so: {last} took its place"] if last != hit.id else []
+        if changed and not found:
+            found.append(f"changed {plural(changed, 'time')}")
+        if others := self._graph.contradicting(hit.id):
+            found.append(f"contradicted by {', '.join(others)}")
+        if hit.archived:
+            found.append("in the archive")
+        if hit.branch:
+            found.append(f"learned on the branch {hit.branch}")
+        if stale := self._anchors(hit.project).changed(self._anchors_of(hit)):
+            found.append(f"may be out of date: {', '.join(stale)} changed")
+        return found
+
+    def _anchors_of(self, hit: MemoryHit) -> list[Anchor]:
+        with self._index.reading() as database:
+            rows = database.execute("SELECT file, blob FROM anchors WHERE note = ? AND path = ?", (hit.id, hit.path))
+            return [Anchor(file, blob) for file, blob in rows]

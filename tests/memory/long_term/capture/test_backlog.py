@@ -1,0 +1,22 @@
+"""What was missed of earlier sessions: which of them are looked at."""
+
+import shutil
+
+from ouro.memory.backend import MessageRecord, SessionHeader, timestamp
+from ouro.memory.long_term.capture.backlog import Missed
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import assistant, user
+
+ID = "0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f"
+
+
+async def test_a_folder_that_was_copied_by_hand_is_not_learned_from_again(tmp_path):
+    root, at = tmp_path / "sessions", timestamp()
+    store = YamlFileMemoryStore(root)
+    said = [MessageRecord(1, at, user("We use tabs here.")), MessageRecord(2, at, assistant("Noted."))]
+    store.import_session(SessionHeader(ID, str(tmp_path), "a/b", at, memory={"user": "0" * 40}), said)
+    (folder,) = root.glob("*_*")
+    shutil.copytree(folder, folder.with_name("kept for later"))
+    assert len(store.list_sessions()) == 2
+    missed = Missed(store, "own", str(tmp_path), tmp_path / "lock")
+    assert [each.id async for each in missed.sessions()] == [ID]

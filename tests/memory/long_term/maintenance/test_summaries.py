@@ -1,0 +1,173 @@
+"""Sessions are summed up in three lines: when they were left, when they have grown; told at the next start."""
+
+import asyncio
+import itertools
+
+import pytest
+from fakes.old_sessions import old_session, records_of, session_id
+
+from ouro.assemble import Options, opener
+from ouro.cli import main
+from ouro.events import Said
+from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.session_search import search_sessions
+from ouro.memory.long_term.maintenance.summaries import INSTRUCTIONS, cleaned, excerpt, still_open
+from ouro.memory.sessions.records import SummaryRecord
+from ouro.messages import assistant, user
+from ouro.session import OpenRequest
+from ouro.utils.runtime import get_index_path, get_sessions_dir
+
+LINES = "Asked: mend the import in api.py\nDone: it was mended\nOpen: the test of api.py still fails"
+LONG_TALK = [each for n in range(4) for each in (user(f"please do step {n}"), assistant(f"Done {n}."))]
+
+
+class Model:
+    """Answers as a person would be answered, and sums up with what it is given."""
+
+    def __init__(self, summary=LINES) -> None:
+        self.asked: list[str] = []
+        self._summary = summary
+
+    def __call__(self, messages):
+        if messages[0].text != INSTRUCTIONS:
+            return ScriptedReply("[]")
+        self.asked.append(messages[-1].text)
+        return self._summary if isinstance(self._summary, ScriptedReply) else ScriptedReply(self._summary)
+
+
+async def opened(repository, model, **options):
+    scripted = ScriptedModel(itertools.repeat(model))
+    options = {"captures": True, "memory": False, **options}
+    return await opener(Options(repository, ready_model=scripted, **options))(OpenRequest())
+
+
+async def talk(session, *texts):
+    for text in texts:
+        _ = [event async for event in session.send(text)]
+        await session._background.settle(10)
+
+
+async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(repository):
+    old_session(repository, 1, 2, *LONG_TALK)
+    old_session(repository, 2, 1, *LONG_TALK[:6])
+    old_session(repository.parent, 3, 1, *LONG_TALK)
+    model = Model()
+    session = await opened(repository, model)
+    await asyncio.sleep(0)
+    assert model.asked == []
+    await talk(session, "hello")
+    (record,) = records_of(session_id(1), SummaryRecord)
+    assert (record.summary, record.message) == (LINES, 8)
+    assert "| Person: please do step 0" in model.asked[0]
+    assert records_of(session_id(2), SummaryRecord) == records_of(session_id(3), SummaryRecord) == []
+    info = session.session_catalog.info(session_id(1))
+    assert info.summary == LINES.replace("\n", " ")
+    assert session.session_catalog.preview(info).summary == LINES
+    await session.close()
+
+    again = await opened(repository, model)
+    await talk(again, "hello again")
+    assert len(model.asked) == 1
+    await again.close()
+
+
+async def test_a_summary_finds_its_session_and_is_shown_on_the_command_line(repository, home, capsys, monkeypatch):
+    at = "2026-01-01T00:00:00.000Z"
+    wanted = old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
+    old_session(repository, 2, 2, *LONG_TALK)
+    index = Index(get_index_path())
+    index.follow(Sources(get_sessions_dir()))
+    assert [(hit.session_id, hit.number) for hit in search_sessions(index, "IMPORT still_fails")] == []
+    assert [(hit.session_id, hit.number) for hit in search_sessions(index, "IMPORT fails")] == [(wanted, 0)]
+    assert search_sessions(index, "IMPORT fails", project="/elsewhere") == []
+    index.close()
+    monkeypatch.chdir(repository)
+    assert main(["sessions", "show", wanted]) == 0
+    assert f"summary:\n  {LINES.replace(chr(10), chr(10) + '  ')}\n" in capsys.readouterr().out
+
+
+async def test_a_session_that_grows_is_summed_up_anew_every_twenty_messages(repository):
+    model = Model()
+    session = await opened(repository, model)
+    await talk(session, *(f"step {n}" for n in range(9)))
+    assert model.asked == []
+    await talk(session, "step 9")
+    assert (len(model.asked), session._memory.transcript.summary.message) == (1, 20)
+    await talk(session, "step 10")
+    assert len(model.asked) == 1
+    await session.close()
+    assert [each.message for each in records_of(session.id, SummaryRecord)] == [20]
+
+
+@pytest.mark.parametrize("answer", ["I would say it went well.", "", "Asked: –\nDone: –\nOpen: –"])
+async def test_an_answer_that_is_none_is_not_shown_and_not_asked_for_again(repository, answer):
+    old_session(repository, 1, 2, *LONG_TALK)
+    model = Model(answer or "\u200b?")
+    for _ in range(2):
+        session = await opened(repository, model)
+        await talk(session, "hello")
+        await session.close()
+    assert len(model.asked) == 1
+    assert [each.summary for each in records_of(session_id(1), SummaryRecord)] == [""]
+
+
+async def test_closing_does_not_wait_for_a_slow_model(repository):
+    old_session(repository, 1, 2, *LONG_TALK)
+    model = Model(ScriptedReply(LINES, hold=asyncio.Event().wait))
+    session = await opened(repository, model)
+    _ = [event async for event in session.send("hello")]
+    while not model.asked:
+        await asyncio.sleep(0.01)
+    await session.close()
+    assert records_of(session_id(1), SummaryRecord) == []
+
+
+async def test_what_is_open_is_told_at_the_next_start_and_not_sent(repository):
+    at = "2026-01-01T00:00:00.000Z"
+    old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
+    session = await opened(repository, Model())
+    session_news = session.news()
+    assert await anext(session_news) == Said("Last time: the test of api.py still fails · /resume latest")
+    await talk(session, "hello")
+    assert "still fails" not in str(session._memory.context())
+    await session.close()
+
+
+@pytest.mark.parametrize("options", [{"captures": False}, {"captures": True, "ephemeral": True}])
+async def test_nothing_of_it_happens_where_nobody_stays_or_nothing_is_kept(repository, options):
+    old_session(repository, 1, 2, *LONG_TALK)
+    model = Model()
+    session = await opened(repository, model, **options)
+    await talk(session, *"abcdefghijk")
+    assert model.asked == []
+    await session.close()
+
+
+async def test_the_setting_turns_it_off(repository, home):
+    (home / ".ouro").mkdir(mode=0o700, exist_ok=True)
+    (home / ".ouro" / "config.yaml").write_text("sessions: {summaries: false}\n")
+    old_session(repository, 1, 2, *LONG_TALK)
+    model = Model()
+    session = await opened(repository, model)
+    await talk(session, "hello")
+    assert model.asked == []
+    await session.close()
+
+
+def test_the_three_lines_are_found_in_what_small_models_say():
+    said = "Sure!\n**Asked:** mend it\n- Done: mended\n* **Open**: none\nHope that helps"
+    assert cleaned(said) == "Asked: mend it\nDone: mended\nOpen: –"
+    assert (still_open(cleaned(said)), still_open(LINES)) == ("", "the test of api.py still fails")
+    assert cleaned(f"Asked: {'x' * 500}\nDone: y\x1b[2J") == f"Asked: {'x' * 159}…\nDone: y\nOpen: –"
+
+
+def test_of_a_long_talk_its_beginning_and_end_are_shown():
+    from ouro.memory.long_term.capture.request import Spoken
+
+    spoken = [Spoken(n, "user", f"{n} {'x' * 1_400}") for n in range(60)]
+    text = excerpt(spoken)
+    assert text.startswith("Person: 0 ")
+    assert "[…]" in text
+    assert f"Person: {59} " in text
+    assert len(text) < 26_000

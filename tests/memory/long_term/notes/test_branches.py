@@ -1,0 +1,58 @@
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.notes.validity import default_branch, is_visible, merged_branches
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def commit(folder: Path, name: str) -> None:
+    (folder / name).write_text(name)
+    git(folder, "add", name)
+    git(folder, "commit", "-m", name)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    git(tmp_path, "init")
+    commit(tmp_path, "start")
+    return tmp_path
+
+
+def test_a_branch_counts_as_merged_when_its_work_is_in_the_other_or_it_is_gone(repository):
+    for name in ("merged", "open"):
+        git(repository, "checkout", "-q", "-b", name, "main")
+        commit(repository, name)
+    git(repository, "checkout", "-q", "main")
+    git(repository, "merge", "-q", "--no-edit", "merged")
+
+    assert merged_branches(repository, ["merged", "open", "deleted", "main", ""], "main") == {"merged", "deleted"}
+
+
+def test_nothing_is_known_of_merges_without_a_repository_or_a_branch(tmp_path, repository):
+    assert merged_branches(repository, ["a"], "") == frozenset()
+    assert merged_branches(repository, ["a"], "no-such") == frozenset()
+    assert merged_branches(Path("/"), ["a"], "main") == frozenset()
+
+
+def test_the_default_branch_is_the_remotes_or_one_of_the_usual(repository):
+    assert default_branch(repository) == "main"
+    git(repository, "update-ref", "refs/remotes/origin/next", "HEAD")
+    git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/next")
+    assert default_branch(repository) == "next"
+
+
+def test_outside_a_repository_there_is_no_default_branch(tmp_path):
+    assert default_branch(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("of", "on", "visible"), [(None, "main", True), ("x", "x", True), ("x", "main", False), ("x", "", False)]
+)
+def test_a_note_of_a_branch_is_seen_there_only(of, on, visible):
+    assert is_visible(Note(id="mem_00000000", branch=of), on) is visible

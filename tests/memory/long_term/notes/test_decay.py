@@ -1,0 +1,40 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.notes.validity import confidence_now, has_faded
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+def concluded(**fields) -> Note:
+    return Note(id="mem_00000000", source="assistant", confidence=0.8, **fields)
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "confidence", "faded"),
+    [
+        ("2026-11-21T00:00:00Z", 0.8, False),
+        ("2026-10-22T00:00:00Z", 0.4, False),
+        ("2026-09-22T00:00:00Z", 0.2, True),
+        ("2027-11-21T00:00:00Z", 0.8, False),
+        ("yesterday", 0.8, False),
+        ("2026-10-22", 0.4, False),
+    ],
+)
+def test_what_was_concluded_halves_with_each_half_life(confirmed, confidence, faded):
+    note = concluded(confirmed_at=confirmed)
+
+    assert confidence_now(note, NOW, 30) == pytest.approx(confidence)
+    assert has_faded(note, NOW, 30) is faded
+
+
+def test_without_a_confirmation_it_counts_from_the_beginning():
+    assert confidence_now(concluded(created_at="2026-10-22T00:00:00Z"), NOW, 30) == pytest.approx(0.4)
+
+
+def test_what_the_person_said_does_not_fade():
+    note = Note(id="mem_00000000", source="user", confidence=0.2, confirmed_at="2020-01-01T00:00:00Z")
+
+    assert (confidence_now(note, NOW, 30), has_faded(note, NOW, 30)) == (0.2, False)

@@ -1,0 +1,143 @@
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from ouro.errors import NoteError, SecretInMemory
+from ouro.memory.long_term.notes.note import Edge, Note, note_text
+from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
+from ouro.memory.long_term.store import GitMemoryStore
+
+NOW = "2026-11-21T20:31:00Z"
+
+
+@pytest.fixture
+def stores(tmp_path):
+    return {
+        scope: GitMemoryStore(
+            tmp_path / scope,
+            scope,
+            tmp_path / "history" / f"{scope}.git",
+            finds_secret=lambda text: "a password" if "hunter2" in text else "",
+        )
+        for scope in ("user", "repo")
+    }
+
+
+@pytest.fixture
+def notebook(stores):
+    return Notebook(stores, now=lambda: datetime(2026, 11, 21, 20, 31, tzinfo=UTC))
+
+
+def note(number: int = 1, **fields) -> Note:
+    return Note(id=f"mem_0000000{number}", text=f"Thing {number}.", session_id="s-1", turn=7, **fields)
+
+
+def dated(one: Note, **fields) -> Note:
+    return replace(one, created_at=NOW, updated_at=NOW, confirmed_at=NOW, **fields)
+
+
+def test_a_note_is_kept_in_the_folder_of_its_scope_with_a_commit_that_says_whence_it_is(notebook, stores):
+    written = notebook.add(note(scope="user"), "capture")
+
+    assert (stores["user"].folder / "mem_00000001.md").read_text() == note_text(dated(note(scope="user")))
+    assert list(notebook.all()) == [NoteFile(dated(note(scope="user")), "user", "mem_00000001.md")]
+    (commit,) = stores["user"].log()
+    assert (commit.id, commit.subject) == (written.commit, "Add: Thing 1.")
+    assert commit.trailers == {"Ouro-Origin": "capture", "Ouro-Session": "s-1", "Ouro-Turn": "7"}
+
+
+def test_a_chain_grows_behind_its_last_version(stores):
+    latest: dict[str, str] = {}
+    notebook = Notebook(stores, latest=lambda note_id: latest.get(note_id, note_id))
+    notebook.add(note(1), "capture")
+    notebook.supersede("mem_00000001", note(2), "capture")
+    latest["mem_00000001"] = "mem_00000002"
+
+    written = notebook.supersede("mem_00000001", note(3), "capture")
+
+    assert (written.note.supersedes, written.note.version) == ("mem_00000002", 3)
+    assert [kept.note.id for kept in notebook.all()] == ["mem_00000001", "mem_00000002", "mem_00000003"]
+
+
+def test_a_note_is_tied_to_the_one_it_refines(notebook):
+    notebook.add(note(1), "capture")
+
+    written = notebook.connect(note(2), "mem_00000001", "refines", "capture")
+
+    assert (written.change, notebook.find("mem_00000002").note.related) == (
+        "refine",
+        (Edge("mem_00000001", "refines"),),
+    )
+
+
+def test_a_confirmation_makes_surer_and_starts_the_time_anew(notebook):
+    notebook.add(note(1, source="assistant", confidence=0.6, confirmed_at="2020-01-01T00:00:00Z"), "capture")
+
+    notebook.confirm("mem_00000001", "capture")
+
+    found = notebook.find("mem_00000001").note
+    assert (found.confidence, found.confirmed_at) == (0.75, NOW)
+
+
+def test_what_is_archived_is_kept_and_comes_back(notebook):
+    notebook.add(note(1), "capture")
+    notebook.add(note(2, scope="user"), "capture")
+
+    done = notebook.archive(["mem_00000001", "mem_00000002"], "capture")
+
+    assert [(each.change, each.scope) for each in done] == [("archive", "user"), ("archive", "repo")]
+    assert list(notebook.all()) == []
+    assert {kept.name for kept in notebook.all(archived=True)} == {
+        "archive/mem_00000001.md",
+        "archive/mem_00000002.md",
+    }
+    assert notebook.archive(["mem_00000001"], "capture") == []
+
+    notebook.restore("mem_00000001", "person")
+    assert [kept.name for kept in notebook.all()] == ["mem_00000001.md"]
+    notebook.confirm("mem_00000002", "person")
+    assert [kept.name for kept in notebook.all()] == ["mem_00000002.md", "mem_00000001.md"]
+
+
+def test_a_rewritten_note_moves_with_its_scope(notebook):
+    notebook.add(note(1), "capture")
+
+    notebook.rewrite(replace(notebook.find("mem_00000001").note, scope="user", text="Other."), "person")
+
+    found = notebook.find("mem_00000001")
+    assert (found.scope, found.note.text) == ("user", "Other.")
+    assert len(list(notebook.all())) == 1
+
+
+def test_a_secret_is_not_kept(notebook, stores):
+    with pytest.raises(SecretInMemory):
+        notebook.add(replace(note(1), text="The password is hunter2."), "capture")
+
+    assert not stores["repo"].folder.exists()
+
+
+@pytest.mark.parametrize("note_id", ["mem_99999999", "../facts", "facts", ""])
+def test_a_note_that_is_not_there_is_said(notebook, note_id):
+    for change in (
+        notebook.find,
+        lambda one: notebook.confirm(one, "person"),
+        lambda one: notebook.archive([one], "person"),
+    ):
+        with pytest.raises(NoteError):
+            change(note_id)
+
+
+def test_a_scope_that_is_off_is_said(stores):
+    with pytest.raises(NoteError, match="no memory of the scope `repo`"):
+        Notebook({"user": stores["user"]}).add(note(1), "capture")
+
+
+def test_a_file_that_a_person_has_broken_keeps_its_words(notebook, stores):
+    notebook.add(note(1), "capture")
+    (stores["repo"].folder / "mem_00000001.md").write_text("---\nid: [\n---\nWords.\n")
+
+    (kept,) = notebook.all()
+
+    assert kept.note == Note(id="mem_00000001", text="Words.")
+    assert len(kept.complaints) == 1

@@ -1,0 +1,317 @@
+"""What is recalled for a message: the budget of time, once each, kept with the session; by HyDE where it is set up."""
+
+import asyncio
+import json
+
+import pytest
+import yaml
+from fakes.model_server import Raw, Reply
+from fakes.word_embedder import vector_of
+
+from ouro.assemble import Options, opener
+from ouro.events import NotesRecalled, Prompted, Said
+from ouro.llm.scripted_model import ScriptedModel
+from ouro.memory.long_term.notes.note import Note, note_text
+from ouro.memory.long_term.recall.finder import NoteFinder
+from ouro.memory.sessions.records import CompactionRecord, CostRecord
+from ouro.session import OpenRequest
+
+BREAD = Note(id="mem_00000001", scope="user", text="Sourdough loaves rise for fourteen hours.")
+TEA = Note(id="mem_00000002", scope="user", text="Green tea is served in the morning only.")
+QUESTION = "how long do sourdough loaves rise?"
+
+
+@pytest.fixture
+def own(home):
+    """Folder of the user's notes."""
+    return home / ".ouro" / "memory"
+
+
+def put(folder, *notes):
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for note in notes:
+        (folder / note.file_name).write_text(note_text(note))
+
+
+async def opened(repository, *script, **options):
+    model = ScriptedModel(script or ["Ok."] * 20)
+    session = await opener(Options(repository, ready_model=model, trust=True, **options))(OpenRequest())
+    return session, model
+
+
+async def say(session, text):
+    events = [event async for event in session.send(text)]
+    await session.settled()  # what is written from here on is no turn's
+    return events
+
+
+async def recalled(session, text):
+    """The ids and states of what was considered for it."""
+    found = [event for event in await say(session, text) if isinstance(event, NotesRecalled)]
+    return {item.id: item.state for event in found for item in event.items}
+
+
+def sent(model):
+    """All that goes with the last message of the last request."""
+    return "\n".join(getattr(part, "text", "") for part in model.requests[-1].messages[-1].parts)
+
+
+def settings(home, **memory):
+    (home / ".ouro").mkdir(exist_ok=True, mode=0o700)
+    (home / ".ouro" / "config.yaml").write_text(yaml.safe_dump({"memory": memory}))
+
+
+async def test_without_notes_nothing_is_opened(repository, home):
+    session, _ = await opened(repository)
+    assert await recalled(session, QUESTION) == {}
+    finder = session._parts.recalling._parts.finder
+    assert (finder._by_words, finder._followed, session.status().memories) == (None, None, 0)
+    await session.close()
+
+
+async def test_a_note_is_told_behind_the_message_once_and_counted(repository, own):
+    session, model = await opened(repository)
+    await say(session, "hello there")
+    put(own, BREAD, TEA)
+
+    events = await say(session, QUESTION)
+
+    kinds = [type(event) for event in events]
+    assert kinds[kinds.index(Prompted) + 1] is NotesRecalled
+    assert "Sourdough loaves rise for fourteen hours." in sent(model)
+    assert (session.status().memories, session.recalled.items[0].id) == (1, BREAD.id)
+    assert await recalled(session, QUESTION) == {BREAD.id: "skipped"}
+    assert (session.status().memories, "fourteen" in sent(model)) == (0, False)
+    assert await recalled(session, "thanks, that is all") == {}
+    await session.close()
+
+
+async def test_what_is_not_sent_any_more_is_told_again(repository, own):
+    session, model = await opened(repository)
+    await say(session, "hello there")
+    put(own, BREAD)
+    assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
+    memory = session._memory
+    last = memory.transcript.last_number
+    record = CompactionRecord(
+        memory.next_number, memory.now(), covers=(1, last), kept=(), summary="They baked.", tokens=(90, 10)
+    )
+    await memory.record(record)
+
+    assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
+    assert "fourteen" in sent(model)
+    await session.close()
+
+
+async def test_a_turn_that_went_away_took_its_notes_along(repository, own):
+    session, model = await opened(repository)
+    await say(session, "hello there")
+    put(own, BREAD)
+    assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
+    await session.past.rewind(session.past.points()[-1].number)
+
+    assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
+    assert "fourteen" in sent(model)
+    await session.close()
+
+
+async def test_recall_that_takes_too_long_is_left_out(repository, own, monkeypatch):
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.LOCAL_SECONDS", 0.05)
+    session, model = await opened(repository)
+    await say(session, "hello there")
+    put(own, BREAD)
+    held = asyncio.Event()
+
+    async def slow(*_):
+        await held.wait()
+
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.Recalling._local", slow)
+    assert await recalled(session, QUESTION) == {}
+    assert "fourteen" not in sent(model)
+    await session.close()
+
+
+async def test_an_index_that_is_busy_does_not_hold_up_what_it_knows(repository, own, monkeypatch):
+    session, _ = await opened(repository)
+    await say(session, "hello there")
+    put(own, BREAD)
+    assert await recalled(session, "sourdough loaves, please") == {BREAD.id: "loaded"}
+
+    def busy(self, seconds=0.0):
+        raise OSError("locked")
+
+    monkeypatch.setattr(NoteFinder, "follow", busy)
+    assert await recalled(session, QUESTION) == {BREAD.id: "skipped"}
+    await session.close()
+
+
+async def test_off_is_off(repository, home, own):
+    settings(home, retrieval="off")
+    session, _ = await opened(repository)
+    await say(session, "hello there")
+    put(own, BREAD)
+    assert await recalled(session, QUESTION) == {}
+    await session.close()
+
+
+async def test_hyde_without_its_model_is_off_and_says_so_once(repository, home, own):
+    settings(home, retrieval="hyde")
+    session, _ = await opened(repository)
+    first = [event for event in await say(session, "hello there") if isinstance(event, Said)]
+    assert [event.text for event in first] == [
+        "Recall is off: `memory.retrieval: hyde` needs `memory.retrieval_model`."
+    ]
+    put(own, BREAD)
+    again = await say(session, QUESTION)
+    assert not [event for event in again if isinstance(event, Said | NotesRecalled)]
+    await session.close()
+
+
+class Hyde:
+    """A session whose recall asks a model that imagines notes, and one for vectors, both on the model server."""
+
+    def __init__(self, server, home, monkeypatch):
+        self.server = server
+        self.imagine = Reply("1. Sourdough loaves rise for hours.\n2. Bread is baked in the morning.")
+        self.embeds = True
+        self.embedded = []
+        server.script(self._answer)
+        server.embed = self._embed
+        self._home = home
+        self.write_models()
+        monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+
+    def write_models(self, embed="openai/vectors"):
+        server, home = self.server, self._home
+        models = {
+            name: {"api_base": server.openai_url, "api_key": "sk-0123456789", "window": 100_000}
+            for name in ("openai/talks", "openai/imagines", "openai/vectors", "openai/newer")
+        }
+        roles = {"default": "openai/talks", "retrieve": "openai/imagines", "embed": embed}
+        file = home / ".ouro" / "models.yaml"
+        file.parent.mkdir(exist_ok=True, mode=0o700)
+        file.write_text(yaml.safe_dump({**roles, "models": models}))
+        file.chmod(0o600)
+
+    def _answer(self, request):
+        return self.imagine if request.body["model"] == "imagines" else Reply("Ok.")
+
+    def _embed(self, model, texts):
+        self.embedded += [(model, text) for text in texts]
+        return [vector_of(text) for text in texts] if self.embeds else Raw(500, "no")
+
+    def asked(self, model):
+        return [each for each in self.server.requests if each.body["model"] == model]
+
+
+@pytest.fixture
+def hyde(model_server, home, monkeypatch):
+    return Hyde(model_server, home, monkeypatch)
+
+
+async def open_with(repository):
+    return await opener(Options(repository, trust=True))(OpenRequest())
+
+
+async def test_with_both_models_auto_asks_them(repository, hyde, own):
+    session = await open_with(repository)
+    await say(session, "we bake tomorrow")
+    put(own, BREAD, TEA)
+
+    events = await say(session, "and what then?")
+
+    [found] = [event for event in events if isinstance(event, NotesRecalled)]
+    assert (found.way, next(item.id for item in found.items if item.state == "loaded")) == ("hyde", BREAD.id)
+    request = json.dumps(hyde.asked("imagines")[-1].messages)
+    assert "Person: we bake tomorrow" in request
+    assert "Assistant: Ok." in request
+    assert "and what then?" in request
+    assert "Sourdough loaves rise for fourteen hours." in json.dumps(hyde.asked("talks")[-1].messages[-1])
+    assert session.status().usage.input > 0
+    await session.close()
+    loaded = session._memory._store.load_session(session.id, read_only=True)
+    assert "recall" in {each.purpose for each in loaded.records if isinstance(each, CostRecord)}
+
+
+@pytest.mark.parametrize("fault", ["slow", "refuses", "nonsense", "no vectors"])
+async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyde, own, fault, monkeypatch):
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.HYDE_SECONDS", 0.5 if fault == "slow" else 10.0)
+    session = await open_with(repository)
+    await say(session, "we bake tomorrow")
+    put(own, BREAD)
+    hyde.embeds = fault != "no vectors"
+    hyde.imagine = {
+        "slow": Reply("too late", delay=30),
+        "refuses": Raw(401, "no"),
+        "nonsense": Reply("…"),
+        "no vectors": hyde.imagine,
+    }[fault]
+
+    events = await say(session, QUESTION)
+
+    assert not [event for event in events if isinstance(event, NotesRecalled | Said)]
+    assert "fourteen" not in json.dumps(hyde.asked("talks")[-1].messages)
+    await session.close()
+
+
+async def test_another_model_for_vectors_makes_them_anew_beside_the_conversation(repository, hyde, own):
+    session = await open_with(repository)
+    await say(session, "we bake tomorrow")
+    put(own, BREAD)
+    await say(session, QUESTION)
+    await session.close()
+    assert ("vectors", BREAD.text) in hyde.embedded
+
+    hyde.write_models(embed="openai/newer")
+    session = await open_with(repository)
+    await say(session, "we bake tomorrow")
+    await session._background.settle(20)
+
+    assert ("newer", BREAD.text) in hyde.embedded
+    await session.close()
+
+
+async def test_the_settings_name_the_model_for_vectors_too(repository, hyde, own, home):
+    settings(home, embedding_model="openai/newer", retrieval="local")
+    session = await open_with(repository)
+    await say(session, "we bake tomorrow")
+    put(own, BREAD)
+    await say(session, "hello")
+    await session._background.settle(20)
+
+    assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
+    assert {model for model, _ in hyde.embedded} == {"newer"}
+    await session.close()
+
+
+async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository, own):
+    session, _ = await opened(repository)
+    put(own, BREAD)
+    await say(session, QUESTION)
+    told = session.recalled
+    await session.close()
+
+    open_again = opener(Options(repository, ready_model=ScriptedModel(["Ok."] * 3), trust=True))
+    again = await open_again(OpenRequest(session.id))
+
+    assert [(each.id, each.text, each.state, each.reason) for each in again.recalled.items] == [
+        (BREAD.id, BREAD.text, "loaded", told.items[0].reason)
+    ]
+    assert again.recalled.way == "local"
+    await say(again, "thanks, that is all")
+    assert again.recalled.items == ()
+    await again.close()
+
+
+async def test_the_receipt_goes_back_with_the_conversation(repository, own):
+    session, _ = await opened(repository)
+    put(own, BREAD)
+    await say(session, QUESTION)
+    await say(session, "thanks, that is all")
+    assert session.recalled.items == ()
+    await session.past.rewind(session.past.points()[-1].number)
+
+    assert [each.text for each in session.recalled.items] == [BREAD.text]
+    await session.past.rewind(session.past.points()[-1].number)
+    assert session.recalled.items == ()
+    await session.close()

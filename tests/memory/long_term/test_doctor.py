@@ -1,0 +1,66 @@
+"""What is wrong with a memory is found, with what to do about it."""
+
+import pytest
+from fakes.desks import desk_of
+
+from ouro.memory.long_term.doctor import diagnose
+from ouro.memory.long_term.notes.note import Edge, Note, note_text
+from ouro.memory.long_term.remember import remember
+
+
+@pytest.fixture
+def ouro(home):
+    return home / ".ouro"
+
+
+def put(ouro, note: Note) -> None:
+    (ouro / "memory" / note.file_name).write_text(note_text(note))
+
+
+def found(ouro, **options):
+    return [(each.level, each.what) for each in diagnose(desk_of(ouro), **options)]
+
+
+def test_a_sound_memory_has_nothing_to_mend(ouro):
+    remember(desk_of(ouro), "Always answer in German")
+    levels = {each.level for each in diagnose(desk_of(ouro))}
+    assert levels == {"ok"}
+
+
+def test_each_trouble_is_named(ouro):
+    remember(desk_of(ouro), "Always answer in German")
+    memory = ouro / "memory"
+    (memory / "mem_00000001.md").write_text("---\ncolour: red\nturn: many\n---\nBroken\n")
+    put(ouro, Note(id="mem_00000002", scope="user", supersedes="mem_00000003", text="A"))
+    put(ouro, Note(id="mem_00000003", scope="user", supersedes="mem_00000002", text="B"))
+    put(ouro, Note(id="mem_00000004", scope="user", supersedes="mem_0000dead", text="C"))
+    put(
+        ouro,
+        Note(id="mem_00000005", scope="user", category="birds", related=(Edge("mem_0000beef", "refines"),), text="D"),
+    )
+    put(ouro, Note(id="mem_00000006", scope="repo", text="d."))
+    (memory / "notes.txt").write_text("x")
+    (memory / "facts.md").write_bytes(b"a\0b")
+    said = found(ouro, threshold=3)
+    for level, words in [
+        ("problem", "mem_00000001.md: `turn` cannot be read"),
+        ("warning", "mem_00000001.md: fields that ouro does not know, and keeps: colour"),
+        ("problem", "mem_00000002.md takes the place of itself"),
+        ("warning", "mem_00000004.md takes the place of mem_0000dead, which is not there"),
+        ("warning", "no category is called birds"),
+        ("warning", "mem_00000005.md refines mem_0000beef, which is not there"),
+        ("warning", "mem_00000006.md: says it is of repo, and lies in user"),
+        ("warning", "said 2 times: D"),
+        ("problem", "notes.txt: "),
+        ("problem", "facts.md: holds NUL bytes"),
+        ("warning", "waits for you: it was written outside of ouro"),
+        ("warning", "the core has 7 tokens; 3 are meant"),
+    ]:
+        assert any(each[0] == level and words in each[1] for each in said), (words, said)
+
+
+def test_a_history_that_cannot_be_read_is_said(ouro):
+    remember(desk_of(ouro), "Always answer in German")
+    desk = desk_of(ouro)
+    (ouro / "history.git" / "user.git" / "HEAD").write_text("nonsense\n")
+    assert [each.where for each in diagnose(desk) if each.level == "problem"] == ["user"]

@@ -1,0 +1,41 @@
+"""Where something to remember goes."""
+
+import pytest
+
+from ouro.memory.long_term.placement import place
+
+BOTH = ("user", "repo")
+
+
+@pytest.mark.parametrize(
+    ("text", "scope", "category", "is_note"),
+    [
+        ("Always answer in German", "user", "preferences", False),
+        ("I prefer pytest over unittest", "user", "preferences", False),
+        ("My name is Ada", "user", "facts", False),
+        ("We decided on optimistic locking", "repo", "decisions", False),
+        ("The staging database is the heron", "repo", "facts", False),
+        ("We never deploy on Fridays", "repo", "preferences", False),
+        ("Run the tests with `pytest -q`", "repo", "project-conventions", True),
+        ("api.py must not import os", "repo", "corrections", True),
+        ("We chose flask because api.py is small", "repo", "architectural-decisions", True),
+        ("repo: answer in French", "repo", "preferences", False),
+        ("user The heron bites", "user", "facts", False),
+        ("a\nb", "repo", "project-conventions", True),
+        ("x " * 150, "repo", "project-conventions", True),
+    ],
+)
+def test_rules_put_a_text_in_its_place(text, scope, category, is_note):
+    found = place(text, BOTH)
+    assert (found.scope, found.category, found.is_note) == (scope, category, is_note)
+
+
+def test_without_a_repository_all_is_the_users():
+    assert place("We decided on tabs", ("user",)).scope == "user"
+    assert (
+        place("repo: we decided on tabs", ("user",)).scope == "repo"
+    )  # said so: whoever writes it says that it cannot
+
+
+def test_a_scope_that_is_said_counts_more_than_the_words():
+    assert place("I like tea", BOTH, "repo").scope == "repo"
