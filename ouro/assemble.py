@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 
 from ouro.agent.instructions import project_instructions, system_prompt
 from ouro.agent.limits import Limits
+from ouro.assemble_memory import MemoryBuilder, begins_with, lookup_in
 from ouro.config import load_settings
 from ouro.errors import NoModelError, TrustNeeded, UsageError
 from ouro.llm.catalog import Catalog
@@ -23,17 +23,12 @@ from ouro.llm.model_source import ModelChoice, ModelSource, Role
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
-from ouro.memory.long_term.digest_rules import with_digest
-from ouro.memory.long_term.knowing import begins_with, with_knowledge
-from ouro.memory.long_term.learning_rules import with_learning
-from ouro.memory.long_term.opening import open_scopes
-from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.opening import MemoryScopes, open_scopes
 from ouro.memory.long_term.search import search_for
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.memory_rules import digest_rules, knowledge_rules, learning_rules, lookup_in
 from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.permissions import Mode, Permissions
 from ouro.safety.rule_store import RuleStore
@@ -42,7 +37,8 @@ from ouro.safety.secrets import SecretMask, secret_values
 from ouro.safety.trust import TrustStore, acting_files
 from ouro.safety.workspace import Workspace
 from ouro.session import OpenRequest, Session, SessionParts
-from ouro.session.resume import memory_changes
+from ouro.session.background import Background
+from ouro.session.turn import Questions
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
@@ -145,20 +141,13 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     session_catalog = _session_catalog(store, options)
     resumed = await asyncio.to_thread(session_catalog.find, request.resume) if request.resume else None
     stores = _memory_stores(ground, mask)
-    scopes, complaints = await asyncio.to_thread(open_scopes, stores)
-    memory = await _memory(store, ground, request, resumed, begins_with(scopes))
+    scopes = await asyncio.to_thread(open_scopes, stores)
+    memory = await _memory(store, ground, request, resumed, begins_with(scopes.opened))
     try:
-        parts = _parts(ground, (session_catalog, resumed), memory, mask, scopes)
-        if stores:
-            rules, finds = knowledge_rules(ground.settings, ground.catalog), mask.kind_of_secret
-            parts = await asyncio.to_thread(with_knowledge, parts, stores, scopes, complaints, rules, finds)
-            if options.captures and not memory.read_only:
-                root = find_root(options.cwd)
-                parts = with_learning(parts, store, scopes, root, learning_rules(ground.settings))
-        if not options.ephemeral:
-            parts = with_digest(
-                parts, store, scopes, find_root(options.cwd), digest_rules(ground.settings, by_itself=options.captures)
-            )
+        parts = _parts(ground, (store, session_catalog, resumed), memory, mask, scopes)
+        if manager := parts.remembers.manager:
+            block = await asyncio.to_thread(manager.load_and_format)
+            parts = replace(parts, instructions="\n\n".join(filter(None, (parts.instructions, block))))
         session = Session(parts)
     except BaseException:
         await memory.close()  # else it would count as open here
@@ -254,15 +243,16 @@ def _guarded(store: GitMemoryStore) -> GuardedMemory:
 
 def _parts(
     ground: _Ground,
-    session_catalog: tuple[SessionCatalog, SessionInfo | None],
+    sessions: tuple[MemoryStore, SessionCatalog, SessionInfo | None],
     memory: MemoryManager,
     mask: SecretMask,
-    scopes: Sequence[ScopeMemory],
+    scopes: MemoryScopes,
 ) -> SessionParts:
     options, settings = ground.options, ground.settings
+    store, session_catalog, resumed = sessions
     root = find_root(options.cwd)
     outputs = memory.outputs
-    workspace = Workspace(options.cwd, (*options.add_dirs, outputs), [_guarded(each.store) for each in scopes])
+    workspace = Workspace(options.cwd, (*options.add_dirs, outputs), [_guarded(each.store) for each in scopes.opened])
     rules = RuleStore(get_permissions_path(), root)
     permissions = Permissions(
         workspace,
@@ -276,8 +266,25 @@ def _parts(
     jobs, plan = ShellJobs(outputs, mask.mask), Plan()
     seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
     shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
-    lookup = lookup_in(root, scopes, settings, ground.catalog, session_catalog[0])
-    search = search_for(lookup, scopes, root) if lookup else None
+    lookup = lookup_in(root, scopes.opened, settings, ground.catalog, session_catalog)
+    search = search_for(lookup, scopes.opened, root) if lookup else None
+    models = _models(ground, _model_name(ground, memory.model), mask)
+    questions = Questions()
+    background = Background(questions)
+    builder = MemoryBuilder(
+        settings=settings,
+        catalog=ground.catalog,
+        cwd=options.cwd,
+        scopes=scopes,
+        memory=memory,
+        models=models,
+        store=store,
+        session_catalog=session_catalog,
+        lookup=lookup,
+        channel=background,
+        finds_secret=mask.kind_of_secret,
+        has_jobs=lambda: any(job.running for job in jobs.list()),
+    )
     return SessionParts(
         cwd=options.cwd,
         memory=memory,
@@ -287,16 +294,16 @@ def _parts(
         plan=plan,
         seen=seen,
         tools=builtin_tools(ToolParts(workspace, shell, jobs, plan.change, seen, search)),
-        models=_models(ground, _model_name(ground, memory.model), mask),
+        models=models,
         instructions=system_prompt(project_instructions(options.cwd) if ground.trusted else ()),
         trusts=lambda path: ground.trusted and ground.trust.is_trusted(root, [path]),
         compaction=CompactionRules(**asdict(settings.compaction)),
-        knowledge=None,
-        lookup=lookup,
+        remembers=builder.build(captures=options.captures, is_saved=not options.ephemeral, is_new=resumed is None),
+        questions=questions,
+        background=background,
         limits=Limits(**asdict(settings.limits)),
-        session_catalog=session_catalog[0],
-        resumed=session_catalog[1],
-        remembered_since=partial(memory_changes, scopes, memory.session_id),
+        session_catalog=session_catalog,
+        resumed=resumed,
         list_files=lambda: list_project_files(options.cwd),
         titles=options.titles and settings.sessions.titles and not options.ephemeral,
         notices=tuple(ground.notices),

@@ -10,7 +10,6 @@ from ouro.memory.long_term.entries import lessons as find_lessons
 from ouro.memory.long_term.maintenance.background import DAYS
 from ouro.memory.long_term.maintenance.report import plan_of_notes, plan_of_sessions
 from ouro.session import Digest, LongTermMemoryManager
-from ouro.session.by_hand import at_desk
 
 
 async def consolidate(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> None:
@@ -42,7 +41,7 @@ async def crystallize(front_end: FrontEnd, _known: LongTermMemoryManager, rest: 
 
 async def lessons(front_end: FrontEnd, _known: LongTermMemoryManager, _rest: str) -> None:
     """What went wrong in this project before and what works, newest first, with whence it is."""
-    found = await at_desk(front_end.session, find_lessons)
+    found = await front_end.session.memory.at_desk(find_lessons)
     if not found:
         raise UsageError("No lesson was learned here yet.", "Corrections and patterns come from capture.")
     front_end.show(f"{entries_markdown(found)}\n\n`/memory why ID` opens what taught it.")

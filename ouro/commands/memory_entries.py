@@ -27,7 +27,6 @@ from ouro.memory.long_term.remember import archive_note, confirm, open_file, res
 from ouro.memory.long_term.search import doubted_files, filter_of, filters_in, opening_of, source_of, trusted_projects
 from ouro.memory.long_term.stats import MemoryStats, stats
 from ouro.session import LongTermMemoryManager
-from ouro.session.by_hand import at_desk
 from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_sessions_dir, tilde
 from ouro.utils.text import one_line
@@ -40,7 +39,7 @@ _MOST_LISTED = 50
 
 async def list_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
     """The entries of a scope or category."""
-    entries = await at_desk(front_end.session, partial(list_entries, what=rest))
+    entries = await front_end.session.memory.at_desk(partial(list_entries, what=rest))
     front_end.show(entries_markdown(entries))
 
 
@@ -55,14 +54,14 @@ async def show(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) ->
             return _files_markdown(desk, [(scope, f"{file}.md") for scope in scopes for file in files])
         return told_markdown(details_of(desk, rest))
 
-    front_end.show(await at_desk(front_end.session, act))
+    front_end.show(await front_end.session.memory.at_desk(act))
 
 
 async def edit(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
     """A note or a core file in the person's editor."""
-    opened = await at_desk(front_end.session, partial(open_file, named=rest or "preferences"))
+    opened = await front_end.session.memory.at_desk(partial(open_file, named=rest or "preferences"))
     after = await front_end.edit(opened.text)
-    done = await at_desk(front_end.session, lambda desk: save(desk, opened, after))
+    done = await front_end.session.memory.at_desk(lambda desk: save(desk, opened, after))
     if not done.changed:
         front_end.say("Nothing was changed.")
     for each in done.complaints:
@@ -88,7 +87,7 @@ async def search(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) 
         return filter_of(given, sessions, cwd, trusted_projects(lookup.search().index, cwd))
 
     hits = await lookup.find(words, 10, await asyncio.to_thread(narrowed))
-    doubted = await at_desk(front_end.session, lambda desk: doubted_files(desk.scopes))
+    doubted = await front_end.session.memory.at_desk(lambda desk: doubted_files(desk.scopes))
     badges = Badges(lookup.search().index, find_root(front_end.session.cwd), doubted)
     lines = [_found(hit, await asyncio.to_thread(badges.of, hit)) for hit in hits]
     front_end.show("\n".join(lines) or "Nothing is found. Try other words, or fewer filters.")
@@ -105,7 +104,7 @@ async def stats_(front_end: FrontEnd, _known: LongTermMemoryManager, _rest: str)
     from ouro.memory.long_term.stats import recall_counts
 
     front_end.show(
-        stats_markdown(await at_desk(front_end.session, lambda d: stats(d, recall_counts(get_sessions_dir()))))
+        stats_markdown(await front_end.session.memory.at_desk(lambda d: stats(d, recall_counts(get_sessions_dir()))))
     )
 
 
@@ -210,5 +209,5 @@ async def _with_note(
         act(desk, entry)
         return entry
 
-    entry = await at_desk(front_end.session, work)
+    entry = await front_end.session.memory.at_desk(work)
     front_end.say(f"{entry.id[:12]} {said}: {one_line(entry.text, 80)}")

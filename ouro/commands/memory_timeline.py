@@ -110,7 +110,7 @@ async def undo(front_end: FrontEnd, known: LongTermMemoryManager, rest: str) -> 
         if await front_end.choose(f"Take back {planned.commit.id[:7]}?", choices) != "yes":
             front_end.say("Nothing was taken back.")
             return
-    done = await Browsing(front_end.session).take_back(commit, hunk)
+    done = await Browsing(front_end.session.memory, front_end.session.session_catalog).take_back(commit, hunk)
     front_end.say(f"Taken back{f' hunk {hunk} of' if hunk else ''}: {named(done.commits)}.")
     if done.conflicts:
         front_end.say(_conflicts(done.conflicts), "warning")

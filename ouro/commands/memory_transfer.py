@@ -14,10 +14,9 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.export import as_json, as_markdown
-from ouro.memory.long_term.import_files import read_sources
+from ouro.memory.long_term.import_files import is_trusted_text, read_sources
 from ouro.memory.long_term.importing import Import, carry_out, plan_import
 from ouro.session import LongTermMemoryManager
-from ouro.session.by_hand import at_desk, is_trusted_text
 from ouro.utils.files import write_document
 from ouro.utils.runtime import tilde
 
@@ -38,7 +37,7 @@ async def export(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) 
         write_document(path, [text], force=force)
         return len(text.encode())
 
-    size = await at_desk(front_end.session, act)
+    size = await front_end.session.memory.at_desk(act)
     front_end.say(f"All that is remembered is in {tilde(path)}, {size:,} bytes.")
 
 
@@ -48,7 +47,7 @@ async def import_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str)
     if not paths:
         raise UsageError("Say which files or folders.", "/memory import CLAUDE.md ~/.codex/memories")
     reading = await asyncio.to_thread(read_sources, paths)
-    found = await at_desk(front_end.session, lambda desk: plan_import(desk, reading, None, is_trusted_text))
+    found = await front_end.session.memory.at_desk(lambda desk: plan_import(desk, reading, None, is_trusted_text))
     front_end.show(plan_markdown(found))
     if not found.counts:
         return
@@ -57,7 +56,7 @@ async def import_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str)
     if answer != "yes":
         front_end.say("Nothing was imported.")
         return
-    done = await at_desk(front_end.session, lambda desk: carry_out(desk, found))
+    done = await front_end.session.memory.at_desk(lambda desk: carry_out(desk, found))
     if not done.proposals:
         front_end.say(f"{done.entries} entries are remembered now.")
 

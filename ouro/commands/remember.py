@@ -15,7 +15,6 @@ from ouro.memory.long_term import remember as remembering
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, provenance
 from ouro.memory.long_term.remember import RememberResult
-from ouro.session.by_hand import at_desk
 from ouro.utils.text import one_line, plural
 
 _WIDTH = 100
@@ -28,7 +27,7 @@ async def remember(front_end: FrontEnd, argument: str) -> None:
     def act(desk: MemoryEditor) -> RememberResult:
         return remembering.remember(desk, argument)
 
-    front_end.say(remembered_line(await at_desk(front_end.session, act, says_it=True)))
+    front_end.say(remembered_line(await front_end.session.memory.at_desk(act, says_it=True)))
 
 
 async def forget(front_end: FrontEnd, argument: str) -> None:
@@ -36,7 +35,7 @@ async def forget(front_end: FrontEnd, argument: str) -> None:
     if argument.split()[:1] == [EVERYWHERE]:
         await forget_everywhere(front_end, argument.strip().removeprefix(EVERYWHERE).strip())
         return
-    found = await at_desk(front_end.session, partial(forgetting.fitting, text=argument))
+    found = await front_end.session.memory.at_desk(partial(forgetting.fitting, text=argument))
     if not found:
         raise UsageError("Nothing that is remembered fits.", "/memory list shows what there is.")
     front_end.show(preview(found))
@@ -44,7 +43,7 @@ async def forget(front_end: FrontEnd, argument: str) -> None:
     if not chosen:
         front_end.say("Nothing was forgotten.")
         return
-    done = await at_desk(front_end.session, partial(forgetting.forget, entries=chosen), says_it=True)
+    done = await front_end.session.memory.at_desk(partial(forgetting.forget, entries=chosen), says_it=True)
     count = len(done.entries)
     undo = "".join(f" · /memory undo {each.undo[:7]}" for each in done.changes if each.undo)
     front_end.say(f"{plural(count, 'entry is', 'entries are')} no longer remembered{undo}")

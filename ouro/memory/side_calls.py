@@ -1,14 +1,33 @@
-"""What is asked of a model beside the conversation, and what that cost."""
+"""Work beside the turns: what it reports to, and model calls whose cost the session records."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
 
+from ouro.display import Question
+from ouro.events import Answer, Event
 from ouro.llm.ask import ask
 from ouro.llm.model_source import ModelSource, Role
 from ouro.memory.backend import CostRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message
+
+
+class SessionChannel(Protocol):
+    """How work beside the turns reaches the user of a live session."""
+
+    def emit(self, event: Event) -> None:
+        """Show an event beside the turns."""
+        ...
+
+    async def ask(self, question_id: str, question: Question) -> Answer:
+        """Ask the user, and wait for the answer."""
+        ...
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task in the background; a failure is logged under `name`."""
+        ...
 
 
 def beside(

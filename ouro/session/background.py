@@ -1,4 +1,4 @@
-"""Background: work beside the conversation, and what it has to tell."""
+"""Background: tasks beside the turns, their events and questions."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any
 
-from ouro.events import Event
+from ouro.display import Question
+from ouro.events import Answer, Event, QuestionAsked, QuestionClosed
+from ouro.session.turn import Questions
 from ouro.utils.log import log
 
 
 class Background:
-    """Runs what the person does not wait for: titles, capture, commits. Owned by one Session, which closes it."""
+    """Runs what the user does not wait for: titles, capture, commits. Owned by one Session, which closes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, questions: Questions) -> None:
+        self._questions = questions
         self._tasks: set[asyncio.Task[None]] = set()
         self._news: asyncio.Queue[Event | None] = asyncio.Queue()
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Begin; a failure is logged under `name` and told to nobody: nobody waits for it."""
+        """Run a task; a failure is logged under `name`."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._end)
 
-    def tell(self, event: Event) -> None:
-        """Hand an event to whoever reads `news`."""
+    def emit(self, event: Event) -> None:
+        """Hand an event to the reader of `news`."""
         self._news.put_nowait(event)
+
+    async def ask(self, question_id: str, question: Question) -> Answer:
+        """Ask the user beside the turns, and wait for the answer."""
+        self.emit(QuestionAsked(question_id, question, of_turn=False))
+        try:
+            return await self._questions.inquire(question_id)
+        finally:
+            self.emit(QuestionClosed(question_id))
 
     async def news(self) -> AsyncGenerator[Event, None]:
         """What happens beside the turns, as it happens; ends when the session is closed. For one reader."""

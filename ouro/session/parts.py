@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,18 +10,15 @@ import msgspec
 from ouro.agent.limits import Limits
 from ouro.llm.model import Effort
 from ouro.llm.model_source import ModelSource
-from ouro.memory.backend import RewindScope, SessionInfo
+from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import CompactionRules
-from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.capture.observer import Learning
-from ouro.memory.long_term.maintenance.background import Digest
-from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.recall.turn_recall import Recalling
+from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Usage
 from ouro.safety.permissions import Mode, Permissions
-from ouro.session.rewind import Undoer
+from ouro.session.background import Background
+from ouro.session.turn import Questions
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
@@ -61,27 +58,17 @@ class SessionParts(msgspec.Struct, frozen=True):
     trusts: Callable[[Path], bool]
     """Whether the person trusts a file of instructions as it is now."""
     limits: Limits
-    knowledge: LongTermMemoryManager | None
-    """Long-term memory; None where it is off."""
+    remembers: SessionMemory
+    """Long-term memory, also where it is off."""
+    background: Background
+    questions: Questions
     compaction: CompactionRules
     session_catalog: SessionCatalog
     list_files: Callable[[], list[str]]
-    lookup: Lookup | None = None
-    """Searches sessions and memory; None where memory is off."""
-    recalling: Recalling | None = None
-    """Finds the notes that bear on a message; None where memory is off."""
-    learning: Learning | None = None
-    """Captures what is said into notes; None where memory is off, or nobody stays to see it."""
-    digest: Digest | None = None
-    """Sums up sessions, merges notes, reads old sessions; None where nothing is kept."""
-    undoers: Mapping[RewindScope, Undoer] = {}
-    """What can take back what turns did outside the conversation, by its scope."""
     titles: bool = False
     """A model finds a title after the first turn."""
     notices: tuple[str, ...] = ()
     is_kept: bool = True
     """Can be taken up again later."""
     resumed: SessionInfo | None = None
-    """What was known of the session when it was taken up again; None for a new one."""
-    remembered_since: Callable[[str], Mapping[str, int]] = lambda _at: {}
-    """How often each scope of long-term memory was changed since then; may block."""
+    """What was known of the session when it was resumed; None for a new one."""

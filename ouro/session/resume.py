@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,13 +13,11 @@ import msgspec
 
 from ouro.agent.replay import compaction_event
 from ouro.display import Todo
-from ouro.errors import OuroError, SaveFailed, SessionError
+from ouro.errors import SaveFailed, SessionError
 from ouro.events import Event, Said, TurnFinished, UsageUpdated
 from ouro.llm.model import ModelSpec
 from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
-from ouro.memory.long_term.git.values import SESSION
-from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.short_term import compacted, sendable
@@ -29,7 +27,6 @@ from ouro.session.context_window import ContextWindow
 from ouro.session.opening import Part
 from ouro.session.parts import SessionParts
 from ouro.utils.git import Git, GitError
-from ouro.utils.log import log
 from ouro.utils.repository import branch_in_note, git_branch
 
 TAIL_TURNS = 3
@@ -38,7 +35,7 @@ TINY, SMALL = 2_000, 8_000
 ANTHROPIC_CACHE_SECONDS = 300
 _GIT_SECONDS = 1.5
 _SUBJECTS = 3
-_MOST_COMMITS, _MOST_CHANGES = 1_000, 100
+_MOST_COMMITS = 1_000
 CacheState = Literal["warm", "cold", "probably warm", "probably cold"]
 Play = Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]]
 
@@ -119,7 +116,7 @@ class Resumed:
         messages = [entry.message for entry in entries]
         repository, changes = await asyncio.gather(
             asyncio.to_thread(repository_news, parts.cwd, info.updated_at, _branch_then(messages)),
-            asyncio.to_thread(parts.remembered_since, info.updated_at),
+            asyncio.to_thread(parts.remembers.changes_since, info.updated_at),
         )
         spec = parts.models.current()[0].spec
         cache = _cache_state(spec.name, info.model, _seconds_since(info.updated_at))
@@ -246,25 +243,6 @@ def repository_news(cwd: Path, since: str, branch_then: str) -> RepositoryNews |
         return None
     commits = lines.splitlines()
     return RepositoryNews(branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines()))
-
-
-def memory_changes(scopes: Iterable[ScopeMemory], session_id: str, since: str) -> dict[str, int]:
-    """How often each scope of long-term memory was changed since then, but by that session itself. Blocks.
-
-    Scopes without a change are left out.
-    """
-    after = datetime.fromisoformat(since).replace(microsecond=0)  # a commit knows no more of its time
-    found: dict[str, int] = {}
-    for each in scopes:
-        try:
-            commits = each.store.log(_MOST_CHANGES)
-        except OuroError as error:
-            log.warning("what memory has learned since: %s", error)
-            continue
-        others = [commit for commit in commits if commit.trailers.get(SESSION) != session_id]
-        if count := sum(datetime.fromisoformat(commit.at) >= after for commit in others):
-            found[each.scope] = count
-    return found
 
 
 async def _nothing() -> AsyncGenerator[Event, None]:

@@ -58,13 +58,18 @@ class Rewound(msgspec.Struct, frozen=True):
     told: tuple[str, ...] = ()
 
 
-class Undoable(msgspec.Struct, frozen=True):
-    """What was done outside the conversation and can be taken back with it."""
+class Undoable(Protocol):
+    """What was done outside the transcript and can be undone with it."""
 
-    what: str
-    """In a few words: `2 changes`."""
-    undo: Callable[[], Awaitable[Sequence[str]]]
-    """Takes it back; gives what there is to tell, a line each."""
+    @property
+    def what(self) -> str:
+        """In a few words: `2 changes`."""
+        ...
+
+    @property
+    def undo(self) -> Callable[[], Awaitable[Sequence[str]]]:
+        """Undoes it; returns messages for the user, one a line."""
+        ...
 
 
 class Undoer(Protocol):

@@ -18,21 +18,19 @@ from ouro.errors import SaveFailed, UsageError
 from ouro.events import Answer, Event, NotesRecalled, Said, TodosChanged, TurnFinished
 from ouro.llm.model import Effort, Warmable
 from ouro.llm.model_source import ModelChoice
-from ouro.memory.long_term.knowing import Knowing
-from ouro.memory.long_term.trust.teller import Wires
+from ouro.memory.backend import RewindScope
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Image, user
 from ouro.safety.permissions import Mode
-from ouro.session.background import Background
 from ouro.session.budget import Money
 from ouro.session.context_window import LOOK_UP, ContextWindow, carried
 from ouro.session.parts import SessionParts, Status
 from ouro.session.resume import taken_up
-from ouro.session.rewind import SHELL_NOTE, Past
+from ouro.session.rewind import SHELL_NOTE, Past, Undoer
 from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
 from ouro.session.todo_plan import plan_of, plan_once_read
-from ouro.session.turn import OwnLine, Questions, Turn
+from ouro.session.turn import OwnLine, Turn
 from ouro.session.turn_queue import Draft
 from ouro.tools.shell_jobs import JobInfo
 from ouro.utils.repository import git_branch
@@ -55,28 +53,29 @@ class Session:
 
     def __init__(self, parts: SessionParts) -> None:
         self._parts = parts
-        self._memory, self._questions, self._spoken = parts.memory, Questions(), _Spoken()
+        self._memory, self._questions, self._spoken = parts.memory, parts.questions, _Spoken()
         self._told: Surroundings | None = None
         self._turn: Turn | None = None
         self._lines: set[Turn] = set()
-        self._background = Background()
+        self._background = parts.background
         self.notices = (*parts.notices, *parts.memory.notices)
         """What opening it had to tell; what is found while the rest is read comes with the news."""
-        parts.memory.tell = lambda notice: self._background.tell(Said(notice, "warning"))
-        self.lookup = parts.lookup
+        parts.memory.tell = lambda notice: self._background.emit(Said(notice, "warning"))
+        self.memory = parts.remembers
+        self.lookup = self.memory.lookup
         self._nested = NestedInstructions(parts.cwd, parts.trusts)
-        self.knowledge, self.learning, self.digest = parts.knowledge, parts.learning, parts.digest
-        self._knowing = Knowing(parts.knowledge, parts.memory, parts.recalling, parts.learning, parts.digest)
-        self._knowing.connect(Wires(self._background.tell, self._questions.inquire, self._background.start))
-        self.settled = self._knowing.settled
+        self.knowledge, self.learning, self.digest = self.memory.manager, self.memory.capture, self.memory.maintenance
+        self.memory.start()
+        self.settled = self.memory.settled
         """Waits until what the last turn wrote into memory is committed and told, which goes on beside the next."""
-        self.past = Past(parts.memory, lambda: self.running, self._begin_anew, parts.undoers, self.settled)
+        undoers: dict[RewindScope, Undoer] = {"memory": found} if (found := self.memory.rewind) else {}
+        self.past = Past(parts.memory, lambda: self.running, self._begin_anew, undoers, self.settled)
         self.money = Money(parts.memory, parts.session_catalog, parts.limits)
         parts.models.afford = self.money.refuse
         self.titles = Titles(parts.memory, parts.models, self._background, by_itself=parts.titles)
         parts.plan.change(plan_of(parts.memory))
         if parts.memory.is_being_read:
-            self._background.start("plan", plan_once_read(parts.plan, parts.memory, self._background.tell))
+            self._background.start("plan", plan_once_read(parts.plan, parts.memory, self._background.emit))
         self._runner = ToolRunner({tool.name: tool for tool in parts.tools}, parts.permissions, self._questions.inquire)
         self.scrollback = Scrollback(parts.memory, self._runner.title)
         requests = Requests(parts.instructions, self._runner)
@@ -148,13 +147,13 @@ class Session:
         """What the status line tells, as of now."""
         models, spec = self._parts.models, self._parts.models.current()[0].spec
         memory, branch = self._memory, git_branch(self.cwd)
-        mode, notes = self._parts.permissions.mode, self._knowing.count
+        mode, notes = self._parts.permissions.mode, self.memory.recalled_count
         return Status(spec.name, models.effort, mode, branch, memory.tokens, spec.window, memory.usage, notes)
 
     @property
     def recalled(self) -> NotesRecalled:
         """What recall considered for the last message, and what became of it."""
-        return self._knowing.recalled
+        return self.memory.recalled
 
     def history(self) -> Iterator[Event]:
         """The transcript so far, as the events that would have shown it."""
@@ -275,7 +274,7 @@ class Session:
         for turn in (self._turn, *self._lines):
             if turn is not None:
                 await turn.ended()  # it saves what was said to its last word
-        await self._knowing.close()
+        await self.memory.close()
         await self._background.close()
         if self.lookup is not None:
             await self.lookup.close()
@@ -294,14 +293,14 @@ class Session:
         finally:
             self._turn = None
             if self.lookup is not None:
-                self._background.start("index", self._knowing.once_settled(self.lookup.keep_up))
+                self._background.start("index", self.memory.once_settled(self.lookup.keep_up))
 
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:
         now = await surroundings(self.cwd, self._parts.permissions.mode, self._told)
         note, self._told = now.note(self._told), now
-        context = "\n\n".join(filter(None, (note, await self._knowing.context(text))))
+        context = "\n\n".join(filter(None, (note, await self.memory.before_turn(text))))
         shown = self.todos
-        async with aclosing(self._knowing.watch(self._agent.run(Prompt(text, images, context)))) as events:
+        async with aclosing(self.memory.watch(self._agent.run(Prompt(text, images, context)))) as events:
             async for event in events:
                 if self.todos != shown:
                     shown = self.todos
@@ -323,7 +322,7 @@ class Session:
 
     def _compacted(self) -> None:
         self._tell_again()
-        self._knowing.compacted()
+        self.memory.compacted()
 
     async def _carried(self) -> str:
         """What a summary takes along beside the model's words."""

@@ -61,7 +61,7 @@ class Titles:
         title = await self._ask()
         if self._is_made_of_first_words():  # the person may have renamed it meanwhile
             self._memory.set_title(title)
-            self._background.tell(Titled(self._memory.title))
+            self._background.emit(Titled(self._memory.title))
 
     async def _ask(self) -> str:
         words = excerpt(self._memory.messages())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ouro.assemble_memory import embedder_of
 from ouro.config import load_settings
 from ouro.llm.catalog import Catalog
 from ouro.memory.index.embeddings import Embedder, vectors_for
@@ -17,7 +18,6 @@ from ouro.memory.long_term.git.folders import repo_folder
 from ouro.memory.long_term.search import is_memory_trusted
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.memory_rules import embedder_of
 from ouro.safety.trust import TrustStore, acting_files
 from ouro.settings import Settings
 from ouro.utils.repository import find_root

@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 
 from ouro.memory.long_term.export import as_json, as_markdown
-from ouro.memory.long_term.import_files import read_sources
+from ouro.memory.long_term.import_files import is_trusted_text, read_sources
 from ouro.memory.long_term.importing import Import, carry_out, plan_import
-from ouro.session.by_hand import is_trusted_text
 from ouro.subcommands.memory_action import add_action
 from ouro.subcommands.opened_memory import opened_memory
 from ouro.subcommands.output import show, show_json

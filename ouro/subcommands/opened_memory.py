@@ -46,12 +46,12 @@ def opened_memory() -> Iterator[OpenedMemory]:
     stores = [user_store(get_memory_dir(), histories, _kind_of_secret, settings.remote)]
     if settings.repo.enabled and is_trusted:
         stores.append(repo_store(root, histories, _kind_of_secret, is_shared=settings.repo.share))
-    scopes, complaints = open_scopes(stores)
-    _tell(*complaints)
+    scopes = open_scopes(stores)
+    _tell(*scopes.problems)
     if settings.repo.enabled and not is_trusted:
         _tell("You have not said that you trust this folder: its memory is not read. Start ouro here once.")
     with opened_index() as index:
-        yield OpenedMemory(MemoryEditor(scopes, lambda: index), tuple(stores), settings)
+        yield OpenedMemory(MemoryEditor(scopes.opened, lambda: index), tuple(stores), settings)
 
 
 def _tell(*lines: str) -> None:

@@ -16,7 +16,7 @@ def home(home):
 async def front_end_of(home, project=None, picks=(), **options):
     conversation = Conversation(home, project, **options).connect()
     front_end = FakeFrontEnd(picks=picks)
-    front_end.session.knowledge = conversation.manager
+    front_end.session.remember(conversation.manager)
     return front_end, conversation
 
 

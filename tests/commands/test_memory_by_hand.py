@@ -35,8 +35,7 @@ def told(home, repository):
     """A front end on a session in the repository, and the conversation."""
     conversation = Conversation(home, repository, write="silent").connect()
     front_end = FakeFrontEnd()
-    front_end.session.knowledge = conversation.manager
-    front_end.session.lookup = FakeLookup(home / "cache" / "index.db")
+    front_end.session.remember(conversation.manager, FakeLookup(home / "cache" / "index.db"))
     front_end.session.cwd = repository
     return front_end, conversation
 
@@ -142,7 +141,7 @@ async def test_search_narrows_by_all_that_the_command_line_has(told, home, repos
         talk.say(user(f"A heron of {title}"))
         talk.change(TitleRecord(title, AT))
         talk.end()
-    front_end.session.lookup = make_lookup(None, lambda: None)
+    front_end.session.remember(front_end.session.knowledge, make_lookup(None, lambda: None))
     front_end.session.session_catalog = catalog_of(home / "sessions", home / "cache" / "none", str(repository))
     for narrowing, found in (
         ("", {"pond", "lake"}),

@@ -26,8 +26,7 @@ def remote(tmp_path) -> str:
 def sitting(home):
     conversation = Conversation(home, None).connect()
     front_end = FakeFrontEnd()
-    front_end.session.knowledge = conversation.manager
-    front_end.session.lookup = None
+    front_end.session.remember(conversation.manager)
     return front_end, conversation
 
 

@@ -40,7 +40,7 @@ def said(home):
 async def front_end_of(home, said, picks=()):
     conversation = Conversation(home).connect()
     front_end = FakeFrontEnd(picks=picks)
-    front_end.session.knowledge = conversation.manager
+    front_end.session.remember(conversation.manager)
     front_end.session.session_catalog = SessionCatalog(said, "/project")
     return front_end, conversation
 

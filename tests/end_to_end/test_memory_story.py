@@ -155,11 +155,9 @@ def remembered(ouro):
     """Opens the user's memory as the next start does."""
 
     def open_again():
-        ((scope,), complaints) = open_scopes(
-            [user_store(ouro.home / "memory", ouro.home / "history.git", lambda _: "")]
-        )
-        assert complaints == ()
-        return scope
+        scopes = open_scopes([user_store(ouro.home / "memory", ouro.home / "history.git", lambda _: "")])
+        assert scopes.problems == ()
+        return scopes.opened[0]
 
     open_again().write({"facts.md": "- Works with uv.\n"}, "first", Moment("s-0", 1), "person")
     return open_again

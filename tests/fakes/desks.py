@@ -20,7 +20,7 @@ def desk_of(home: Path, project: Path | None = None, *, indexed: bool = True, mo
     stores = [user_store(home / "memory", home / "history.git", finds_secret)]
     if project is not None:
         stores.append(repo_store(project, home / "history.git", finds_secret))
-    scopes, complaints = open_scopes(stores)
-    assert complaints == ()
+    scopes = open_scopes(stores)
+    assert scopes.problems == ()
     index = Index(home / "cache" / "index.db")
-    return MemoryEditor(scopes, (lambda: index) if indexed else None, moment)
+    return MemoryEditor(scopes.opened, (lambda: index) if indexed else None, moment)

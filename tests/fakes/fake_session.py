@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 
 from msgspec.structs import replace
 
@@ -36,6 +37,9 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
+from ouro.memory.index.lookup import Lookup
+from ouro.memory.long_term.manager import LongTermMemoryManager
+from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.messages import Image, ToolCall, Usage, assistant
 from ouro.session import Draft, ModelChoice, OpenRequest, SessionExcerpt, SessionHit, SessionInfo, Status
 from ouro.utils.masked_writes import mask_writes
@@ -94,6 +98,18 @@ def says(text: str, usage: Usage | None = None) -> list[Event]:
     return [TextDelta(text), Replied(replace(assistant(text), usage=usage))]
 
 
+class FakeSessionMemory(SessionMemory):
+    """Long-term memory of a FakeSession; what was recalled is set on the session."""
+
+    def __init__(self, session: FakeSession, manager: LongTermMemoryManager | None, lookup: Lookup | None) -> None:
+        super().__init__(SimpleNamespace(session_id=session.id), manager, lookup)
+        self._session = session
+
+    @property
+    def recalled(self) -> NotesRecalled:
+        return self._session.recalled
+
+
 class FakeSession:
     """Plays `turns`, one a `send`; keeps what it was told in `sent`, `steered`, `answers`, `shell_lines`."""
 
@@ -103,9 +119,8 @@ class FakeSession:
         self.title = ""
         self.running = False
         self.is_kept = True
-        self.knowledge = None
-        self.lookup = None
         self.recalled = NotesRecalled((), "local")
+        self.remember(None)
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()
         self.shown_before: list[Event] = []
@@ -133,6 +148,11 @@ class FakeSession:
         self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage)
         self._turns = list(turns)
         self._news: asyncio.Queue[Event | None] = asyncio.Queue()
+
+    def remember(self, manager: LongTermMemoryManager | None, lookup: Lookup | None = None) -> None:
+        """Give the session a long-term memory."""
+        self.memory = FakeSessionMemory(self, manager, lookup)
+        self.knowledge, self.lookup = manager, lookup
         self._interrupted = asyncio.Event()
         self._answered: dict[str, asyncio.Event] = {}
 

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ouro.events import CoreChanged, QuestionAsked, Reply, Said
-from ouro.memory.long_term.briefing import MARK
+from ouro.display import Question
+from ouro.events import CoreChanged, QuestionAsked, QuestionClosed, Reply, Said
+from ouro.memory.long_term.briefing import MARK, Briefing
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.knowledge_parts import KnowledgeParts
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
-from ouro.memory.long_term.trust.teller import Wires
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
 
@@ -39,39 +38,57 @@ class Conversation:
         messages: list[Message] | None = None,
         finds_secret=lambda text: "key" if "hunter2secret" in text else "",
         ask=no_model,
-        **options,
+        threshold: int = 5_000,
+        price=lambda _tokens: None,
+        is_quiet=lambda: True,
+        write: str = "tell",
     ) -> None:
         histories = home / "history.git"
         self.folder = home / "memory"
         stores = [user_store(self.folder, histories, finds_secret)]
         if project is not None:
             stores.append(repo_store(project, histories, finds_secret))
-        scopes, complaints = open_scopes(stores)
-        self.scopes = {scope.scope: scope for scope in scopes}
-        self.began_with = began_with or {**{s.scope: s.version for s in scopes}, MARK: f"token of {session}"}
+        scopes = open_scopes(stores)
+        self.scopes = {scope.scope: scope for scope in scopes.opened}
+        self.began_with = began_with or {**{s.scope: s.version for s in scopes.opened}, MARK: f"token of {session}"}
         self.messages = messages if messages is not None else []
         self.told: list = []
         self.tasks: set[asyncio.Task] = set()
         self._unanswered = 0
         self._answer = answer
+        self.consolidator = LongTermMemoryConsolidator(ask, finds_secret)
         self.manager = LongTermMemoryManager(
-            KnowledgeParts(
-                scopes=scopes,
-                stores=tuple(stores),
-                cwd=project or home,
-                session_id=session,
-                complaints=complaints,
-                began_with=self.began_with,
-                marks=TurnMarks(histories / "turns", session),
-                consolidator=LongTermMemoryConsolidator(ask, finds_secret),
-                **options,
-            )
+            scopes,
+            Briefing(scopes.opened, session, self.began_with, threshold, price),
+            project or home,
+            self,
+            self.consolidator,
+            TurnMarks(histories / "turns", session, lambda: not is_quiet()),
+            write,
         )
         self.block = self.manager.load_and_format()
 
     def connect(self) -> Conversation:
-        self.manager.connect(Wires(self.told.append, self._inquire, self._start))
+        self.manager.start()
         return self
+
+    def emit(self, event) -> None:
+        self.told.append(event)
+
+    async def ask(self, question_id: str, question: Question):
+        self.emit(QuestionAsked(question_id, question, of_turn=False))
+        try:
+            if self._answer is None:
+                self._unanswered += 1
+                await asyncio.Event().wait()
+            return Reply((self._answer,))
+        finally:
+            self.emit(QuestionClosed(question_id))
+
+    def start(self, name, work) -> None:
+        task = asyncio.create_task(work, name=name)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def begin(self, said: str) -> str:
         """The person says something; gives what goes with it."""
@@ -136,17 +153,6 @@ class Conversation:
     @property
     def said(self) -> list[str]:
         return [event.text for event in self.told if isinstance(event, Said)]
-
-    async def _inquire(self, question_id: str):
-        if self._answer is None:
-            self._unanswered += 1
-            await asyncio.Event().wait()
-        return Reply((self._answer,))
-
-    def _start(self, name, coroutine) -> None:
-        task = asyncio.create_task(coroutine, name=name)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
 
 
 @contextmanager

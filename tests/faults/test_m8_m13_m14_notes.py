@@ -47,9 +47,9 @@ async def test_m8_a_secret_becomes_neither_note_nor_proposal_and_the_rest_is_kep
 
 
 def opened():
-    (scope,), complaints = open_scopes([user_store(get_memory_dir(), get_history_dir(), lambda _text: "")])
-    assert complaints == ()
-    return scope
+    scopes = open_scopes([user_store(get_memory_dir(), get_history_dir(), lambda _text: "")])
+    assert scopes.problems == ()
+    return scopes.opened[0]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.memory.sessions.records import RewindRecord
 from ouro.messages import Context, Image, Usage
 from ouro.session import OpenRequest
-from ouro.session.rewind import Past, Undoable
+from ouro.session.rewind import Past
 
 
 def make(repository, *script, **options):
@@ -362,7 +363,7 @@ class Files:
     async def find(self, number):
         if self.failing == "find":
             raise ToolError("git is gone")
-        return Undoable(self.what, partial(self.take_back, number)) if self.what else None
+        return SimpleNamespace(what=self.what, undo=partial(self.take_back, number)) if self.what else None
 
     async def take_back(self, number):
         self.taken.append(number)

@@ -184,7 +184,7 @@ class ScreenFrontEnd:
         from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely wanted
         from ouro.session import Browsing
 
-        browser = MemoryBrowser(Browsing(self.session), self.keymap)
+        browser = MemoryBrowser(Browsing(self.session.memory, self.session.session_catalog), self.keymap)
         self._view.browser = browser
         try:
             request = await self.result_of(browser)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ouro.memory.long_term.block import Place, Texts, format_block, format_changes, mark_of, told_versions
 from ouro.memory.long_term.git.values import Scope
@@ -25,20 +25,30 @@ class Briefing:
     Args:
         began_with: the versions that the session began with, by scope, and what its mark is made of.
         threshold: tokens of a scope above which it is consolidated.
+        price: of so many tokens in each request, read from the cache, in US dollars; None where it is not known.
     """
 
     def __init__(
-        self, scopes: Sequence[ScopeMemory], session_id: str, began_with: Mapping[str, str], threshold: int
+        self,
+        scopes: Sequence[ScopeMemory],
+        session_id: str,
+        began_with: Mapping[str, str],
+        threshold: int,
+        price: Callable[[int], float | None] = lambda _tokens: None,
     ) -> None:
         self._scopes = scopes
         self._session_id = session_id
         self._mark = mark_of(began_with.get(MARK) or session_id)
         self._room = ROOM * threshold
-        self._begun = {scope.scope: _begun(scope, began_with) for scope in scopes}
+        self.threshold = threshold
+        self.price = price
+        self._began_with = began_with
+        self._begun: dict[Scope, Texts] = {}
         self._known: dict[tuple[str, str], Texts] = {}
 
     def block(self) -> str:
-        """For the system prompt; empty where no scope is in use."""
+        """For the system prompt, from what the session began with; empty where no scope is in use."""
+        self._begun = {scope.scope: _begun(scope, self._began_with) for scope in self._scopes}
         places = [Place(scope.scope, scope.store.folder) for scope in self._scopes]
         shown = {scope: with_note(*fitted(texts, self._room)) for scope, texts in self._begun.items()}
         return format_block(places, shown, self._mark, self._session_id) if places else ""

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import find_entry
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.remember import OpenedFile, SavedFile, archive_note, confirm, open_file, save
 from ouro.memory.long_term.said_turn import SaidTurn
+from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.utils.repository import find_root
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ouro.events import NotesRecalled
     from ouro.memory.long_term.git.values import UndoResult
     from ouro.memory.long_term.overview import Listed, NoteDetails, Overview
-    from ouro.session.session import Session
+    from ouro.memory.sessions.session_catalog import SessionCatalog
 
 _Told = TypeVar("_Told")
 
@@ -32,22 +32,21 @@ class Browsing:
         UsageError: memory is off here.
     """
 
-    def __init__(self, session: Session) -> None:
-        if session.knowledge is None:
-            raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
-        self._session = session
-        self._known = session.knowledge
+    def __init__(self, memory: SessionMemory, session_catalog: SessionCatalog) -> None:
+        self._memory = memory
+        self._known = memory.required()
+        self._session_catalog = session_catalog
         self._listing: Overview | None = None
 
     @property
     def session_id(self) -> str:
         """Of the session that is open here."""
-        return self._session.id
+        return self._memory.session_id
 
     @property
     def recalled(self) -> NotesRecalled:
         """What recall considered for the last message, and what became of it."""
-        return self._session.recalled
+        return self._memory.recalled
 
     @property
     def receipt(self) -> MemoryReceipt:
@@ -83,7 +82,7 @@ class Browsing:
         """
         if not session_id or not turn:
             raise UsageError("No turn taught it: it was written by hand, or outside of a session.")
-        return await asyncio.to_thread(self._session.session_catalog.turn, session_id, turn, message)
+        return await asyncio.to_thread(self._session_catalog.turn, session_id, turn, message)
 
     async def proposals(self) -> tuple[Proposal, ...]:
         """What waits for the person."""
@@ -112,7 +111,7 @@ class Browsing:
         Raises:
             UsageError: there is none, or it may not be read.
         """
-        return await self._at_desk(lambda desk: open_file(desk, named))
+        return await self._memory.at_desk(lambda desk: open_file(desk, named))
 
     async def save(self, opened: OpenedFile, after: str) -> SavedFile:
         """Keep a file as the person has edited it.
@@ -120,7 +119,7 @@ class Browsing:
         Raises:
             UsageError: it could not be kept; the hint says where the person's text lies.
         """
-        return await self._at_desk(lambda desk: save(desk, opened, after))
+        return await self._memory.at_desk(lambda desk: save(desk, opened, after))
 
     async def confirm(self, note_id: str) -> str:
         """Say that a note still holds, also of the files it speaks of as they are now; gives the commit.
@@ -130,7 +129,7 @@ class Browsing:
         Raises:
             UsageError: there is no such note, or nobody has vouched for what its file holds.
         """
-        return await self._at_desk(lambda desk: confirm(desk, find_entry(desk, note_id)))
+        return await self._memory.at_desk(lambda desk: confirm(desk, find_entry(desk, note_id)))
 
     async def archive(self, note_id: str) -> str:
         """Put a note away; gives the commit.
@@ -138,22 +137,17 @@ class Browsing:
         Raises:
             UsageError: as `confirm`.
         """
-        return await self._at_desk(lambda desk: archive_note(desk, find_entry(desk, note_id)))
-
-    async def _at_desk(self, act: Callable[[MemoryEditor], _Told]) -> _Told:
-        from ouro.session.by_hand import at_desk  # it knows Session, which knows this
-
-        return await at_desk(self._session, act)
+        return await self._memory.at_desk(lambda desk: archive_note(desk, find_entry(desk, note_id)))
 
     def _list(self) -> Overview:
         from ouro.memory.long_term.overview import Overview  # SQLite, for who looks
 
         if self._listing is None:
-            lookup = self._session.lookup
+            lookup = self._memory.lookup
             if lookup is None:
                 raise UsageError("There is no index of memory here.")
             index, stores = lookup.search().index, self._known.timeline().stores
-            root, half_life = find_root(self._session.cwd), self._known.half_life_days
+            root, half_life = find_root(self._known.cwd), self._memory.half_life_days
             self._listing = Overview(index, stores, root, self._doubted, half_life)
         return self._listing
 

@@ -19,7 +19,9 @@ from ouro.memory.long_term.git.files import FileRefused, decode_text
 from ouro.memory.long_term.git.values import CORE, Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, is_note_name, parse_note
 from ouro.memory.sessions.yaml_text import BadYamlError, load
+from ouro.safety.trust import TrustStore, acting_files
 from ouro.utils.repository import find_root
+from ouro.utils.runtime import get_trust_path
 
 INSTRUCTIONS = (
     "CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md", ".claude/rules", "AGENTS.md", "GEMINI.md", ".cursorrules",
@@ -254,6 +256,8 @@ _FOLDER = re.compile(r"\bcwd=`?(/[^\s;,`]+)")
 _OF_THE_PERSON = {"User Profile", "User preferences", "General Tips"}
 _WAYS_THROUGH = {"rollout_summary_files", "keywords", "What's in Memory"}
 _LABELS = ("scope:", "applies_to:")
+_AGENT_MEMORY = (".claude/projects", ".codex/memories", ".letta/agents")
+"""Below the user's home: where other agents store what they learned from them."""
 SAYS_NOTHING = {"Gemini Added Memories"}
 """Headings that would tell nothing in front of what stands below them."""
 
@@ -371,3 +375,18 @@ def _refused(path: Path, file: Path, depth: int) -> str:
     if file.suffix not in _TEXTS:
         return "it is no Markdown or text"
     return f"over {MOST_DEEP} files deep: import it by its name" if depth >= MOST_DEEP else ""
+
+
+def is_trusted_text(path: Path) -> bool:
+    """Whether the text of a file counts as the user's: it lies in no repository, or in one that the user trusts.
+
+    What a repository brings along are the words of whoever wrote it (M1). The folders in which agents store what they
+    learned from the user are the user's, also where they are git repositories. Blocks.
+    """
+    if any((Path.home() / folder).resolve() in path.resolve().parents for folder in _AGENT_MEMORY):
+        return True
+    root = find_root(path if path.is_dir() else path.parent)
+    if not (root / ".git").exists():
+        return True
+    trust = TrustStore(get_trust_path())
+    return trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Literal, TypeVar
 
 from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import CoreChanged
+from ouro.events import CoreChanged, Reply, Said
 from ouro.memory.long_term.briefing import Briefing
+from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.git.values import CORE, Scope, UndoResult
-from ouro.memory.long_term.knowledge_parts import KnowledgeParts
-from ouro.memory.long_term.opening import reason_of, switch
+from ouro.memory.long_term.opening import MemoryScopes, reason_of, switch
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline, undo
-from ouro.memory.long_term.trust.asking import remark
+from ouro.memory.long_term.trust.asking import KEEP, LEAVE, question_about, remark
 from ouro.memory.long_term.trust.edits import subject_of
 from ouro.memory.long_term.trust.proposals import Proposal
-from ouro.memory.long_term.trust.teller import Teller, Wires
+from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.memory.long_term.trust.vouching import Vouching, below
+from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Message
 from ouro.utils.log import log
@@ -31,47 +33,77 @@ Act = Callable[[], list[CoreChanged]]
 _Done = TypeVar("_Done")
 ByHand = Callable[[tuple[ScopeMemory, ...], Moment], tuple[_Done, Sequence[CoreChanged]]]
 """Something that the person does with the scopes, at a moment: gives what came of it, and what it changed."""
+_ASKED_FOR = ("person", "import", "undo")
+"""Origins that are shown in any case: the user asked for the change."""
 CORE_FILES = tuple(f"{name}.md" for name in CORE)
 
 
 class LongTermMemoryManager:
-    """What outlives a session, for one session. First `load_and_format`, then `connect`."""
+    """Long-term memory for one session. First `load_and_format`, then `start`.
 
-    def __init__(self, parts: KnowledgeParts) -> None:
-        self._parts = parts
-        self.half_life_days = parts.half_life_days
-        self._scopes = parts.scopes
-        self._briefing = Briefing((), parts.session_id, {}, parts.threshold)
+    Args:
+        scopes: those in use.
+        prompt: what the model reads of them.
+        cwd: the folder in which the session works.
+        channel: how the user learns of changes and is asked.
+        consolidator: compresses the core of a scope.
+        marks: whether the agent may be writing.
+        write: what the user sees of each write: an event with undo, a question first, or nothing.
+    """
+
+    def __init__(
+        self,
+        scopes: MemoryScopes,
+        prompt: Briefing,
+        cwd: Path,
+        channel: SessionChannel,
+        consolidator: LongTermMemoryConsolidator,
+        marks: TurnMarks,
+        write: Literal["tell", "ask", "silent"] = "tell",
+    ) -> None:
+        self._scopes = scopes.opened
+        self._allowed_stores = scopes.stores
+        self._briefing = prompt
+        self.cwd = cwd
+        self._channel = channel
+        self._consolidator = consolidator
+        self._marks = marks
+        self._write = write
+        self._warnings = dict.fromkeys(scopes.problems)
+        """Those that were shown, or will be at the start; each once."""
         self._receipt = MemoryReceipt()
-        self._teller = Teller(self, parts.complaints, silent=parts.write == "silent")
         self._working = asyncio.Lock()
         """Fair: who came first has it first."""
         self._settling: asyncio.Task[None] | None = None
+        self._is_open = False
         self._ran_on = False
         self._turn = self._message = 0
         self._remarks: list[str] = []
         self._has_consolidated = False
-        self._start: Callable[[str, Coroutine[Any, Any, None]], None] | None = None
 
     def load_and_format(self) -> str:
         """Both scopes, as they were opened, as the block of the system prompt; made once a session. Blocks."""
-        parts = self._parts
         if all(scope.is_clean for scope in self._scopes):
-            parts.marks.clear()
-        self._briefing = Briefing(self._scopes, parts.session_id, parts.began_with, parts.threshold)
+            self._marks.clear()
         block = self._briefing.block()
-        tokens, waiting = estimate(block), tuple(each.id for each in self.proposals())
+        tokens, waiting = estimate(block), tuple(proposal.id for proposal in self.proposals())
         self._receipt = MemoryReceipt(
-            self._briefing.lines(), self.versions(), tokens, parts.price(tokens), waiting=waiting
+            self._briefing.lines(), self.versions(), tokens, self._briefing.price(tokens), waiting=waiting
         )
         return block
 
-    def connect(self, wires: Wires) -> None:
-        """The session is there: tell what was found, and ask what has to be asked."""
-        self._teller.connect(wires)
-        self._start = wires.start
+    def start(self) -> None:
+        """The session is open: show what was found, and ask what has to be asked."""
+        self._is_open = True
+        for text in self._warnings:
+            self._channel.emit(Said(text, "warning"))
         self._tell([event for scope in self._scopes for event in scope.unknown()])
         self._consolidate_if_grown()
+
+    @property
+    def stores(self) -> tuple[GitMemoryStore, ...]:
+        """Of the scopes in use, user before repo."""
+        return tuple(scope.store for scope in self._scopes)
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
@@ -88,7 +120,7 @@ class LongTermMemoryManager:
         Raises:
             UsageError: the settings allow it no memory, or it is not trusted.
         """
-        found = next((store for store in self._parts.stores if store.scope == "repo"), None)
+        found = next((store for store in self._allowed_stores if store.scope == "repo"), None)
         if found is None:
             raise UsageError("This repository has no memory of its own here.", "See `memory.repo.enabled`.")
         switch(found, on=on)
@@ -114,35 +146,36 @@ class LongTermMemoryManager:
     async def context(self, sent: Sequence[Message]) -> str:
         """A turn begins: what is to go with the person's message, as memory is no longer what `sent` tells of it."""
         await self._work("look at memory", self._refresh)
-        await asyncio.to_thread(self._parts.marks.begin)
+        await asyncio.to_thread(self._marks.begin)
         remarks, self._remarks = self._remarks, []
         try:
             changes = await asyncio.to_thread(self._briefing.changes, sent)
         except (OuroError, OSError) as error:
-            self._teller.complain(f"Memory: {reason_of(error)}")
+            self._warn(f"Memory: {reason_of(error)}")
             changes = ""
         return "\n\n".join([*([changes] if changes else []), *remarks])
 
-    async def tool_ended(self, messages: Sequence[Message], is_whole: bool = True) -> None:
+    async def tool_ended(self, messages: Sequence[Message], is_whole: bool = True, said: int = 0) -> None:
         """A tool has run: what it wrote into memory is vouched for, or is not, as of now.
 
         Args:
             messages: the conversation so far.
             is_whole: they are all of it.
+            said: the number of the user's last message.
         """
         vouching = self._vouching(messages, is_whole)
         turn = sum(message.role == "user" and bool(message.text) for message in messages) if is_whole else 0
-        moment = Moment(self._parts.session_id, turn, self._parts.said())
+        moment = Moment(self._marks.session, turn, said)
         await self._work("vouch for what was written", lambda: self._vouch(vouching, moment))
 
-    def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0) -> None:
+    def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0, said: int = 0) -> None:
         """Turn number `turn` (0: counted) is over: what it wrote is committed beside the session, or waits for a yes.
 
         Whatever is asked of memory from here on comes after it; what only looks waits for `settled`.
         """
         self._turn = turn or sum(message.role == "user" and bool(message.text) for message in messages)
-        self._message = self._parts.said()
-        self._ran_on = not self._parts.is_quiet()
+        self._message = said
+        self._ran_on = self._marks.has_jobs()
         self._settling = asyncio.create_task(self._settle_turn(tuple(messages), is_whole), name="settle memory")
 
     async def settled(self) -> None:
@@ -221,7 +254,7 @@ class LongTermMemoryManager:
         """
         found = self._scope(scope)
         seen = {f"{name}.md": text for name, text in found.texts.items()}
-        outcome = await self._parts.consolidator.consolidate(dict(found.texts))
+        outcome = await self._consolidator.consolidate(dict(found.texts))
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
             subject = f"Consolidate: {outcome.said}"
@@ -236,12 +269,11 @@ class LongTermMemoryManager:
         """Wait for what is being written; tell nothing more."""
         await self.settled()
         async with self._working:
-            self._teller.close()
-            self._start = None
+            self._is_open = False
 
     @property
     def _moment(self) -> Moment:
-        return Moment(self._parts.session_id, self._turn, self._message)
+        return Moment(self._marks.session, self._turn, self._message)
 
     def _scope(self, name: Scope) -> ScopeMemory:
         found = next((scope for scope in self._scopes if scope.scope == name), None)
@@ -251,15 +283,15 @@ class LongTermMemoryManager:
 
     def _vouching(self, messages: Sequence[Message], is_whole: bool) -> Vouching:
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
-        return Vouching(messages, below(clean, self._parts.cwd), is_whole=is_whole, cwd=self._parts.cwd)
+        return Vouching(messages, below(clean, self.cwd), is_whole=is_whole, cwd=self.cwd)
 
     def _vouch(self, vouching: Vouching, moment: Moment) -> list[CoreChanged]:
         for scope in self._scopes:
-            scope.vouch_for_writing(vouching, moment, asks=self._parts.write == "ask")
+            scope.vouch_for_writing(vouching, moment, asks=self._write == "ask")
         return []
 
     def _refresh(self) -> list[CoreChanged]:
-        believes = self._parts.is_quiet() and not self._ran_on and not self._parts.marks.at_work()
+        believes = not (self._marks.has_jobs() or self._ran_on or self._marks.at_work())
         return [event for scope in self._scopes for event in scope.refresh(believes=believes)]
 
     async def _settle_turn(self, messages: Sequence[Message], is_whole: bool) -> None:
@@ -268,16 +300,16 @@ class LongTermMemoryManager:
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a defect: what was written stays, the next start finds it
             log.exception("memory could not be settled")
-            self._teller.complain(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
+            self._warn(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
 
     def _settle(self, vouching: Vouching) -> list[CoreChanged]:
-        asks = self._parts.write == "ask"
+        asks = self._write == "ask"
         told = [event for scope in self._scopes for event in scope.settle(vouching, self._moment, asks=asks)]
         waiting = [event.summary for event in told if event.proposal and event.origin == "agent"]
         refused = [each.name for scope in self._scopes for each in scope.refused]
         self._remarks += [remark(f"`{each}` waits for the person's yes. Do not write it again.") for each in waiting]
         self._remarks += [remark(f"{each} was put back as it was: it held a secret.") for each in refused]
-        self._parts.marks.end()  # before a next turn can begin its own
+        self._marks.end()  # before a next turn can begin its own
         return told
 
     def _answer(self, number: str, *, accepts: bool) -> list[CoreChanged]:
@@ -307,28 +339,53 @@ class LongTermMemoryManager:
                 if raises:
                     raise
                 log.warning("memory: cannot %s: %s", what, error)
-                self._teller.complain(f"Memory: {reason_of(error)}")
+                self._warn(f"Memory: {reason_of(error)}")
                 return
         self._tell(events)
 
     def _tell(self, events: Sequence[CoreChanged], *, said: bool = False) -> None:
         for scope in self._scopes:
             if scope.store.obstacle:
-                self._teller.complain(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
+                self._warn(f"Memory ({scope.scope}) has no history now: {scope.store.obstacle}")
             for each in scope.refused:
-                self._teller.complain(f"Memory ({scope.scope}): {each.name} {each.reason}; it was put back as it was.")
+                self._warn(f"Memory ({scope.scope}): {each.name} {each.reason}; it was put back as it was.")
         done = [event.summary for event in events if not event.proposal]
         waiting = dict.fromkeys([*self._receipt.waiting, *(event.proposal for event in events if event.proposal)])
         changes = (*self._receipt.changes, *done)
         self._receipt = replace(self._receipt, changes=changes, waiting=tuple(waiting))
-        if not said:
-            self._teller.tell(events)
+        for event in events if self._is_open and not said else ():
+            if event.proposal or self._write != "silent" or event.origin in _ASKED_FOR:
+                self._channel.emit(event)
+            if event.proposal:
+                self._channel.start("ask about memory", self._ask(event.proposal))
+
+    def _warn(self, text: str) -> None:
+        """Show a warning, once in a session."""
+        if text not in self._warnings:
+            self._warnings[text] = None
+            if self._is_open:
+                self._channel.emit(Said(text, "warning"))
+
+    async def _ask(self, proposal_id: str) -> None:
+        """Ask the user about a proposal, and do as they answer."""
+        pending = await asyncio.to_thread(self.proposals)
+        found = next((proposal for proposal in pending if proposal.id == proposal_id), None)
+        if found is None:
+            return
+        answer = await self._channel.ask(f"memory:{proposal_id}", question_about(found))
+        if answer == Reply((KEEP,)):
+            await self.accept(proposal_id)
+        elif answer == Reply((LEAVE,)):
+            await self.reject(proposal_id)
+        elif answer != Reply():
+            text = f"The change of memory still waits: /memory accept {proposal_id}, or reject."
+            self._channel.emit(Said(text, "warning"))
 
     def _consolidate_if_grown(self) -> None:
-        grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > self._parts.threshold]
-        if grown and self._start is not None and not self._has_consolidated:
+        grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > self._briefing.threshold]
+        if grown and self._is_open and not self._has_consolidated:
             self._has_consolidated = True  # once a session: what did not help will not help in the next turn
-            self._start("consolidate memory", self._consolidate_all(grown))
+            self._channel.start("consolidate memory", self._consolidate_all(grown))
 
     async def _consolidate_all(self, scopes: Sequence[ScopeMemory]) -> None:
         for scope in scopes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from ouro.errors import OuroError
 from ouro.memory.long_term.scope_memory import ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
@@ -12,10 +14,21 @@ _OFF = "off"
 """Under this name it is kept beside a history that its memory is switched off."""
 
 
-def open_scopes(stores: Sequence[GitMemoryStore]) -> tuple[tuple[ScopeMemory, ...], tuple[str, ...]]:
-    """Those that can be read and are not switched off, and what is to be told of others. Blocks; never fails."""
+class MemoryScopes(msgspec.Struct, frozen=True):
+    """The long-term memory that a session works with."""
+
+    opened: tuple[ScopeMemory, ...] = ()
+    """In use, user before repo."""
+    stores: tuple[GitMemoryStore, ...] = ()
+    """Of all scopes that the settings allow, also of one that was switched off."""
+    problems: tuple[str, ...] = ()
+    """Why a scope could not be opened, for the user."""
+
+
+def open_scopes(stores: Sequence[GitMemoryStore]) -> MemoryScopes:
+    """Open the scopes that can be read and are not switched off. Blocks; never fails."""
     opened: list[ScopeMemory] = []
-    complaints: list[str] = []
+    problems: list[str] = []
     for store in stores:
         if store.repository.own(_OFF):
             continue
@@ -23,10 +36,10 @@ def open_scopes(stores: Sequence[GitMemoryStore]) -> tuple[tuple[ScopeMemory, ..
         try:
             scope.open()
         except (OuroError, OSError) as error:
-            complaints.append(f"The {store.scope} memory cannot be read: {reason_of(error)}")
+            problems.append(f"The {store.scope} memory cannot be read: {reason_of(error)}")
         else:
             opened.append(scope)
-    return tuple(opened), tuple(complaints)
+    return MemoryScopes(tuple(opened), tuple(stores), tuple(problems))
 
 
 def switch(store: GitMemoryStore, *, on: bool) -> None:

@@ -66,8 +66,7 @@ def app(home, memory):
     for number, message in enumerate((user("From now on pytest."), assistant("I will.")), 1):
         store.save_memory("s-old", MessageRecord(number, "2026-11-20T10:00:00.000Z", message))
     session, later = FakeSession(), FakeSession(session_id="s-old")
-    session.knowledge = memory.manager
-    session.lookup = Lookup(home / "cache" / "index.sqlite", lambda: None, lambda: None)
+    session.remember(memory.manager, Lookup(home / "cache" / "index.sqlite", lambda: None, lambda: None))
     session.session_catalog = SessionCatalog(store, "/project")
     open_session = opener(session, later)
     app = screen_of(open_session=open_session)

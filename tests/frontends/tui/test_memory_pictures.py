@@ -67,9 +67,8 @@ def app(home, tmp_path, monkeypatch):
             stores["user"].save_and_commit({"preferences.md": changed}, "Say where", {"Ouro-Origin": "agent"})
             memory = Conversation(home / ".ouro", tmp_path).connect()
         session = FakeSession(cwd=tmp_path)
-        session.knowledge = memory.manager
         session.recalled = RECALLED if notes else NotesRecalled((), "local")
-        session.lookup = Lookup(home / ".ouro" / "cache" / "index.db", lambda: None, lambda: None)
+        session.remember(memory.manager, Lookup(home / ".ouro" / "cache" / "index.db", lambda: None, lambda: None))
         return screen_of(session, theme=theme)
 
     return app

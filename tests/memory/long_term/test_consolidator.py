@@ -111,7 +111,7 @@ async def test_what_is_written_while_the_model_thinks_is_not_overwritten(home):
         await session.manager.write("user", {"facts.md": f"{FACTS}- New.\n"}, "meanwhile")
         return BOTH
 
-    session.manager._parts.consolidator._ask = ask
+    session.consolidator._ask = ask
     with pytest.raises(Exception, match="changed meanwhile"):
         await session.manager.consolidate("user")
     assert (session.folder / "facts.md").read_text() == f"{FACTS}- New.\n"

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from ouro.display import Question
 from ouro.errors import OuroError
-from ouro.events import NoteKept, QuestionAsked, QuestionClosed, Reply
+from ouro.events import NoteKept, Reply
 from ouro.memory.backend import CapturedRecord, RecalledRecord
 from ouro.memory.long_term.capture.backlog import Missed, MissedSession, Piece, turns_since, uncaptured
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, Written
-from ouro.memory.long_term.trust.teller import Wires
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
+from ouro.memory.side_calls import SessionChannel
 from ouro.memory.transcript import Transcript
 from ouro.utils.log import log
 from ouro.utils.repository import branch_in_note
@@ -50,6 +50,7 @@ class LearningParts(msgspec.Struct, frozen=True):
     learner: Callable[[], Learner]
     """Made when it is first needed."""
     missed: Missed
+    channel: SessionChannel
     cadence: int = 5
     """Turns between two captures."""
     silent: bool = False
@@ -78,7 +79,7 @@ class Learning:
         self._parts = parts
         self._memory = parts.memory
         self._made: Learner | None = None
-        self._wires: Wires | None = None
+        self._channel = parts.channel
         self._has_spoken = asyncio.Event()
         self.busy = asyncio.Lock()
         """Held while a model is asked out of band: one at a time, captures first."""
@@ -86,10 +87,9 @@ class Learning:
         self._failures = 0
         self._skips = 0
 
-    def connect(self, wires: Wires) -> None:
-        """The session is there: what was missed is caught up with once the person has had their first answer."""
-        self._wires = wires
-        wires.start("catch up", self._catch_up())
+    def start(self) -> None:
+        """Begin to catch up on what was missed, once the user has had their first answer; returns at once."""
+        self._channel.start("catch up", self._catch_up())
 
     def turn_ended(self) -> None:
         """Capture, where enough turns have come; gives back at once."""
@@ -109,14 +109,14 @@ class Learning:
         return self._made
 
     def _begin(self, trigger: Trigger) -> None:
-        if self._wires is None or self._memory.read_only:
+        if self._memory.read_only:
             return
         if self._skips:
             self._skips -= 1
             return
         if self._wanted is None:
             self._wanted = trigger
-            self._wires.start("capture", self._run())
+            self._channel.start("capture", self._run())
 
     async def _run(self) -> None:
         async with self.busy:
@@ -192,37 +192,30 @@ class Learning:
     def _tell(self, done: Captured) -> None:
         from ouro.memory.long_term.notes.note_events import kept, proposed
 
-        wires = self._wires
-        if wires is None:
-            return
         self._tell_unless_silent(map(kept, done.written))
         if done.proposed:
-            wires.tell(proposed(done.proposed))
+            self._channel.emit(proposed(done.proposed))
         for each in done.written:
             if each.change == "contradict":
-                wires.start("ask about notes", self._ask(each.note, wires))
+                self._channel.start("ask about notes", self._ask(each.note))
 
-    async def _ask(self, new: Note, wires: Wires) -> None:
+    async def _ask(self, new: Note) -> None:
         """Which of two notes holds; where nobody answers, both stay."""
         from ouro.memory.long_term.notes.note_events import kept
 
-        notebook, number = self._learner.notebook, f"note:{new.id}"
+        notebook = self._learner.notebook
         old = await asyncio.to_thread(notebook.find, contradicted(new))
-        wires.tell(QuestionAsked(number, question_about(new, old.note, notebook.scopes), of_turn=False))
-        try:
-            answer = await wires.inquire(number)
-        finally:
-            wires.tell(QuestionClosed(number))
+        answer = await self._channel.ask(f"note:{new.id}", question_about(new, old.note, notebook.scopes))
         if isinstance(answer, Reply) and answer.answers:
             said = answer.answers[0]
             done = await self._parts.knowledge.alone(lambda: resolve(notebook, new.id, old.note.id, said))
             if done is not None:
-                wires.tell(kept(done))
+                self._channel.emit(kept(done))
 
     def _tell_unless_silent(self, events: Iterable[NoteKept]) -> None:
-        if self._wires is not None and not self._parts.silent:
+        if not self._parts.silent:
             for each in events:
-                self._wires.tell(each)
+                self._channel.emit(each)
 
 
 def _recalled(recalled: Mapping[int, RecalledRecord], piece: Piece) -> tuple[str, ...]:

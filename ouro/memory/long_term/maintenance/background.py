@@ -15,7 +15,7 @@ from ouro.events import Event, NoteKept, Said, TurnFinished
 from ouro.memory.long_term.maintenance.report import merge_line, merges_line, step_line, steps_line
 from ouro.memory.long_term.maintenance.summaries import Summaries
 from ouro.memory.long_term.notes.note_events import kept, proposed
-from ouro.memory.long_term.trust.teller import Wires
+from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Usage
 from ouro.utils.files import only_one
 from ouro.utils.log import log
@@ -53,6 +53,7 @@ class DigestParts(msgspec.Struct, frozen=True):
     """Of so many tokens."""
     usage: Callable[[], Usage]
     """Of all model calls of the session."""
+    channel: SessionChannel
     by_itself: bool = False
     """Out of band, without being asked: where a person stays."""
     is_new: bool = True
@@ -66,23 +67,22 @@ class Digest:
     def __init__(self, parts: DigestParts) -> None:
         self._parts = parts
         self._made: LongWork | None = None
-        self._wires: Wires | None = None
+        self._channel = parts.channel
         self._has_caught_up = False
         self._is_at_it = False
         self.play: Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]] | None = None
         """Plays work as a turn, so that it is shown and can be interrupted as one."""
 
-    def connect(self, wires: Wires) -> None:
-        """The session is there: what the last one left open is told, in one line."""
-        self._wires = wires
+    def start(self) -> None:
+        """Begin to show what the last session left open, in one line; returns at once."""
         if self._parts.by_itself and self._parts.is_new and self._parts.summaries:
-            wires.start("last time", self._tell_last_time(self._parts.summaries))
+            self._channel.start("last time", self._tell_last_time(self._parts.summaries))
 
     def after_turn(self) -> None:
         """See what there is to do, out of band; gives back at once."""
-        if self._wires is not None and self._parts.by_itself and not self._is_at_it:
+        if self._parts.by_itself and not self._is_at_it:
             self._is_at_it = True
-            self._wires.start("digest", self._all())
+            self._channel.start("digest", self._all())
 
     def price(self, tokens: int) -> float | None:
         """About what it costs to have so many tokens read; None where it is not known."""
@@ -257,5 +257,4 @@ class Digest:
             self._tell(each)
 
     def _tell(self, event: Event) -> None:
-        if self._wires is not None:
-            self._wires.tell(event)
+        self._channel.emit(event)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,11 +11,19 @@ from ouro.utils.runtime import ensure_private_dir
 
 
 class TurnMarks:
-    """A small file for each turn that runs. Those of a killed ouro stay until memory was looked through."""
+    """A small file for each turn that runs. Those of a killed ouro stay until memory was looked through.
 
-    def __init__(self, folder: Path, session: str) -> None:
+    Args:
+        folder: where the files are; shared by all sessions.
+        session: the id of this session.
+        has_jobs: whether a background job that the agent started is running.
+    """
+
+    def __init__(self, folder: Path, session: str, has_jobs: Callable[[], bool] = lambda: False) -> None:
         self._folder = folder
         self._own = folder / session
+        self.session = session
+        self.has_jobs = has_jobs
 
     def begin(self) -> None:
         """A turn of this session begins."""

@@ -64,7 +64,7 @@ def settings(home, **memory):
 async def test_without_notes_nothing_is_opened(repository, home):
     session, _ = await opened(repository)
     assert await recalled(session, QUESTION) == {}
-    finder = session._parts.recalling._parts.finder
+    finder = session.memory._recall._parts.finder
     assert (finder._by_words, finder._followed, session.status().memories) == (None, None, 0)
     await session.close()
 

@@ -1,4 +1,4 @@
-"""Memory on several machines, from within a session: what came is told, and reaches the model as a change."""
+"""Synchronise memory from within a session: what came in is shown, and reaches the model as a change."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import AsyncGenerator, Sequence
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Event, Said
 from ouro.memory.long_term.git.values import FileEdit, Scope
+from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.merge import SyncFailed
 from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
 from ouro.memory.long_term.sync import Progress, SyncReport, remote_of, summary, synchronise
-from ouro.session.session import Session
 
 
-async def synchronised(session: Session, scope: Scope, remote: str) -> AsyncGenerator[Event, None]:
+async def synchronised(manager: LongTermMemoryManager, scope: Scope, remote: str) -> AsyncGenerator[Event, None]:
     """Synchronise the memory of a scope, step by step; closed in between, it ends before the next step.
 
-    What came in is told by the session's news, with undo; what became of it at the end.
+    What came in is shown beside the turns, with undo; the result comes last.
 
     Args:
+        manager: the memory of the session.
+        scope: which of its memories.
         remote: another one than the settings name, or than it was the last time.
     """
-    if session.knowledge is None:
-        raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
     steps: asyncio.Queue[str | None] = asyncio.Queue()
     loop, stopped = asyncio.get_running_loop(), threading.Event()
 
@@ -39,7 +39,7 @@ async def synchronised(session: Session, scope: Scope, remote: str) -> AsyncGene
             raise UsageError(f"There is no {scope} memory in use here.")
         return _taken_in(found, remote, progress)
 
-    task = asyncio.ensure_future(session.knowledge.by_hand(work))
+    task = asyncio.ensure_future(manager.by_hand(work))
     task.add_done_callback(lambda _task: steps.put_nowait(None))
     try:
         while (what := await steps.get()) is not None:

@@ -1,4 +1,4 @@
-"""Learned: what a session has written into long-term memory, to be taken back with the turns that taught it."""
+"""MemoryRewind: undo what turns wrote into long-term memory, when a session goes back before them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from ouro.errors import OuroError
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, UNDOES, Commit, UndoResult
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.session.rewind import Undoable
 from ouro.utils.text import plural
 
 _LEARNED = ("agent", "capture", "outside")
@@ -24,8 +25,17 @@ _MOST = 500
 """Commits that are looked through."""
 
 
-class Learned:
-    """Finds the commits of the turns that go away, and takes them back turn by turn.
+class LearnedChanges(msgspec.Struct, frozen=True):
+    """Changes of memory that can be undone."""
+
+    what: str
+    """In a few words: `2 changes`."""
+    undo: Callable[[], Awaitable[Sequence[str]]]
+    """Undoes them; returns messages for the user, one a line."""
+
+
+class MemoryRewind:
+    """Finds the commits of the turns that go away, and undoes them turn by turn.
 
     Args:
         memory: the session's messages.
@@ -40,14 +50,13 @@ class Learned:
         self._stores = stores
         self._undo = undo
 
-    async def find(self, number: int) -> Undoable | None:
+    async def find(self, number: int) -> LearnedChanges | None:
         """What was learned from message `number` on, on the line that goes on now."""
         made = await asyncio.to_thread(self._made)
         commits = [each for each in _not_undone(made) if each.origin in _LEARNED and self._is_since(each, number)]
         if not commits:
             return None
-        what = plural(len(commits), "change")
-        return Undoable(what, lambda: self._take_back(commits))
+        return LearnedChanges(plural(len(commits), "change"), lambda: self._take_back(commits))
 
     async def _take_back(self, commits: Sequence[Commit]) -> Sequence[str]:
         told: list[str] = []

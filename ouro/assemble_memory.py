@@ -1,0 +1,272 @@
+"""Build the long-term memory of a session from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ouro.agent.limits import Limits
+from ouro.errors import LimitReached
+from ouro.llm.catalog import Catalog
+from ouro.llm.model_source import ModelSource, Role
+from ouro.memory.backend import MemoryStore
+from ouro.memory.index.embeddings import Embedder, chosen_embedder, is_embedder_chosen
+from ouro.memory.index.lookup import Lookup
+from ouro.memory.long_term.block import mark_of
+from ouro.memory.long_term.briefing import MARK, Briefing
+from ouro.memory.long_term.capture.backlog import Missed
+from ouro.memory.long_term.capture.observer import Learning, LearningParts
+from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+from ouro.memory.long_term.learning_rules import categories_of
+from ouro.memory.long_term.maintenance.background import Digest, DigestParts, LongWork
+from ouro.memory.long_term.maintenance.summaries import Summaries, SummaryParts
+from ouro.memory.long_term.manager import LongTermMemoryManager
+from ouro.memory.long_term.opening import MemoryScopes
+from ouro.memory.long_term.recall.finder import FinderParts, NoteFinder
+from ouro.memory.long_term.recall.turn_recall import Recalling, RecallParts
+from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.search import make_lookup
+from ouro.memory.long_term.session_memory import SessionMemory
+from ouro.memory.long_term.trust.turn_marks import TurnMarks
+from ouro.memory.manager import MemoryManager
+from ouro.memory.sessions.session_catalog import SessionCatalog
+from ouro.memory.side_calls import SessionChannel, beside
+from ouro.messages import Message, Usage, system
+from ouro.session.budget import Purse
+from ouro.settings import Settings
+from ouro.utils.repository import branch_in_note, find_root
+from ouro.utils.runtime import get_history_dir
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.capture.learner import Learner
+    from ouro.memory.long_term.recall.recall import Tuning
+
+_CADENCE = range(1, 11)
+Ask = Callable[[list[Message]], Awaitable[str]]
+
+
+class MemoryBuilder(msgspec.Struct, frozen=True):
+    """Builds what remembers for one session, out of what the session has."""
+
+    settings: Settings
+    catalog: Catalog
+    cwd: Path
+    scopes: MemoryScopes
+    memory: MemoryManager
+    models: ModelSource
+    store: MemoryStore
+    session_catalog: SessionCatalog
+    lookup: Lookup | None
+    channel: SessionChannel
+    finds_secret: Callable[[str], str]
+    has_jobs: Callable[[], bool]
+    """Whether a background job of the agent is running."""
+
+    def build(self, *, captures: bool, is_saved: bool, is_new: bool) -> SessionMemory:
+        """The memory of the session.
+
+        Args:
+            captures: the user stays: what is said becomes notes, and memory is maintained, in the background.
+            is_saved: the session is on disk.
+            is_new: the session was not resumed.
+        """
+        is_written = captures and not self.memory.read_only
+        manager = self._manager() if self.scopes.stores else None
+        capture = self._capture(manager) if manager and is_written else None
+        busy = capture.busy if capture else asyncio.Lock()
+        maintenance = self._maintenance(manager, busy, by_itself=is_written, is_new=is_new) if is_saved else None
+        recall = self._recall() if manager else None
+        half_life = self.settings.memory.half_life_days
+        return SessionMemory(self.memory, manager, self.lookup, recall, capture, maintenance, half_life)
+
+    def _manager(self) -> LongTermMemoryManager:
+        memory, settings = self.memory, self.settings.memory
+        threshold = settings.consolidation_threshold
+        return LongTermMemoryManager(
+            self.scopes,
+            Briefing(self.scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
+            self.cwd,
+            self.channel,
+            LongTermMemoryConsolidator(self._ask("compact", "consolidation"), self.finds_secret),
+            TurnMarks(get_history_dir() / "turns", memory.session_id, self.has_jobs),
+            settings.write,
+        )
+
+    def _recall(self) -> Recalling | None:
+        if self.lookup is None or not self.scopes.opened:
+            return None
+        settings = self.settings.memory
+
+        def tuning() -> Tuning:
+            from ouro.memory.long_term.recall.recall import Tuning
+
+            return Tuning(
+                settings.retrieval_top_k,
+                settings.retrieval_hop_depth,
+                settings.injection_token_budget,
+                settings.half_life_days,
+            )
+
+        return Recalling(
+            RecallParts(
+                memory=self.memory,
+                finder=NoteFinder(FinderParts(self.lookup, self.scopes.opened, self._root, self._mark, tuning)),
+                mark=self._mark,
+                ask=self._ask("retrieve", "recall") if self.models.is_given("retrieve") else None,
+                retrieval=settings.retrieval,
+                hypotheses=settings.retrieval_hypothesis_count,
+                has_embedding_model=is_embedder_chosen(settings.embedding_model, self.catalog),
+            )
+        )
+
+    def _capture(self, manager: LongTermMemoryManager) -> Learning | None:
+        memory, settings = self.memory, self.settings.memory
+        if self.lookup is None or not self.scopes.opened:
+            return None
+        return Learning(
+            LearningParts(
+                memory=memory,
+                knowledge=manager,
+                learner=partial(self._learner, manager, self._ask("classify", "capture")),
+                missed=Missed(self.store, memory.session_id, memory.project, get_history_dir() / "capture.lock"),
+                channel=self.channel,
+                cadence=min(max(settings.cadence_turns, _CADENCE[0]), _CADENCE[-1]),
+                silent=settings.write == "silent",
+            )
+        )
+
+    def _learner(self, manager: LongTermMemoryManager, ask: Ask) -> Learner:
+        from ouro.memory.long_term.capture.learner import Learner, LearnerParts
+
+        assert self.lookup is not None
+        settings = self.settings.memory
+        return Learner(
+            LearnerParts(
+                knowledge=manager,
+                scopes=self.scopes.opened,
+                lookup=self.lookup,
+                ask=ask,
+                root=self._root,
+                cwd=self.cwd,
+                mark=self._mark,
+                categories=categories_of(settings.categories),
+                asks=settings.write == "ask",
+                half_life_days=settings.half_life_days,
+            )
+        )
+
+    def _maintenance(
+        self, manager: LongTermMemoryManager | None, busy: asyncio.Lock, *, by_itself: bool, is_new: bool
+    ) -> Digest:
+        memory = self.memory
+
+        def asks(role: Role, purpose: str) -> Ask:
+            words = self._ask(role, purpose)
+
+            async def ask(messages: list[Message]) -> str:
+                async with busy:
+                    return await words(messages)
+
+            return ask
+
+        summaries = Summaries(
+            SummaryParts(memory, self.store, self.session_catalog, asks("compact", "summary"), self._mark)
+        )
+        has_memory = manager is not None and self.lookup is not None and bool(self.scopes.opened)
+        return Digest(
+            DigestParts(
+                summaries=summaries if self.settings.sessions.summaries else None,
+                work=partial(self._long_work, manager, asks) if manager is not None and has_memory else None,
+                lock=get_history_dir() / "digest.lock",
+                price=self._classifier_price,
+                usage=lambda: memory.usage,
+                channel=self.channel,
+                by_itself=by_itself,
+                is_new=is_new,
+                silent=self.settings.memory.write == "silent",
+            )
+        )
+
+    def _long_work(self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]) -> LongWork:
+        from ouro.memory.long_term.digest_rules import SimilarNotes
+        from ouro.memory.long_term.maintenance.crystallizer import ORDER, Crystallizer, CrystallizerParts
+        from ouro.memory.long_term.maintenance.note_consolidator import MergeParts, NoteConsolidator
+        from ouro.memory.sessions.whole_session import read_whole
+
+        assert self.lookup is not None
+        classify = asks("classify", "crystallization")
+
+        async def ask(messages: list[Message]) -> str:
+            return await classify([system(messages[0].text + ORDER), *messages[1:]])
+
+        learner = self._learner(manager, ask)
+        histories = {scope.scope: scope.store.repository for scope in self.scopes.opened}
+        merging = MergeParts(
+            ask=asks("compact", "consolidation"),
+            notebook=learner.notebook,
+            histories=histories,
+            categories=categories_of(self.settings.memory.categories),
+            mark=self._mark,
+            alike=SimilarNotes(self.lookup, self.scopes.opened),
+            root=str(self._root),
+            alone=manager.alone,
+        )
+        reading = CrystallizerParts(
+            capture=partial(learner.capture, is_whole=True),
+            sessions=self.session_catalog.here,
+            read=partial(read_whole, self.store),
+            history=histories.get("repo") or histories["user"],
+            project=self.memory.project,
+            own=self.memory.session_id,
+            branch_in=branch_in_note,
+        )
+        return LongWork(NoteConsolidator(merging), Crystallizer(reading))
+
+    def _ask(self, role: Role, purpose: str) -> Ask:
+        return beside(self.models, self.memory, role, purpose)
+
+    def _cached_price(self, tokens: int) -> float | None:
+        prices = self.models.current()[0].spec.prices
+        return prices.cost(Usage(input=tokens, cached=tokens)) if prices else None
+
+    def _classifier_price(self, tokens: int) -> float | None:
+        try:
+            prices = self.models.role("classify")[0].spec.prices
+        except LimitReached:
+            return None
+        return prices.cost(Usage(input=tokens)) if prices else None
+
+    @property
+    def _mark(self) -> str:
+        return mark_of(self.memory.began_with.get(MARK) or self.memory.session_id)
+
+    @property
+    def _root(self) -> Path:
+        return find_root(self.cwd)
+
+
+def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
+    """What the header of a new session records of memory: the version of each scope, and the source of its mark."""
+    return {**{scope.scope: scope.version for scope in scopes}, MARK: secrets.token_hex(16)} if scopes else {}
+
+
+def lookup_in(
+    root: Path, scopes: Sequence[ScopeMemory], settings: Settings, catalog: Catalog, shelf: SessionCatalog
+) -> Lookup | None:
+    """What searches sessions and memory; none where there is no memory."""
+    if not scopes:
+        return None
+    has_own = any(each.scope == "repo" for each in scopes)
+    return make_lookup(root if has_own else None, lambda: embedder_of(settings, catalog, shelf))
+
+
+def embedder_of(settings: Settings, catalog: Catalog, shelf: SessionCatalog) -> Embedder | None:
+    """The embedding model that the settings or models.yaml name, else the one of this machine; None for words alone."""
+    return chosen_embedder(settings.memory.embedding_model, catalog, Purse(shelf, Limits(**asdict(settings.limits))))

@@ -1,0 +1,215 @@
+"""SessionMemory: long-term memory in one live session: before, during and after its turns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import TypeVar
+
+from ouro.errors import OuroError, UsageError
+from ouro.events import CoreChanged, Event, NotesRecalled, Prompted, ToolFinished
+from ouro.memory.index.lookup import Lookup
+from ouro.memory.long_term.capture.observer import Learning
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.git.values import SESSION
+from ouro.memory.long_term.maintenance.background import Digest
+from ouro.memory.long_term.manager import LongTermMemoryManager
+from ouro.memory.long_term.memory_rewind import MemoryRewind
+from ouro.memory.long_term.recall.turn_recall import Recalling
+from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.manager import MemoryManager
+from ouro.memory.transcript import is_turn
+from ouro.utils.log import log
+
+_WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
+_MAX_COMMITS = 100
+"""Commits that `changes_since` looks through."""
+_Done = TypeVar("_Done")
+
+
+class SessionMemory:
+    """Stands between a session and its long-term memory, also where memory is off.
+
+    Args:
+        memory: the messages of the session.
+        manager: None where long-term memory is off.
+        lookup: searches sessions and memory; None where memory is off.
+        recall: finds notes before a turn.
+        capture: makes notes of what was said; None where the user does not stay, or by the settings.
+        maintenance: summaries, merging and crystallizing; None where the session is not saved.
+        half_life_days: in which the confidence in a note that was only concluded halves.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryManager,
+        manager: LongTermMemoryManager | None = None,
+        lookup: Lookup | None = None,
+        recall: Recalling | None = None,
+        capture: Learning | None = None,
+        maintenance: Digest | None = None,
+        half_life_days: float = 30,
+    ) -> None:
+        memory.is_private = manager is None
+        self.manager = manager
+        self.lookup = lookup
+        self.capture = capture
+        self.maintenance = maintenance
+        self.half_life_days = half_life_days
+        self._memory = memory
+        self._recall = recall
+        self._is_recall_shown = False
+
+    def start(self) -> None:
+        """Begin what runs in the background; returns at once. Called when the session is open."""
+        for service in (self.manager, self.capture, self.maintenance):
+            if service:
+                service.start()
+
+    def required(self) -> LongTermMemoryManager:
+        """The long-term memory.
+
+        Raises:
+            UsageError: memory is off here.
+        """
+        if self.manager is None:
+            raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
+        return self.manager
+
+    @property
+    def session_id(self) -> str:
+        """Of the session."""
+        return self._memory.session_id
+
+    @property
+    def recalled(self) -> NotesRecalled:
+        """What recall considered for the last message, and what became of it."""
+        return self._recall.last if self._recall else NotesRecalled((), "off")
+
+    @property
+    def recalled_count(self) -> int:
+        """Notes that went to the model with the last message."""
+        return self._recall.count if self._recall else 0
+
+    @property
+    def rewind(self) -> MemoryRewind | None:
+        """Undoes what turns wrote into memory; None where memory is off."""
+        if self.manager is None:
+            return None
+        return MemoryRewind(self._memory, self.manager.stores, self.manager.undo)
+
+    async def before_turn(self, text: str) -> str:
+        """What goes to the model with the user's message: changes of the core, then recalled notes."""
+        self._is_recall_shown = False
+        changes = await self.manager.context(self._memory.context()) if self.manager else ""
+        notes = await self._recall.before(text) if self._recall else ""
+        return "\n\n".join(filter(None, (changes, notes)))
+
+    async def on_event(self, event: Event) -> list[Event]:
+        """React to an event of the turn; returns the events to show after it.
+
+        To be awaited before the next tool runs: what a tool wrote is checked against the messages up to then (M13).
+        """
+        if self.manager and isinstance(event, ToolFinished) and event.name in _WRITING_TOOLS:
+            await self.manager.tool_ended(self._memory.known(), self._is_whole, self._last_said())
+        if self._recall and not self._is_recall_shown and isinstance(event, Prompted):
+            self._is_recall_shown = True
+            return self._recall_events(self._recall)
+        return []
+
+    def turn_ended(self) -> None:
+        """Commit what the turn wrote, and capture what was said, in the background; returns at once."""
+        if self.manager:
+            turn = self._memory.transcript.turns
+            self.manager.turn_ended(self._memory.known(), self._is_whole, turn, self._last_said())
+        if self.capture:
+            self.capture.turn_ended()
+        if self.maintenance:
+            self.maintenance.after_turn()
+
+    async def watch(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        """The events of a turn, with those of memory; calls `on_event` and `turn_ended`."""
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    more = await self.on_event(event)
+                    yield event
+                    for following in more:
+                        yield following
+        finally:
+            self.turn_ended()
+
+    def compacted(self) -> None:
+        """Capture what a summary stands for from here on; returns at once."""
+        if self.capture:
+            self.capture.compacted()
+
+    async def settled(self) -> None:
+        """Wait until what the last turn wrote into memory is committed, or is pending."""
+        if self.manager:
+            await self.manager.settled()
+
+    async def once_settled(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Wait as `settled`, then do what reads the files of memory."""
+        await self.settled()
+        await work()
+
+    async def at_desk(self, act: Callable[[MemoryEditor], _Done], *, says_it: bool = False) -> _Done:
+        """Do in a thread what the user asks of memory, while nothing else in this session writes it.
+
+        Args:
+            act: what the user asks for.
+            says_it: the caller shows what changed; no event is emitted.
+
+        Raises:
+            UsageError: memory is off here.
+        """
+        lookup = self.lookup
+        index = None if lookup is None else lambda: lookup.search().index
+
+        def work(scopes: tuple[ScopeMemory, ...], moment: Moment) -> tuple[_Done, Sequence[CoreChanged]]:
+            desk = MemoryEditor(scopes, index, moment)
+            return act(desk), desk.told
+
+        return await self.required().by_hand(work, says_it=says_it)
+
+    def changes_since(self, at: str) -> Mapping[str, int]:
+        """How often each scope was changed since a time, other than by this session; unchanged ones are left out.
+
+        Blocks.
+        """
+        after = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
+        found: dict[str, int] = {}
+        for store in self.manager.stores if self.manager else ():
+            try:
+                commits = store.log(_MAX_COMMITS)
+            except OuroError as error:
+                log.warning("changes of memory since %s: %s", at, error)
+                continue
+            others = [commit for commit in commits if commit.trailers.get(SESSION) != self._memory.session_id]
+            if count := sum(datetime.fromisoformat(commit.at) >= after for commit in others):
+                found[store.scope] = count
+        return found
+
+    async def close(self) -> None:
+        """Wait for what is being written."""
+        if self.manager:
+            await self.manager.close()
+
+    def _recall_events(self, recall: Recalling) -> list[Event]:
+        """What recall found, once the message is in the transcript."""
+        events: list[Event] = [*recall.troubles()]
+        if recall.last.items:
+            recall.keep(self._memory.transcript.last_number)
+            events.append(recall.last)
+        return events
+
+    def _last_said(self) -> int:
+        """The number of the user's last message on this branch; 0: there is none."""
+        said = (entry.number for entry in reversed(self._memory.transcript.entries) if is_turn(entry.message))
+        return next(said, 0)
+
+    @property
+    def _is_whole(self) -> bool:
+        return not self._memory.has_earlier
