@@ -293,6 +293,7 @@ class Session:
         finally:
             self._turn = None
             if self.lookup is not None:
+                self.lookup.note_turn()
                 self._background.start("index", self.memory.once_settled(self.lookup.keep_up))
 
     async def _run(self, text: str, images: tuple[Image, ...]) -> AsyncGenerator[Event, None]:

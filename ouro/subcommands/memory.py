@@ -101,10 +101,11 @@ def _search(args: argparse.Namespace) -> int:
 
 
 def _reindex(args: argparse.Namespace) -> int:
-    from ouro.subcommands.memory_index import opened_index, sources
+    from ouro.subcommands.memory_index import make_vectors, opened_index, sources
 
     with opened_index() as index:
         count = index.rebuild(sources(index), None if args.json else _progress)
+        make_vectors(index, ("notes", "messages"))
         state = index.state()
     if args.json:
         show_json({"files": count, "path": state.path, "size": state.size, "rows": state.rows})

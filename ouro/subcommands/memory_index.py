@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ouro.assemble_memory import embedder_of
 from ouro.config import load_settings
+from ouro.errors import ModelError, SearchUnavailable
 from ouro.llm.catalog import Catalog
 from ouro.memory.index.embeddings import Embedder, vectors_for
 from ouro.memory.index.index import Index, Sources
@@ -69,6 +70,20 @@ def opened_search(*, words_only: bool = False) -> Iterator[Search]:
         finally:
             if embedder:
                 embedder.close()
+
+
+def make_vectors(index: Index, tables: Sequence[str] = ("notes",)) -> int:
+    """Make the vectors that the index lacks. Returns how many were made; 0 where there is no embedding model."""
+    embedder = embedder_here()
+    if embedder is None:
+        return 0
+    try:
+        return vectors_for(index, embedder).fill_all(tables)
+    except (ModelError, SearchUnavailable) as error:
+        sys.stderr.write(f"ouro: some vectors are missing: {clean(error.message)}\n")
+        return 0
+    finally:
+        embedder.close()
 
 
 def embedder_here() -> Embedder | None:

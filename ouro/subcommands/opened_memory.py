@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
@@ -12,12 +12,14 @@ import msgspec
 
 from ouro.errors import UsageError
 from ouro.llm.catalog import Catalog
+from ouro.memory.index.index import Sources
+from ouro.memory.index.note_indexer import MemoryFolder, project_of
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.opening import open_scopes
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.safety.secrets import SecretMask, secret_values
 from ouro.settings import MemorySettings
-from ouro.subcommands.memory_index import opened_index, settings_here
+from ouro.subcommands.memory_index import make_vectors, opened_index, settings_here
 from ouro.utils.runtime import get_history_dir, get_memory_dir
 from ouro.utils.text import clean
 
@@ -50,8 +52,18 @@ def opened_memory() -> Iterator[OpenedMemory]:
     _tell(*scopes.problems)
     if settings.repo.enabled and not is_trusted:
         _tell("You have not said that you trust this folder: its memory is not read. Start ouro here once.")
+    before = _contents(stores)
     with opened_index() as index:
         yield OpenedMemory(MemoryEditor(scopes.opened, lambda: index), tuple(stores), settings)
+        if _contents(stores) != before:
+            folders = (MemoryFolder(each.scope, project_of(each.scope, each.folder), each.folder) for each in stores)
+            index.follow(Sources(memories=tuple(folders)))
+            make_vectors(index)
+
+
+def _contents(stores: Iterable[GitMemoryStore]) -> list[Mapping[str, str]]:
+    """What is in the files, by inode, size and time."""
+    return [store.load_all().files for store in stores]
 
 
 def _tell(*lines: str) -> None:

@@ -6,9 +6,11 @@ import pytest
 from fakes.told_sessions import NOTE, Conversation
 
 from ouro.cli import main
-from ouro.memory.index.embeddings import local_embedder
+from ouro.memory.index.embeddings import local_embedder, vectors_for
+from ouro.memory.index.index import Index
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.messages import assistant, user
+from ouro.utils.runtime import get_index_path, get_memory_dir
 
 TURNS = [
     {"id": "D1:1", "text": "I adopted a puppy!", "speaker": "Ann", "date": "2023-05-01T10:00", "session": 1, "turn": 1},
@@ -212,3 +214,21 @@ def test_files_that_cannot_be_read_are_told(tmp_path, capsys):
     (tmp_path / "docs.jsonl").unlink()
     assert main(["memory", *arguments]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(local_embedder() is None, reason="needs requirements/vectors.txt")
+@pytest.mark.parametrize("way", ["remember", "import", "reindex"])
+def test_what_a_command_writes_is_found_by_meaning(told, capsys, way):
+    if way == "remember":
+        assert printed(capsys, "remember", "I prefer tabs over spaces")[0] == 0
+    elif way == "import":
+        (told / "rules.md").write_text("- I prefer tabs over spaces\n")
+        assert printed(capsys, "import", "--yes", "rules.md")[0] == 0
+    else:
+        (get_memory_dir() / "preferences.md").write_text("- I prefer tabs over spaces\n")
+        assert printed(capsys, "reindex")[0] == 0
+    index = Index(get_index_path())
+    assert vectors_for(index, local_embedder()).missing() == 0 or way != "reindex"
+    index.close()
+    found = json.loads(printed(capsys, "search", "indentation style", "--json")[1])
+    assert "I prefer tabs over spaces" in found[0]["text"]

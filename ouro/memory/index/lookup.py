@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 3.0
 """A search waits so long for the index to be brought up to date; then it takes what is there."""
+CLOSE_SECONDS = 2.0
+"""At most for the vectors of new notes when a session is closed."""
 _BATCH = 16
 _PAUSE_SECONDS = 0.002
 """Between two files, so that whoever types does not feel that they are read."""
@@ -49,6 +51,7 @@ class Lookup:
         self._stopped = threading.Event()
         self._keeping_up = asyncio.Lock()
         self._is_asked_again = False
+        self._has_turns = False
 
     async def find(self, query: str, k: int = 5, wanted: SearchFilter | None = None) -> list[MemoryHit]:
         """The `k` best hits among notes, core lines, sessions and outputs, the files as they are now.
@@ -65,6 +68,10 @@ class Lookup:
             SearchUnavailable: the index cannot be read just now.
         """
         return await asyncio.to_thread(self._sessions, words, project, limit)
+
+    def note_turn(self) -> None:
+        """A turn ended: the vectors of what it wrote are made in the background, or at the latest by `close`."""
+        self._has_turns = True
 
     async def keep_up(self) -> None:
         """Bring the index up to date, and make the vectors that are missing, a few at a time. For the background."""
@@ -85,7 +92,7 @@ class Lookup:
         return self._search
 
     def fill_notes(self) -> None:
-        """Make the vectors of notes that have none yet, those of one batch. Blocks.
+        """Make the vectors of notes that have none yet. Blocks.
 
         Raises:
             ModelError: the embedding model did not answer.
@@ -93,12 +100,28 @@ class Lookup:
         """
         self.search()
         if self._vectors is not None:
-            self._vectors.fill(tables=("notes",))
+            self._vectors.fill_all(tables=("notes",))
 
     async def close(self) -> None:
-        """Stop after the file that is being read, and let go of the index."""
+        """Make the vectors of new notes, stop after the file that is being read, and close the index."""
         self._stopped.set()
+        await asyncio.to_thread(self._finish_notes)
         await asyncio.to_thread(self._close)
+
+    def _finish_notes(self) -> None:
+        """In a session with one turn (`ouro -p`) the background work has not reached the notes yet."""
+        if not self._has_turns:
+            return
+        try:
+            search = self.search()
+            if self._vectors is None:
+                return
+            from ouro.memory.index.index import Sources
+
+            search.index.follow(Sources(memories=self._sources().memories))
+            self._vectors.fill_all(("notes",), CLOSE_SECONDS)
+        except (ModelError, SearchUnavailable) as error:
+            log.warning("vectors of notes are made in the next session: %s", error)
 
     def _made(self) -> Search:
         from ouro.memory.index.index import Index

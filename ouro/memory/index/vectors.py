@@ -13,6 +13,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -77,6 +78,19 @@ class Vectors:
         for table in tables:
             while done < most and (came := self._fill(table, min(BATCH, most - done))):
                 done += came
+        return done
+
+    def fill_all(self, tables: Sequence[str] = TABLES, seconds: float | None = None) -> int:
+        """Make all vectors that are missing, for at most about `seconds`. Returns how many were made.
+
+        Raises:
+            SearchUnavailable: the index cannot be written.
+            ModelError: the model did not answer.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
+        done = 0
+        while (deadline is None or time.monotonic() < deadline) and (count := self.fill(tables=tables)):
+            done += count
         return done
 
     def missing(self) -> int:

@@ -19,6 +19,7 @@ from ouro.memory.index.embeddings import RemoteEmbedder, chosen_embedder, local_
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.lookup import Lookup
 from ouro.memory.index.minilm import MiniLm, WordPieces
+from ouro.memory.index.note_indexer import MemoryFolder
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -408,3 +409,17 @@ def test_a_model_that_gives_no_vectors_leaves_words_alone(home, caplog):
 @needs_weights
 def test_the_weights_are_in_memory_once_however_many_sessions_there_are():
     assert chosen_embedder("", Catalog({}, {})) is chosen_embedder("", Catalog({}, {}))
+
+
+async def test_the_notes_of_a_session_with_one_turn_get_their_vectors_when_it_is_closed(tmp_path):
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    (memory / "facts.md").write_text("- aaab\n")
+    sources = Sources(tmp_path / "sessions", (MemoryFolder("user", "", memory),))
+    lookup = Lookup(tmp_path / "index.sqlite", lambda: sources, Counting)
+    lookup.note_turn()
+    await lookup.close()
+    with closing(Index(tmp_path / "index.sqlite")) as index:
+        assert vectors_for(index, Counting()).missing() == 0
+        with index.reading() as database:
+            assert database.execute("SELECT count(*) FROM vectors").fetchone() == (1,)
