@@ -217,7 +217,7 @@ def _run_headless(args: argparse.Namespace) -> int:
 def _run_plain(args: argparse.Namespace) -> int:
     import asyncio
 
-    from ouro.frontends.plain.run import run_repl
+    from ouro.frontends.plain.repl import run_repl
 
     return asyncio.run(run_repl(_opener(args, titles=True), _request(args), str(args.message), _catalog_opener(args)))
 

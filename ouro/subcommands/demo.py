@@ -98,7 +98,7 @@ def _yes(asked: PermissionAsked) -> Permit:
 
 
 def _plain(project: Path) -> int:
-    from ouro.frontends.plain.run import run_repl
+    from ouro.frontends.plain.repl import run_repl
     from ouro.session import OpenRequest
     from ouro.subcommands.demo_story import TASK
 

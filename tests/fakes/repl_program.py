@@ -14,7 +14,7 @@ from ouro.events import (
     ToolFinished,
     ToolStarted,
 )
-from ouro.frontends.plain.run import run_repl
+from ouro.frontends.plain.repl import run_repl
 from ouro.messages import ToolCall, assistant
 from ouro.session import OpenRequest
 

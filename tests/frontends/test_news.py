@@ -13,10 +13,10 @@ from ouro.events import CoreChanged, QuestionAsked, Reply, Titled
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.memory_lines import memory_line
 from ouro.frontends.news import NewsReader
-from ouro.frontends.plain.paper import Paper
+from ouro.frontends.plain.output import PlainOutput
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.plain.questions import Questions
-from ouro.frontends.plain.turns import Turns
+from ouro.frontends.plain.questions import LineQuestions
+from ouro.frontends.plain.turns import PlainTurns
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.trust.edits import change_of
 from ouro.session.opening import OpenRequest
@@ -73,17 +73,17 @@ def test_what_is_left_out_of_a_change_is_marked():
 def test_a_long_title_gives_way_to_what_came_of_it(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     printed: list[str] = []
-    Paper(printed.append, plain=False).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
+    PlainOutput(printed.append, plain=False).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
     assert Text.from_ansi("".join(printed)).plain == "✓ shell echo echo echo echo echo echo echo ec…  3 lines  4 s\n"
-    Paper(printed.append, plain=True).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
+    PlainOutput(printed.append, plain=True).marked("✓", "green", "shell " + "echo " * 30, "3 lines  4 s")
     assert printed[-1].count("echo") == 30
 
 
 async def test_the_plain_prompt_prints_news_as_they_come():
     printed: list[str] = []
-    printer = Printer(Paper(printed.append, plain=True))
+    printer = Printer(PlainOutput(printed.append, plain=True))
     changes: list[None] = []
-    turns = Turns(printer, Questions(lambda: None), lambda: None, lambda: changes.append(None))
+    turns = PlainTurns(printer, LineQuestions(lambda: None), lambda: None, lambda: changes.append(None))
     session = FakeSession()
     turns.use(session)
     session.happens(LEARNED)

@@ -7,7 +7,7 @@ from fakes.transcript_app import TranscriptApp
 
 from ouro.assemble import Options, open_session
 from ouro.events import Compacted, NotesRecalled, Prompted, Said, Titled
-from ouro.frontends.plain.paper import Paper
+from ouro.frontends.plain.output import PlainOutput
 from ouro.frontends.plain.printer import Printer
 from ouro.llm.model import ModelSpec
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
@@ -83,7 +83,7 @@ async def test_the_plain_prompt_prints_it_as_it_did(repository):
     await session.close()
     again = await opened(repository, resume="latest")
     printed: list[str] = []
-    Printer(Paper(printed.append, plain=True)).replay(again.history())
+    Printer(PlainOutput(printed.append, plain=True)).replay(again.history())
     await again.close()
     line = f"Compacted: {told.before:,} → {told.after:,} tokens; {told.covered} messages give way to a summary"
     assert line in "".join(printed)

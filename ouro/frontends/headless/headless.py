@@ -36,8 +36,7 @@ from ouro.frontends.headless.input import (
     read_prompt,
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Progress, Refusal, Result
-from ouro.frontends.resume_lines import card_line
-from ouro.frontends.session_lines import now
+from ouro.frontends.session_lines import card_line, now
 from ouro.messages import Image, Usage
 from ouro.session import Draft, OpenRequest, Session, TurnObserver, TurnQueue
 

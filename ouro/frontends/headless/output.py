@@ -20,8 +20,7 @@ from ouro.events import (
     ToolStarted,
 )
 from ouro.frontends.event_json import event_to_json, json_line, usage_to_json
-from ouro.frontends.memory_lines import memory_line
-from ouro.frontends.memory_receipt import receipt_to_json
+from ouro.frontends.memory_lines import memory_line, receipt_to_json
 from ouro.messages import Usage
 from ouro.session import Session
 from ouro.utils.text import clean, one_line

@@ -1,10 +1,11 @@
-"""The plain prompt as the commands see it."""
+"""ReplFrontEnd: the plain prompt as the commands see it."""
 
 from __future__ import annotations
 
 import base64
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,42 +15,46 @@ from ouro.display import Choice
 from ouro.errors import NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded, UsageError
 from ouro.events import Event, Level, Prompted
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.plain.questions import Questions, parse_choice
-from ouro.frontends.plain.sessions import SessionQuestion
-from ouro.frontends.plain.turns import Turns
+from ouro.frontends.plain.questions import LineQuestions, parse_choice
+from ouro.frontends.plain.session_question import SessionQuestion
+from ouro.frontends.plain.turns import PlainTurns
+from ouro.frontends.session_lines import LEFT_BRANCH
 from ouro.messages import Image
 from ouro.session import OpenRequest, Session, SessionCatalog
 from ouro.session.opening import PICK
 from ouro.utils.text import one_line
 
+if TYPE_CHECKING:
+    from ouro.frontends.plain.repl import Repl
+
 OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
 SHOWN_AGAIN = 3
-"""Messages of the person, with what came of them, that are printed again on resume."""
+"""User messages, with their turns, that are printed on resume."""
 TRUST = (
     Choice("yes", "yes: trust this folder, now and later"),
-    Choice("no", "no: work here without obeying these files"),
+    Choice("no", "no: work here, ignore these files"),
     Choice("quit", "quit"),
 )
 IN_USE = (
-    Choice("read", "read-only: nothing that is said here is saved"),
-    Choice("copy", "go on in a copy: the session itself stays as it is"),
+    Choice("read", "read-only: new messages are not saved"),
+    Choice("copy", "open a copy: the session stays unchanged"),
 )
 KEYS = (
-    ("Enter", "send; while the agent works: say it at its next step"),
+    ("Enter", "send; while a turn runs: steer it"),
     ("Alt+Enter, Ctrl+J, \\ Enter", "a new line"),
-    ("Tab", "complete; while the agent works: keep the message for the next turn"),
-    ("Up", "what was typed before; while the agent works: take back what was not delivered"),
-    ("Ctrl+C", "interrupt; at rest: clear, twice: leave"),
-    ("Ctrl+D", "leave"),
+    ("Tab", "complete; while a turn runs: queue for the next turn"),
+    ("Up", "prompt history; while a turn runs: edit the newest queued message"),
+    ("Ctrl+C", "interrupt; at rest: clear, twice: quit"),
+    ("Ctrl+D", "quit"),
     ("Shift+Tab", "the next mode: ask, edit, plan, auto"),
-    ("Ctrl+R", "search what was typed"),
+    ("Ctrl+R", "search the prompt history"),
     ("Ctrl+G, Ctrl+X Ctrl+E", "write in your editor"),
 )
 
 
 class ReplFrontEnd:
-    """What commands may ask of the plain prompt."""
+    """What commands can do at the plain prompt."""
 
     theme = ""
     themes: Sequence[str] = ()
@@ -60,38 +65,28 @@ class ReplFrontEnd:
         open_session: OpenSession,
         open_catalog: OpenCatalog | None,
         printer: Printer,
-        questions: Questions,
-        turns: Turns,
-        *,
-        redraw: Callable[[], None],
-        fill: Callable[[str], bool],
-        opened: Callable[[Session], None],
-        leave: Callable[[], None],
+        questions: LineQuestions,
+        turns: PlainTurns,
+        repl: Repl,
     ) -> None:
         self._open_session = open_session
         self._open_catalog = open_catalog
         self._printer = printer
         self._questions = questions
         self._turns = turns
-        self.redraw = redraw
-        self._fill = fill
-        self._opened = opened
-        self.leave = leave
+        self._repl = repl
 
     @property
     def session(self) -> Session:
-        """The session that is open."""
         return self._turns.session
 
     def set_theme(self, name: str) -> None:
-        """The colours are the terminal's: there is nothing to set."""
+        """Do nothing: the terminal sets the colours."""
 
     def show(self, markdown: str) -> None:
-        """Print Markdown."""
         self._printer.markdown(markdown)
 
     def say(self, text: str, level: Level = "info") -> None:
-        """Print one line."""
         self._printer.say(text, level)
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
@@ -101,16 +96,16 @@ class ReplFrontEnd:
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
 
     async def choose_way_back(self) -> WayBack | None:
-        """Print what lies behind with numbers, and wait for one."""
+        """Print the earlier messages with numbers, and wait for one."""
         return await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Print the end of the conversation as it is now, and put the draft into the prompt; pictures are named."""
-        self._show_again(list(self.session.history()))
+        """Print the end of the transcript, and put the draft into the prompt. Images cannot be sent again."""
+        self._replay(list(self.session.history()))
         self.redraw()
         if images:
-            self.say("Its pictures are not sent again: this prompt takes none.", "warning")
-        if draft and not self._fill(draft):
+            self.say("The images of this message are lost: the plain prompt cannot send images.", "warning")
+        if draft and not self._repl.fill(draft):
             self.say(f"The message was:\n{draft}")
 
     async def pick_session(
@@ -120,7 +115,7 @@ class ReplFrontEnd:
         return await SessionQuestion(self._printer, self._questions, session_catalog).ask(search, only)
 
     async def begin(self, request: OpenRequest) -> bool:
-        """Open the first session; False when the person would rather not.
+        """Open the first session; returns False when the user cancels.
 
         Raises:
             OuroError: it cannot be opened.
@@ -139,58 +134,67 @@ class ReplFrontEnd:
             await before.close()
 
     async def go_to(self, message: int) -> None:
-        """Print the conversation from a message on."""
+        """Print the transcript from this message on."""
         try:
             reached = await self.session.scrollback.reach(message)
         except OuroError as error:
             self.say(str(error), "error")
-            self._show_again(list(self.session.history()))
+            self._replay(list(self.session.history()))
             return
         events = list(self.session.history())
-        begins = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
+        starts = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
         if reached.is_left:
-            self.say("This was said on a branch that was left by going back.", "warning")
-        self._printer.replay(events[begins[-reached.prompts] :])
+            self.say(LEFT_BRANCH, "warning")
+        self._printer.replay(events[starts[-reached.prompts] :])
 
     async def send(self, text: str) -> None:
-        """Send a message, or steer with it."""
+        """Send a message, or steer the running turn with it."""
         self._turns.submit(text)
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Print what happens as a turn is printed."""
+        """Print these events as a turn."""
         if self._turns.is_busy:
-            raise UsageError("That has to wait until the agent, or your shell line, is at rest.")
+            raise UsageError("A turn is running. Try again when it has ended.")
         self._turns.run(events)
 
     async def browse_memory(self) -> bool:
-        """There is no screen for that: lists are printed."""
+        """Always False: the plain prompt prints lists instead."""
         return False
 
+    def redraw(self) -> None:
+        self._repl.redraw()
+
+    def leave(self) -> None:
+        self._repl.leave()
+
     def copy(self, text: str) -> None:
-        """Hand it to the terminal's clipboard.
+        """Copy with OSC 52.
 
         Raises:
-            UsageError: the terminal takes no such order.
+            UsageError: the terminal is a plain one.
         """
         if self._printer.is_plain:
-            raise UsageError("This terminal has no clipboard that ouro could reach. /export writes a file.")
-        self._printer.order(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
+            raise UsageError("This terminal has no clipboard access. Use /export to write a file.")
+        self._printer.control(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
 
     async def edit(self, _text: str) -> str:
-        """The plain prompt keeps reading lines: it cannot lend the terminal.
+        """Not possible: the plain prompt keeps reading lines while an editor would need the terminal.
 
         Raises:
             UsageError: always.
         """
-        raise UsageError("There is no editor here.", "Edit the file itself: ouro notices, with your next message.")
+        raise UsageError(
+            "The plain prompt cannot open an editor.",
+            "Edit the file itself: ouro reads it again with your next message.",
+        )
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
-        """A line of text, empty when they gave none."""
+        """A line of text; may be empty."""
         self._printer.say(title)
         return await self._questions.ask("answer: ", str.strip, secret=secret)
 
     async def _open_trusted(self, request: OpenRequest) -> Session | None:
-        """A session; None when the person rather left. A script on standard input is asked nothing of this."""
+        """A session; None when the user cancels. Piped input is asked nothing: the error is raised."""
         while True:
             try:
                 if request.resume == PICK:
@@ -207,7 +211,7 @@ class ReplFrontEnd:
                 if not sys.stdin.isatty():
                     raise
                 self.say(error.message, "warning")
-                answer = await self.choose("How shall it be opened?", IN_USE)
+                answer = await self.choose("Open it how?", IN_USE)
                 if answer is None:
                     return None
                 request = replace(request, read_only=answer == "read", fork=answer == "copy")
@@ -234,7 +238,7 @@ class ReplFrontEnd:
         return picked and replace(request, resume=picked.resume, fork=request.fork or picked.fork)
 
     async def _set_up_a_model(self, error: NoModelError) -> bool:
-        """Offer the set-up; True when there may be a model now."""
+        """Offer the set-up; returns True when a model was set up."""
         from ouro.commands.setup import set_up  # the catalog and YAML, which only a first start needs here
 
         self.say(str(error), "warning")
@@ -244,20 +248,20 @@ class ReplFrontEnd:
 
     async def _use(self, session: Session, message: int) -> None:
         self._turns.use(session)
-        self._opened(session)
+        self._repl.session_opened(session)
         for notice in session.notices:
             self.say(notice, "warning")
         if message:
             await self.go_to(message)
         else:
-            self._show_again(list(session.history()))
+            self._replay(list(session.history()))
         self.redraw()
 
-    def _show_again(self, events: Sequence[Event]) -> None:
-        begins = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
-        if len(begins) > SHOWN_AGAIN:
-            self.say(f"{len(begins) - SHOWN_AGAIN} earlier messages are not shown; /export writes them all.")
-            events = events[begins[-SHOWN_AGAIN] :]
+    def _replay(self, events: Sequence[Event]) -> None:
+        starts = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
+        if len(starts) > SHOWN_AGAIN:
+            self.say(f"{len(starts) - SHOWN_AGAIN} earlier messages are not shown. Use /export to write all.")
+            events = events[starts[-SHOWN_AGAIN] :]
         self._printer.replay(events)
 
 

@@ -1,4 +1,4 @@
-"""What the plain prompt prints: events as lines in the terminal's own scrollback."""
+"""Printer: events as lines in the terminal's own scrollback."""
 
 from __future__ import annotations
 
@@ -34,15 +34,14 @@ from ouro.events import (
 )
 from ouro.frontends.markdown_blocks import MarkdownBlocks
 from ouro.frontends.memory_lines import loaded, memory_line
-from ouro.frontends.plain.bodies import Bodies
-from ouro.utils.text import clean, escaped, one_line, plural
+from ouro.utils.text import clean, escaped, one_line
 
 if TYPE_CHECKING:
-    from ouro.frontends.plain.paper import Paper
+    from ouro.frontends.plain.output import PlainOutput
 
-THOUGHT_SECONDS = 1.0
+MIN_THINKING_SECONDS = 1.0
 _COMPACTION = "compaction"
-"""Stands among the calls that run."""
+"""The key of a running compaction among the titles of tool calls."""
 OUTCOMES = {
     "interrupted": "Interrupted.",
     "failed": "Failed: ",
@@ -53,41 +52,38 @@ OUTCOMES = {
 
 
 class Printer:
-    """Prints events. One `match`, a method for each kind that has something to show."""
+    """Prints events; keeps the titles of running tools for the status line."""
 
-    def __init__(self, paper: Paper, clock: Callable[[], float] = time.monotonic) -> None:
-        self._paper = paper
-        self._bodies = Bodies(paper)
+    def __init__(self, output: PlainOutput, clock: Callable[[], float] = time.monotonic) -> None:
+        self._output = output
         self._clock = clock
         self._blocks = MarkdownBlocks()
         self._titles: dict[str, str] = {}
         self._seen: set[str] = set()
-        """Calls whose diff was shown with the question."""
+        """Calls whose diff was shown with the permission question."""
         self._echoed: list[str] = []
         self._thinking_since: float | None = None
 
     @property
     def is_plain(self) -> bool:
-        """Lines of text alone are printed."""
-        return self._paper.plain
+        return self._output.plain
 
     @property
     def activity(self) -> str:
-        """What goes on at the moment, for the status line."""
+        """What runs now, for the status line."""
         if self._titles:
             return one_line(next(reversed(self._titles.values())), 40)
         return "thinking" if self._thinking_since is not None else ""
 
-    def echoed(self, text: str) -> None:
-        """The person's own line stands on the screen already."""
+    def skip_echo(self, text: str) -> None:
+        """Do not print the `Prompted` event of this text: the typed line is on the screen already."""
         self._echoed.append(text)
 
-    def typed(self, text: str) -> None:
-        """Keep on the screen what the person has typed."""
-        self._paper.line(clean(text), "bold")
+    def echo(self, text: str) -> None:
+        """Print the line that the user typed."""
+        self._output.line(clean(text), "bold")
 
     def event(self, event: Event) -> None:
-        """Print what there is to see of it."""
         match event:
             case Prompted():
                 self._prompted(event.text)
@@ -117,7 +113,7 @@ class Printer:
                 self._turn_finished(event)
             case CoreChanged():
                 self.say(memory_line(event), "warning" if event.proposal else "info")
-                self._bodies.show(event.display.body, failed=False)
+                self._output.body(event.display.body, failed=False)
             case Compacting():
                 self._compacting(event)
             case Compacted():
@@ -134,7 +130,7 @@ class Printer:
                 assert_never(event)
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Print what happened before."""
+        """Print earlier events. Streamed deltas and closed questions are left out."""
         for event in events:
             if isinstance(event, Replied) and event.message.text:
                 self._print_blocks(self._blocks.add(event.message.text))
@@ -142,80 +138,78 @@ class Printer:
                 self.event(event)
 
     def markdown(self, text: str) -> None:
-        """Print Markdown."""
-        self._paper.markdown(clean(text))
+        self._output.markdown(clean(text))
 
     def say(self, text: str, level: Level = "info") -> None:
-        """Print one thing that ouro has to tell."""
         mark = {"info": "·", "warning": "!", "error": "✗"}[level]
         style = {"info": "dim", "warning": "yellow", "error": "red"}[level]
-        self._paper.line(f"{mark} {clean(text)}", style)
+        self._output.line(f"{mark} {clean(text)}", style)
 
-    def order(self, sequence: str) -> None:
-        """Give the terminal an order of ouro's own; never text from outside."""
-        self._paper.order(sequence)
+    def control(self, sequence: str) -> None:
+        """Write a control sequence made by ouro; never text from a model or tool."""
+        self._output.control(sequence)
 
     def choices(self, title: str, labels: Sequence[str]) -> None:
-        """Print what can be picked, numbered."""
+        """Print a numbered list."""
         if title:
-            self._paper.line(clean(title), "bold")
+            self._output.line(clean(title), "bold")
         for number, label in enumerate(labels, 1):
-            self._paper.line(f"  {number}. {one_line(label)}")
+            self._output.line(f"  {number}. {one_line(label)}")
 
     def _print_blocks(self, blocks: Sequence[str]) -> None:
         for block in blocks:
-            self._paper.markdown(clean(block))
+            self._output.markdown(clean(block))
 
     def _prompted(self, text: str) -> None:
         if text in self._echoed:
             self._echoed.remove(text)
             return
         first, *more = clean(text).splitlines() or [""]
-        rest = f" … and {plural(len(more), 'more line')}" if more else ""
-        self._paper.line(f"› {first}{rest}", "bold")
+        rest = f" … and {len(more)} more line{'s' if len(more) > 1 else ''}" if more else ""
+        self._output.line(f"› {first}{rest}", "bold")
 
     def _end_thought(self) -> None:
         if self._thinking_since is not None:
             seconds = self._clock() - self._thinking_since
             self._thinking_since = None
-            if seconds >= THOUGHT_SECONDS:
-                self._paper.line(f"· thought for {seconds:.0f} s", "dim")
+            if seconds >= MIN_THINKING_SECONDS:
+                self._output.line(f"· thought for {seconds:.0f} s", "dim")
 
     def _tool_started(self, event: ToolStarted) -> None:
         self._titles[event.call.id] = event.title
-        if self._paper.plain:
-            self._paper.line(f"… {one_line(event.title)}")
+        if self._output.plain:
+            self._output.line(f"… {one_line(event.title)}")
 
     def _tool_finished(self, event: ToolFinished) -> None:
         title = self._titles.pop(event.call_id, event.name)
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
-        self._paper.marked(mark, style, one_line(title), f"{one_line(event.display.summary)}{seconds}")
+        self._output.marked(mark, style, one_line(title), f"{one_line(event.display.summary)}{seconds}")
         if event.call_id in self._seen and isinstance(event.display.body, Diff):
             return
-        self._bodies.show(event.display.body, failed=event.failed)
+        self._output.body(event.display.body, failed=event.failed)
 
     def _compacting(self, event: Compacting) -> None:
         if _COMPACTION not in self._titles:
-            self.say("The conversation is being summed up.")
+            self.say("Compacting the session …")
         part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
-        self._titles[_COMPACTION] = f"summing up: {part}{event.written:,} characters"
+        self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
     def _permission(self, event: PermissionAsked) -> None:
         self._seen.add(event.call.id)
-        self._paper.line(f"? {escaped(one_line(event.title))}", "bold yellow")
-        self._bodies.asked(event.display)
-        self._paper.line(f"  {escaped(event.reason)}", "dim")
+        self._output.line(f"? {escaped(one_line(event.title))}", "bold yellow")
+        self._output.question_body(event.display)
+        self._output.line(f"  {escaped(event.reason)}", "dim")
         always = f" · a always: {escaped(event.rule)}" if event.rule else ""
-        self._paper.line(f"  y yes{always} · n no    (words after the letter are told to the model)")
+        self._output.line(f"  y yes{always} · n no    (text after the letter goes to the model)")
 
     def _question(self, question: Question) -> None:
-        self._paper.markdown(clean(question.text))
+        self._output.markdown(clean(question.text))
         if question.details:
-            self._paper.markdown(clean(question.details))
+            self._output.markdown(clean(question.details))
         self.choices("", question.choices)
         several = "numbers" if question.several else "a number"
-        self._paper.line(f"  {several}, or your own words; nothing to wave it away" if question.choices else "", "dim")
+        self._output.line(f"  {several}, or your own answer; empty line: no answer" if question.choices else "", "dim")
 
     def _turn_finished(self, event: TurnFinished) -> None:
         self._end_thought()

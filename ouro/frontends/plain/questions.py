@@ -1,4 +1,4 @@
-"""The questions of the plain prompt: the next line that is typed answers the one that is open."""
+"""LineQuestions of the plain prompt: the next typed line answers the open question."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ouro.display import Question
-from ouro.events import Permit, Reply
+from ouro.events import Event, PermissionAsked, Permit, QuestionAsked, QuestionClosed, Reply
+from ouro.session import Session
 
 T = TypeVar("T")
 _PERMIT = re.compile(r"(y|yes|1|a|always|2|n|no|3)(?:[\s,:;.]+(.*))?\Z", re.IGNORECASE | re.DOTALL)
 
 
 class NotUnderstood(ValueError):
-    """The line does not answer the question; the message says what would."""
+    """The line does not answer the question; the message says what does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +25,15 @@ class OpenQuestion(Generic[T]):
     """A question that waits for a line."""
 
     label: str
-    """What stands before the cursor."""
+    """The text before the cursor."""
     parse: Callable[[str], T]
     answer: asyncio.Future[T]
     secret: bool = False
-    """What is typed is not shown."""
+    """The typed text is not shown."""
 
 
-class Questions:
-    """Questions wait in a row; only the first is asked."""
+class LineQuestions:
+    """Open questions in their order; only the first is asked."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._waiting: list[OpenQuestion[Any]] = []
@@ -41,8 +42,8 @@ class Questions:
 
     @property
     def open(self) -> OpenQuestion[Any] | None:
-        """The one that the next line answers."""
-        return next((each for each in self._waiting if not each.answer.done()), None)
+        """The question that the next line answers."""
+        return next((question for question in self._waiting if not question.answer.done()), None)
 
     async def ask(self, label: str, parse: Callable[[str], T], *, secret: bool = False) -> T:
         """Wait for a line that `parse` understands."""
@@ -62,7 +63,7 @@ class Questions:
     async def or_asked(self, *work: Awaitable[Any]) -> None:
         """Wait until all of the work is done, or a question is open."""
         asked = asyncio.ensure_future(self._asked.wait())
-        done = asyncio.gather(*(asyncio.shield(each) for each in work), return_exceptions=True)
+        done = asyncio.gather(*(asyncio.shield(item) for item in work), return_exceptions=True)
         try:
             await asyncio.wait((asked, done), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -71,7 +72,7 @@ class Questions:
             await asyncio.gather(asked, done, return_exceptions=True)
 
     def take(self, line: str) -> str:
-        """Answer the open question; gives what to say where the line is no answer to it."""
+        """Answer the open question; returns a hint when the line does not answer it."""
         question = self.open
         if question is None:
             return ""
@@ -88,30 +89,30 @@ def parse_permit(line: str, rule: str) -> Permit:
     """`y`, `a` or `n`, with a comment after it."""
     match = _PERMIT.match(line.strip())
     if match is None:
-        raise NotUnderstood("Type y (yes), a (always) or n (no); what follows is told to the model.")
+        raise NotUnderstood("Type y (yes), a (always) or n (no); text after the letter goes to the model.")
     letter, comment = match[1][0].lower(), (match[2] or "").strip()
     if letter in "a2" and not rule:
-        raise NotUnderstood("This cannot be allowed for always. Type y (yes) or n (no).")
+        raise NotUnderstood("There is no rule to save for this call. Type y (yes) or n (no).")
     return Permit("yes" if letter in "y1" else "always" if letter in "a2" else "no", comment)
 
 
 def parse_reply(line: str, question: Question) -> Reply:
-    """Numbers of choices, or words; nothing waves the question away."""
+    """Numbers of choices, or an answer in words; an empty line is no answer."""
     words = line.split("," if "," in line else None)
     if words and all(word.strip().isdigit() for word in words):
         numbers = [int(word) for word in words]
         if len(numbers) > 1 and not question.several:
-            raise NotUnderstood("Only one of them can be taken.")
+            raise NotUnderstood("Choose only one.")
         if not question.choices:
             return Reply((line.strip(),))
         if not all(1 <= number <= len(question.choices) for number in numbers):
-            raise NotUnderstood(f"Type a number from 1 to {len(question.choices)}, or other words.")
+            raise NotUnderstood(f"Type a number from 1 to {len(question.choices)}, or your own answer.")
         return Reply(tuple(question.choices[number - 1] for number in numbers))
     return Reply((line.strip(),) if line.strip() else ())
 
 
 def parse_choice(line: str, values: Sequence[str]) -> str | None:
-    """A number or the start of a value; nothing picks none."""
+    """A number or the start of a value; None for an empty line."""
     text = line.strip()
     if not text:
         return None
@@ -120,4 +121,43 @@ def parse_choice(line: str, values: Sequence[str]) -> str | None:
     starting = [value for value in values if value.startswith(text)]
     if text in values or len(starting) == 1:
         return text if text in values else starting[0]
-    raise NotUnderstood(f"Type a number from 1 to {len(values)}, or nothing to leave it.")
+    raise NotUnderstood(f"Type a number from 1 to {len(values)}, or an empty line to cancel.")
+
+
+class TurnQuestions:
+    """Asks the questions of a turn at the prompt and answers them to the session."""
+
+    def __init__(self, questions: LineQuestions) -> None:
+        self._questions = questions
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    def take(self, event: Event, session: Session) -> bool:
+        """Start or end a question, if the event is one; returns True when one starts."""
+        match event:
+            case PermissionAsked():
+                self._asking[event.question_id] = asyncio.create_task(self._permission(event, session))
+                return True
+            case QuestionAsked():
+                self._asking[event.question_id] = asyncio.create_task(self._question(event, session))
+                return True
+            case QuestionClosed():
+                if task := self._asking.pop(event.question_id, None):
+                    task.cancel()
+                return False
+            case _:
+                return False
+
+    def close(self) -> None:
+        """Cancel all open questions."""
+        for task in self._asking.values():
+            task.cancel()
+        self._asking.clear()
+
+    async def _permission(self, event: PermissionAsked, session: Session) -> None:
+        letters = "y/a/n" if event.rule else "y/n"
+        permit = await self._questions.ask(f"{letters}? ", lambda line: parse_permit(line, event.rule))
+        session.answer(event.question_id, permit)
+
+    async def _question(self, event: QuestionAsked, session: Session) -> None:
+        reply = await self._questions.ask("answer: ", lambda line: parse_reply(line, event.question))
+        session.answer(event.question_id, reply)

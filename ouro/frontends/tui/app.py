@@ -11,18 +11,18 @@ from textual.app import App
 from textual.screen import Screen
 
 from ouro.errors import OuroError
-from ouro.frontends.tui.actions import KeyActions
+from ouro.frontends.project_files import ProjectFiles
 from ouro.frontends.tui.drafts import Draft
 from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.front_end import ScreenFrontEnd
+from ouro.frontends.tui.key_actions import KeyActions
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import PALETTES, Look
 from ouro.frontends.tui.notices import TerminalNotices
 from ouro.frontends.tui.opening import Opening, OpenSession
 from ouro.frontends.tui.parts import make_parts
-from ouro.frontends.tui.project_files import ProjectFiles
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.session_picker import GetCatalog
+from ouro.frontends.tui.screens.sessions.picker import GetCatalog
 from ouro.frontends.tui.theme import make_theme
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView

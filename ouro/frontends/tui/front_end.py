@@ -10,17 +10,16 @@ from textual.app import App
 
 from ouro.errors import UsageError
 from ouro.events import Event, Level
-from ouro.frontends.tui import outside
+from ouro.frontends.tui import external
 from ouro.frontends.tui.blocks.messages import Answer, Notice
 from ouro.frontends.tui.drafts import Draft
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
 from ouro.frontends.tui.look import PALETTES
 from ouro.frontends.tui.opening import Opening
 from ouro.frontends.tui.parts import Parts
-from ouro.frontends.tui.screens.line import LineSheet
 from ouro.frontends.tui.screens.picker import Picker
-from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
-from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.screens.sessions.picker import GetCatalog, SessionPicker
+from ouro.frontends.tui.screens.sheet import LineSheet, Sheet
 from ouro.frontends.tui.turns import Turns
 from ouro.frontends.tui.view import ScreenView
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
@@ -106,7 +105,7 @@ class ScreenFrontEnd:
 
     async def edit(self, text: str) -> str:
         """Text after the person has edited it."""
-        return await outside.edit(self._app, text)
+        return await external.edit(self._app, text)
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
         """A line of text, empty when they gave none."""
@@ -181,7 +180,7 @@ class ScreenFrontEnd:
 
     async def browse_memory(self) -> bool:
         """Look through long-term memory, on the whole screen."""
-        from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely wanted
+        from ouro.frontends.tui.screens.memory.browser import MemoryBrowser  # rarely wanted
         from ouro.session import Browsing
 
         browser = MemoryBrowser(Browsing(self.session.memory, self.session.session_catalog), self.keymap)

@@ -18,7 +18,7 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.front_end import ScreenFrontEnd
-    from ouro.frontends.tui.screens.session_picker import GetCatalog
+    from ouro.frontends.tui.screens.sessions.picker import GetCatalog
     from ouro.session import Resumed, Session
 
 OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
@@ -42,7 +42,7 @@ class Opening:
         """`open_catalog` gives the sessions that are kept before one is open."""
         self._telling: asyncio.Task[None] | None = None
         self._open_session = open_session
-        self._open_catalog = open_catalog
+        self._open_shelf = open_catalog
         self._front_end = front_end
         self._turns = turns
         self._view = view
@@ -108,8 +108,8 @@ class Opening:
         session = self._turns.session
         if session is not None:
             picked = await self._front_end.pick_session(session.session_catalog, only=ids)
-        elif self._open_catalog is not None:
-            sheet = self._front_end.session_picker(self._open_catalog, only=ids, esc="new session")
+        elif self._open_shelf is not None:
+            sheet = self._front_end.session_picker(self._open_shelf, only=ids, esc="new session")
             picked = await self._front_end.result_of(sheet)
             if sheet.wants_to_leave:
                 self._front_end.leave()
@@ -122,7 +122,7 @@ class Opening:
         return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
 
     async def _ask_how(self, error: SessionInUse) -> str | None:
-        from ouro.display import Choice
+        from ouro.display import Choice  # heavier than the first picture may be
 
         choices = [
             Choice("read", "open it read-only", "nothing that is said here is saved"),
@@ -134,7 +134,7 @@ class Opening:
     async def _set_up_a_model(self, error: NoModelError) -> bool:
         """Offer the set-up; True when there may be a model now."""
         from ouro.commands.setup import set_up
-        from ouro.display import Choice
+        from ouro.display import Choice  # heavier than the first picture may be
 
         choices = [
             Choice("set up", "set up a model", "a key, or a server of yours"),
@@ -147,7 +147,7 @@ class Opening:
         return chosen == "set up" and bool(await set_up(self._front_end))
 
     async def _ask_trust(self, needed: TrustNeeded) -> str | None:
-        from ouro.display import Choice
+        from ouro.display import Choice  # heavier than the first picture may be
 
         names = ", ".join(short_path(file).removeprefix(f"{short_path(needed.folder)}/") for file in needed.files)
         title = f"Do you trust {short_path(needed.folder)}?\nouro would obey what is written in: {names}"

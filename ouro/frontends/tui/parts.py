@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from textual.app import ComposeResult
 
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.tui.fuzzy import Haystack
+from ouro.frontends.project_files import Haystack
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.transcript_writer import TranscriptWriter
 from ouro.frontends.tui.widgets.completion import Completion, Suggestion
 from ouro.frontends.tui.widgets.header import Header
-from ouro.frontends.tui.widgets.prompt import Prompt
-from ouro.frontends.tui.widgets.prompt_box import PromptBox
+from ouro.frontends.tui.widgets.prompt import Prompt, PromptBox
 from ouro.frontends.tui.widgets.questions import Questions
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.frontends.tui.widgets.status import StatusLine

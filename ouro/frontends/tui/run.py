@@ -22,7 +22,7 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
     from ouro.frontends.tui.opening import OpenSession
-    from ouro.frontends.tui.screens.session_picker import GetCatalog
+    from ouro.frontends.tui.screens.sessions.picker import GetCatalog
     from ouro.session import OpenRequest
 
 _LAST_MOMENT = 1.8
@@ -101,7 +101,7 @@ async def _run(app: OuroApp, frame: FirstFrame | None) -> None:
 
 def _warm_up() -> None:
     from ouro.frontends.tui.blocks.markdown import warm_up
-    from ouro.frontends.tui.blocks.palette import make_palette
+    from ouro.frontends.tui.blocks.styles import make_palette
 
     warm_up(make_palette({}))
     # What is loaded by now stays to the end: looking through it for garbage would stop the screen for 40 ms. Once only:

@@ -21,8 +21,7 @@ from ouro.events import (
     UsageUpdated,
 )
 from ouro.frontends.memory_lines import memory_line
-from ouro.frontends.resume_lines import card_line
-from ouro.frontends.session_lines import now
+from ouro.frontends.session_lines import LEFT_BRANCH, card_line, now
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import UserMessage
 from ouro.frontends.tui.notices import TerminalNotices
@@ -30,7 +29,7 @@ from ouro.frontends.tui.parts import Parts
 from ouro.frontends.tui.transcript_writer import blocks_of
 
 if TYPE_CHECKING:
-    from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
+    from ouro.frontends.tui.screens.memory.browser import MemoryBrowser
     from ouro.session import ResumeCard, Session
 
 MOST_BLOCKS = 1_000
@@ -85,7 +84,7 @@ class ScreenView:
         self.show_again()
         self._parts.transcript.go_to(reached.prompts)
         if reached.is_left:
-            self.show(Said("This was said on a branch that was left by going back.", "warning"))
+            self.show(Said(LEFT_BRANCH, "warning"))
 
     async def show_earlier(self) -> None:
         """The reader came to the top: show what was said before, where there is something."""

@@ -5,7 +5,7 @@ from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.assemble import Options
 from ouro.assemble import opener as real_opener
-from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
+from ouro.frontends.tui.screens.memory.browser import MemoryBrowser
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm.scripted_model import ScriptedModel
 from ouro.memory.long_term.notes.note import Note, note_text

@@ -9,7 +9,7 @@ from fakes.screens import opened, screen_of, screen_text, shown, until
 
 from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged, NotesRecalled, Remembered
-from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
+from ouro.frontends.tui.screens.memory.browser import MemoryBrowser
 from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
 from ouro.memory.sessions.records import MessageRecord, SessionHeader
@@ -186,7 +186,7 @@ async def test_a_note_is_edited_in_the_editor(app, memory, monkeypatch, tmp_path
     editor.chmod(0o700)
     monkeypatch.setenv("EDITOR", str(editor))
     monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setattr("ouro.frontends.tui.outside._lend_terminal", _run)
+    monkeypatch.setattr("ouro.frontends.tui.external._lend_terminal", _run)
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press(*"german", "tab", "e")
@@ -200,7 +200,7 @@ async def test_front_matter_that_cannot_be_read_is_kept_and_told(app, memory, mo
     editor.write_text("#!/bin/sh\nsed -i -e 's/^---$/--/' -e 's/German/Dutch/' \"$1\"\n")
     editor.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(editor))
-    monkeypatch.setattr("ouro.frontends.tui.outside._lend_terminal", _run)
+    monkeypatch.setattr("ouro.frontends.tui.external._lend_terminal", _run)
     async with app.run_test(size=(100, 30)) as pilot:
         await browsing(pilot)
         await pilot.press(*"german", "tab", "e")

@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ouro.frontends.tui.pastes import PasteSplitter
+from ouro.frontends.tui.driver import PasteSplitter
 
 PIECES = st.lists(st.tuples(st.booleans(), st.text("ab\x1b[2~01;m\r\x07", min_size=1, max_size=12)), max_size=5)
 

@@ -6,7 +6,7 @@ from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, until
 from textual import events
 
-from ouro.frontends.tui import actions, outside
+from ouro.frontends.tui import external, key_actions
 from ouro.messages import Image
 
 
@@ -76,7 +76,7 @@ async def test_a_picture_from_the_clipboard_is_a_chip_and_goes_with_the_message(
     async def read_image():
         return picture
 
-    monkeypatch.setattr(actions, "read_image", read_image)
+    monkeypatch.setattr(key_actions, "read_image", read_image)
     session = FakeSession([says("1")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
@@ -91,7 +91,7 @@ async def test_a_chord_opens_the_editor_and_its_text_comes_back(monkeypatch):
     async def edit(app, text):
         return text + " edited"
 
-    monkeypatch.setattr(outside, "edit", edit)
+    monkeypatch.setattr(external, "edit", edit)
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         await pilot.press("a", "ctrl+x", "ctrl+e")

@@ -6,7 +6,7 @@ from fakes.fake_session import FakeSession, says
 from fakes.screens import opened, screen_of, shown, until
 from msgspec.structs import replace
 
-from ouro.frontends.resume_lines import card_line, card_lines
+from ouro.frontends.session_lines import card_line, card_lines
 
 
 def resumed(card=CARD, *turns):

@@ -10,8 +10,8 @@ from fakes.screens import opened, screen_of, screen_text, until
 from ouro.errors import SessionInUse, SeveralSessions
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
-from ouro.frontends.tui.screens.line import LineSheet
-from ouro.frontends.tui.screens.session_picker import SessionPicker
+from ouro.frontends.tui.screens.sessions.picker import SessionPicker
+from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.session import OpenRequest, SessionExcerpt, SessionHit, SessionInfo
 from ouro.session.opening import PICK
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from ouro.frontends.tui.blocks.lines import Line
-from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styles import Palette
 
 
 class Block(ABC):

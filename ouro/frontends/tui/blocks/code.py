@@ -9,7 +9,7 @@ from typing import Any
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.lines import Line, Run, fold, indent, pad
-from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styles import Palette
 
 CHUNK = 40
 """Lines that are coloured together: what has grown is coloured again from the start of the last chunk."""

@@ -11,15 +11,12 @@ from rich.style import Style
 from ouro.events import Level
 from ouro.frontends.tui.blocks.block import Block, estimate_text
 from ouro.frontends.tui.blocks.code import Code
-from ouro.frontends.tui.blocks.incoming import Incoming
 from ouro.frontends.tui.blocks.lines import Line, crop, fold, indent, pad, tidy, wrap
 from ouro.frontends.tui.blocks.markdown import markdown_lines
-from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.blocks.pieces import Piece, Pieces
-from ouro.utils.text import plural
+from ouro.frontends.tui.blocks.markdown_pieces import Incoming, Piece, Pieces
+from ouro.frontends.tui.blocks.styles import Palette
 
 MARGIN = "  "
-
 _SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
 
 
@@ -181,7 +178,7 @@ class Thinking(Block):
 
     def _summary(self) -> str:
         words = len(self.text.split())
-        size = plural(words, "word")
+        size = f"{words} word{'s' if words != 1 else ''}"
         if self.is_moving and self._since is not None:
             return f"Thinking… {duration(self._clock() - self._since)} · {size}"
         took = f" for {duration(self._seconds)}" if self._seconds is not None else ""

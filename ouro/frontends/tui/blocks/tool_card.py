@@ -13,11 +13,10 @@ from rich.style import Style
 
 from ouro.display import Body, CommandOutput, Display
 from ouro.frontends.tui.blocks.block import Block
-from ouro.frontends.tui.blocks.body import MOST_LINES, body_lines, body_text, last_lines, preview_size, text_size
 from ouro.frontends.tui.blocks.lines import Line, crop, indent, tidy
 from ouro.frontends.tui.blocks.messages import MARGIN, duration
-from ouro.frontends.tui.blocks.palette import Palette
-from ouro.utils.text import plural
+from ouro.frontends.tui.blocks.styles import Palette
+from ouro.frontends.tui.blocks.tool_body import MOST_LINES, body_lines, body_text, last_lines, preview_size, text_size
 
 State = Literal["running", "waiting", "done", "failed", "stopped"]
 _SIGNS = {"waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
@@ -141,7 +140,7 @@ class ToolCard(Block):
     def _left_out(self, count: int, where: str, width: int, palette: Palette) -> list[Line]:
         if not count:
             return []
-        words = f"… {plural(count, 'line')} {where} · {self._key}"
+        words = f"… {count} line{'s' if count != 1 else ''} {where} · {self._key}"
         return [Line([Segment(crop(words, width), palette.muted)], gutter=len(words))]
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from textual import on
+from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.utils.text import clean
 
 R = TypeVar("R")
 _SCROLLS = {"page_up": "page_up", "page_down": "page_down", "top": "scroll_home", "bottom": "scroll_end"}
@@ -57,3 +60,25 @@ class ReadSheet(Sheet[None]):
     def action_scroll_text(self, action: str) -> None:
         """Scroll it so."""
         getattr(self.query_one(VerticalScroll), f"action_{action}")()
+
+
+class LineSheet(Sheet[str | None]):
+    """Asks for a line; Enter gives it, Esc gives none."""
+
+    def __init__(self, title: str, secret: bool, text: str = "") -> None:
+        """`text` is in the field to begin with."""
+        super().__init__()
+        self._title = title
+        self._secret = secret
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """Title, field, keys."""
+        with Vertical(classes="sheet"):
+            yield Static(clean(self._title), classes="sheet--title", markup=False)
+            yield Input(self._text, select_on_focus=False, password=self._secret, compact=True, id="picker-search")
+            yield Static("Enter · Esc closes", classes="sheet--keys", markup=False)
+
+    @on(Input.Submitted)
+    def _take(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value.strip())

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ouro.frontends.tui.fuzzy import Haystack
+from ouro.frontends.project_files import Haystack
 from ouro.utils.text import clean
 
 ROWS = 8

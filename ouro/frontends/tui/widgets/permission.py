@@ -14,8 +14,7 @@ from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.events import PermissionAsked, Permit
 from ouro.frontends.tui.blocks.tool_card import Shown
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.widgets.options import Options
-from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.frontends.tui.widgets.question_panel import Options, QuestionPanel
 from ouro.frontends.tui.widgets.transcript import Transcript
 from ouro.utils.text import escaped, plural
 

@@ -10,8 +10,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 
-from ouro.frontends.resume_lines import card_choices, card_lines
-from ouro.frontends.session_lines import now, title
+from ouro.frontends.session_lines import card_choices, card_lines, now, title
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
 from ouro.session.opening import Part
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from time import monotonic
+from time import monotonic, perf_counter
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.timer import Timer
+from textual.widget import Widget
 
 from ouro.frontends.tui.blocks.block import Block
 from ouro.frontends.tui.blocks.block_list import BlockList
-from ouro.frontends.tui.blocks.lines import Line, crop
+from ouro.frontends.tui.blocks.lines import Line, crop, marked, selected_text
 from ouro.frontends.tui.blocks.messages import Answer, UserMessage, queued_lines
-from ouro.frontends.tui.blocks.palette import make_palette
-from ouro.frontends.tui.blocks.selection import marked, selected_text
-from ouro.frontends.tui.blocks.strips import Strips
-from ouro.frontends.tui.widgets.frames import Frames
-from ouro.frontends.tui.widgets.line_scroll import LineScroll
-from ouro.utils.text import plural
+from ouro.frontends.tui.blocks.styles import make_palette
+from ouro.frontends.tui.widgets.row_list import LineScroll
 
 
 class Transcript(LineScroll):
@@ -268,4 +268,86 @@ class Transcript(LineScroll):
             return ""
         block, lines = self._seen
         new = self._blocks.total - self._blocks.top(block) - lines
-        return crop(f"  ↓ {plural(new, 'new line')}", self.size.width) if new > 0 else ""
+        return crop(f"  ↓ {new} new line{'s' if new != 1 else ''}", self.size.width) if new > 0 else ""
+
+
+_SHORTEST = 1 / 25
+"""Seconds between two frames while text streams in."""
+_REST = 6
+"""A frame that took long is followed by a rest of so many times its length."""
+_TICK = 0.25
+"""Seconds between two moves of the clocks that blocks show."""
+
+
+class Frames:
+    """Collects the blocks that changed, and has them drawn together."""
+
+    def __init__(self, owner: Widget, draw: Callable[[Sequence[Block]], None]) -> None:
+        self._owner = owner
+        self._draw = draw
+        self._changed: dict[Block, None] = {}
+        self._moving: dict[Block, None] = {}
+        self._timer: Timer | None = None
+        self._cost = 0.0
+
+    def start(self) -> None:
+        """The owner is on the screen: draw from now on."""
+        self._owner.set_interval(_TICK, self._tick)
+        self.ask()
+
+    def add(self, block: Block) -> None:
+        """A block changed."""
+        self._changed[block] = None
+        if block.is_moving:
+            self._moving[block] = None
+        self.ask()
+
+    def drop(self, blocks: Sequence[Block]) -> None:
+        """These are no longer shown."""
+        for block in blocks:
+            self._changed.pop(block, None)
+            self._moving.pop(block, None)
+
+    def ask(self) -> None:
+        """Draw soon, also where no block changed."""
+        if self._timer is None and self._owner.is_mounted:
+            self._timer = self._owner.set_timer(max(_SHORTEST, self._cost * _REST), self.draw)
+
+    def draw(self) -> None:
+        """Draw now what has changed."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        started = perf_counter()
+        changed, self._changed = list(self._changed), {}
+        self._draw(changed)
+        self._cost = perf_counter() - started
+
+    def _tick(self) -> None:
+        for block in list(self._moving):
+            if not block.is_moving:
+                del self._moving[block]
+            block.changed()
+            self.add(block)
+
+
+_MOST = 300
+"""Strips that are kept. Each is some fifty objects, and collecting garbage looks at every one."""
+
+
+class Strips:
+    """Strips of lines, by line."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Line, tuple[int, int, Strip]] = OrderedDict()
+
+    def get(self, line: Line, width: int, y: int, base: Style) -> Strip:
+        """`line`, `width` cells wide, as line `y` of the content."""
+        kept = self._kept.get(line)
+        if kept is not None and kept[:2] == (width, y):
+            return kept[2]
+        strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, y)
+        self._kept[line] = (width, y, strip)
+        if len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+        return strip

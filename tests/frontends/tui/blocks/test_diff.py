@@ -1,10 +1,9 @@
 """Diffs as lines."""
 
 from ouro.display import FileChange
-from ouro.frontends.tui.blocks.changes import changed_words, hunks
-from ouro.frontends.tui.blocks.diff import diff_lines
+from ouro.frontends.tui.blocks.diff import changed_words, diff_lines, hunks
 from ouro.frontends.tui.blocks.lines import copied
-from ouro.frontends.tui.blocks.palette import make_palette
+from ouro.frontends.tui.blocks.styles import make_palette
 
 PALETTE = make_palette({})
 BEFORE = "".join(f"line {n}\n" for n in range(1, 21))

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from ouro.frontends.tui.blocks.heights import Heights
-from ouro.frontends.tui.blocks.incoming import Incoming
+from ouro.frontends.tui.blocks.block_list import Heights
 from ouro.frontends.tui.blocks.lines import copied, crop, fold, indent, printed, tidy, wrap
+from ouro.frontends.tui.blocks.markdown_pieces import Incoming
 
 PLAIN = Style.null()
 TEXTS = st.text(st.sampled_from("ab cdef  日本語、🎉é-_/x\n"), max_size=80)

@@ -3,7 +3,7 @@
 import pytest
 
 from ouro.frontends.tui.blocks.markdown import markdown_lines
-from ouro.frontends.tui.blocks.palette import make_palette
+from ouro.frontends.tui.blocks.styles import make_palette
 
 PALETTE = make_palette({})
 

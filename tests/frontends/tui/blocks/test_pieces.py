@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ouro.frontends.tui.blocks.markdown_pieces import Pieces
 from ouro.frontends.tui.blocks.messages import Answer
-from ouro.frontends.tui.blocks.palette import make_palette
-from ouro.frontends.tui.blocks.pieces import Pieces
+from ouro.frontends.tui.blocks.styles import make_palette
 
 PALETTE = make_palette({})
 LINES = (

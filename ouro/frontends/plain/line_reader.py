@@ -1,0 +1,96 @@
+"""LineReader: reads lines where nothing can be drawn: TERM=dumb, pipes, screen readers. The terminal itself echoes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ouro.frontends.headless.input import read_block
+from ouro.frontends.headless.output import Pipe
+
+if TYPE_CHECKING:
+    from ouro.frontends.plain.repl import Repl
+
+
+class LineReader:
+    """Reads lines from standard input, with a bare prompt."""
+
+    def __init__(self, repl: Repl) -> None:
+        self._repl = repl
+        self.write = Pipe(sys.stdout).write
+        self._rest = b""
+        self._ended = False
+        self._shown = ""
+        self._waiting: asyncio.Task[bytes] | None = None
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Handle Ctrl+C while this is open."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupted)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            _echo(True)
+
+    async def read(self) -> str | None:
+        """The next line, continued while it ends in a backslash; None at the end of the input."""
+        lines: list[str] = []
+        while (line := await self._line()) is not None:
+            lines.append(line.removesuffix("\\"))
+            if not line.endswith("\\"):
+                return "\n".join(lines)
+        return "\n".join(lines) or None
+
+    async def close(self) -> None:
+        """Nothing was drawn: nothing is removed."""
+
+    def fill(self, _text: str) -> bool:
+        """Always False: the terminal edits its line itself, so no draft can be put there."""
+        return False
+
+    def changed(self) -> None:
+        """Print the prompt once, when a line is expected."""
+        label = self._repl.label()
+        if not self._ended and label != self._shown and (self._repl.is_asking() or not self._repl.is_busy()):
+            self.write(label)
+            self._shown = label
+            _echo(not self._repl.is_secret())
+
+    async def _line(self) -> str | None:
+        while b"\n" not in self._rest and not self._ended:
+            self._waiting = asyncio.ensure_future(read_block(sys.stdin.fileno()))
+            try:
+                await asyncio.wait((self._waiting,))
+            finally:
+                self._waiting.cancel()
+            block = b"" if self._waiting.cancelled() else self._waiting.result()
+            self._rest += block
+            self._ended = self._ended or not block
+        if not self._rest:
+            return None
+        line, _, self._rest = self._rest.partition(b"\n")
+        self._shown = ""
+        return line.decode(errors="replace").rstrip("\r")
+
+    def _interrupted(self) -> None:
+        if self._repl.interrupt():
+            self._ended = True
+            if self._waiting is not None:
+                self._waiting.cancel()
+
+
+def _echo(shown: bool) -> None:
+    """Set whether the terminal shows what is typed."""
+    if not sys.stdin.isatty():
+        return
+    import termios
+
+    attributes = termios.tcgetattr(sys.stdin)
+    attributes[3] = attributes[3] | termios.ECHO if shown else attributes[3] & ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, attributes)

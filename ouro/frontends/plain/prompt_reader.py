@@ -1,0 +1,257 @@
+"""PromptReader: the prompt line, by prompt_toolkit; it stays below what is printed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app, run_in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, has_completions
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import History
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.styles import Style
+
+from ouro.commands.builtin import COMMANDS
+from ouro.frontends.headless.output import Pipe
+from ouro.frontends.history import PromptHistory
+from ouro.frontends.project_files import Haystack
+from ouro.utils.runtime import get_history_path
+
+if TYPE_CHECKING:
+    from ouro.frontends.plain.repl import Repl
+
+STYLE = Style.from_dict(
+    {"bottom-toolbar": "noreverse fg:ansibrightblack", "label": "bold", "label.asks": "bold ansiyellow"}
+)
+CONTINUED = ". "
+FLUSH_SECONDS = 0.03
+"""Output is collected for this long, because the prompt is drawn again after each write."""
+REFRESH_SECONDS = 1.0
+
+
+class PromptReader:
+    """Reads messages: several lines, history, completion; and keys that act at once.
+
+    One prompt runs for the whole session, and the terminal stays in raw mode while text is printed above it:
+    in line mode, typed keys would be echoed into the output, and Enter would arrive as a newline.
+    """
+
+    def __init__(self, repl: Repl, echo: Callable[[str], None]) -> None:
+        self._repl = repl
+        self._echo = echo
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._running: asyncio.Task[str] | None = None
+        self._draft: Document | None = None
+        self._asking = False
+        self._pipe = Pipe(sys.stdout)
+        self._pending: list[str] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._input = _Input(sys.stdin)
+        self._prompt: PromptSession[str] = PromptSession(
+            message=self._label,
+            history=_FileHistory(PromptHistory(get_history_path())),
+            completer=ThreadedCompleter(_Completer(repl)),
+            complete_while_typing=Condition(lambda: not repl.is_asking()),
+            key_bindings=_keys(repl, self._take),
+            is_password=Condition(repl.is_secret),
+            input=self._input,
+            multiline=True,
+            prompt_continuation=CONTINUED,
+            bottom_toolbar=repl.toolbar,
+            refresh_interval=REFRESH_SECONDS,
+            enable_suspend=True,
+            enable_open_in_editor=True,
+            erase_when_done=True,
+            style=STYLE,
+            reserve_space_for_menu=6,
+        )
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """While this is open, `print` of other code is shown above the prompt, too."""
+        with patch_stdout(raw=True):
+            yield
+
+    async def read(self) -> str | None:
+        """The next message or answer; None at the end of the input."""
+        if self._running is None:
+            self._running = asyncio.create_task(self._prompt.prompt_async(handle_sigint=False))
+            self._running.add_done_callback(lambda _: self._lines.put_nowait(None))
+        return await self._lines.get()
+
+    async def close(self) -> None:
+        """Remove the prompt from the screen and restore the terminal."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, *filter(None, (self._flushing,)), return_exceptions=True)
+        self._print()
+
+    def write(self, text: str) -> None:
+        self._pending.append(text)
+        if not self._prompt.app.is_running:
+            self._print()
+        elif self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush())
+
+    async def _flush(self) -> None:
+        while self._pending:
+            await asyncio.sleep(FLUSH_SECONDS)
+            self._input.stays_raw = True
+            try:
+                await run_in_terminal(self._print)
+            finally:
+                self._input.stays_raw = False
+
+    def _print(self) -> None:
+        text, self._pending = "".join(self._pending), []
+        self._pipe.write(text)
+
+    def _take(self, buffer: Buffer) -> None:
+        text, asking = buffer.text, self._repl.is_asking()
+        shown = "•" * len(text) if self._repl.is_secret() else text
+        self._echo(self._repl.label() + shown.replace("\n", f"\n{CONTINUED}"))
+        buffer.reset(append_to_history=not asking)
+        self._lines.put_nowait(text)
+
+    def fill(self, text: str) -> bool:
+        document = Document(text)
+        if self._asking:
+            self._draft = document  # shown when the question is answered
+        else:
+            self._prompt.default_buffer.document = document
+        return True
+
+    def changed(self) -> None:
+        """Draw the prompt again. While a question waits the draft is removed, so that no key of it answers."""
+        if not self._prompt.app.is_running:
+            return
+        buffer, asking = self._prompt.default_buffer, self._repl.is_asking()
+        if asking and not self._asking:
+            self._draft = buffer.document
+            buffer.reset()
+        elif self._asking and not asking and self._draft is not None:
+            if not buffer.text:
+                buffer.document = self._draft
+            self._draft = None
+        self._asking = asking
+        self._prompt.app.invalidate()
+
+    def _label(self) -> StyleAndTextTuples:
+        return [("class:label.asks" if self._repl.is_asking() else "class:label", self._repl.label())]
+
+
+class _Input(Vt100Input):
+    """The keyboard. It can stay in raw mode where prompt_toolkit would switch back to line mode."""
+
+    stays_raw = False
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        """Line mode, for editors and the shell; not for what ouro itself prints."""
+        return nullcontext() if self.stays_raw else super().cooked_mode()
+
+
+class _FileHistory(History):
+    """The history file that all front ends share."""
+
+    def __init__(self, entries: PromptHistory) -> None:
+        super().__init__()
+        self._entries = entries
+
+    def load_history_strings(self) -> Iterable[str]:
+        return reversed(self._entries.entries())
+
+    def store_string(self, string: str) -> None:
+        self._entries.add(string)
+
+
+class _Completer(Completer):
+    """`/` commands at the start, `@` files anywhere."""
+
+    def __init__(self, repl: Repl) -> None:
+        self._repl = repl
+        self._files = Haystack([])
+
+    def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        if before.startswith("/") and " " not in before and "\n" not in before:
+            yield from _commands(before[1:])
+            return
+        word = before.split()[-1] if before and not before[-1].isspace() else ""
+        if word.startswith("@"):
+            if word == "@" or not self._files.names:
+                self._files = Haystack(self._repl.files())
+            for name in self._files.search(word[1:]):
+                yield Completion(f"@{name}", -len(word))
+
+
+def _commands(begun: str) -> Iterator[Completion]:
+    for command in COMMANDS:
+        matching = next((name for name in (command.name, *command.aliases) if name.startswith(begun)), None)
+        if matching:
+            yield Completion(f"/{matching}", -len(begun) - 1, display=command.usage, display_meta=command.help)
+
+
+def _keys(repl: Repl, take: Callable[[Buffer], None]) -> KeyBindings:
+    keys = KeyBindings()
+    is_empty = Condition(lambda: not get_app().current_buffer.text)
+    is_busy = Condition(repl.is_busy)
+
+    @keys.add("enter")
+    def _send(event: KeyPressEvent) -> None:
+        _enter(event.current_buffer, repl, take)
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j")
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("c-c")
+    def _interrupt(event: KeyPressEvent) -> None:
+        if event.current_buffer.text and not repl.is_busy():
+            event.current_buffer.reset()
+        elif repl.interrupt():
+            event.app.exit(exception=EOFError)
+
+    @keys.add("escape", filter=is_busy)
+    def _escape(_event: KeyPressEvent) -> None:
+        repl.interrupt()
+
+    @keys.add("tab", filter=is_busy & ~is_empty & ~has_completions)
+    def _queue(event: KeyPressEvent) -> None:
+        text = event.current_buffer.text
+        event.current_buffer.reset(append_to_history=True)
+        repl.queue(text)
+
+    @keys.add("up", filter=is_empty & is_busy)
+    def _unqueue(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(repl.unqueue() or "")
+
+    @keys.add("s-tab")
+    def _mode(_event: KeyPressEvent) -> None:
+        repl.cycle_mode()
+
+    @keys.add("c-g")
+    def _editor(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()
+
+    return keys
+
+
+def _enter(buffer: Buffer, repl: Repl, take: Callable[[Buffer], None]) -> None:
+    if repl.is_asking():
+        take(buffer)
+    elif buffer.document.text_before_cursor.endswith("\\"):
+        buffer.delete_before_cursor()
+        buffer.insert_text("\n")
+    elif buffer.text.strip():
+        take(buffer)

@@ -1,0 +1,290 @@
+"""The plain prompt: a session in the terminal's own scrollback."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from ouro.commands.dispatch import dispatch
+from ouro.commands.models import MODES, set_mode
+from ouro.frontends.plain.front_end import OpenCatalog, OpenSession, ReplFrontEnd
+from ouro.frontends.plain.line_reader import LineReader
+from ouro.frontends.plain.output import PlainOutput
+from ouro.frontends.plain.printer import Printer
+from ouro.frontends.plain.questions import LineQuestions
+from ouro.frontends.plain.resume_offer import ResumeOffer
+from ouro.frontends.plain.turns import PlainTurns
+from ouro.frontends.session_lines import tokens
+from ouro.session import OpenRequest, Session, Status
+from ouro.utils.text import one_line
+
+if TYPE_CHECKING:
+    from ouro.frontends.plain.prompt_reader import PromptReader
+
+EXIT_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+SECOND_CTRL_C = 2.0
+"""Seconds within which a second Ctrl+C at rest ends ouro."""
+PROMPT = "› "
+PLAIN_PROMPT = "> "
+
+
+async def run_repl(
+    open_session: OpenSession, request: OpenRequest, first_message: str, open_catalog: OpenCatalog | None = None
+) -> int:
+    """Run the plain prompt until the user leaves; returns the exit code.
+
+    `open_catalog` returns the session catalog, to pick a session before one is open.
+
+    Raises:
+        OuroError: no session could be opened.
+    """
+    repl = Repl(open_session, open_catalog, plain=is_plain())
+    with repl.reader.in_use():
+        return await repl.run(request, first_message)
+
+
+def is_plain() -> bool:
+    """Whether the terminal can only take lines, or there is none."""
+    return os.environ.get("TERM", "dumb") in ("dumb", "") or not (sys.stdin.isatty() and sys.stdout.isatty())
+
+
+class Repl:
+    """Reads lines and hands each to an open question, a command, the shell or the agent.
+
+    The readers ask it for the label, the status line and what their keys do.
+    """
+
+    def __init__(self, open_session: OpenSession, open_catalog: OpenCatalog | None = None, *, plain: bool) -> None:
+        self._printer = Printer(PlainOutput(self._write, plain=plain))
+        self._questions = LineQuestions(self.redraw)
+        ring = (lambda: None) if plain else (lambda: self._write("\a"))
+        self._turns = PlainTurns(self._printer, self._questions, ring, self.redraw)
+        self._offer = ResumeOffer(self._printer, self._questions, self._turns, self._at_rest, self._take)
+        self._front_end = ReplFrontEnd(open_session, open_catalog, self._printer, self._questions, self._turns, self)
+        self.reader: LineReader | PromptReader = LineReader(self)
+        if not plain:
+            from ouro.frontends.plain.prompt_reader import PromptReader
+
+            self.reader = PromptReader(self, self._printer.echo)
+        self._work: set[asyncio.Task[None]] = set()
+        self._in_order = asyncio.Lock()
+        self._reading: asyncio.Task[str | None] | None = None
+        self._exit_code: int | None = None
+        self._failure: Exception | None = None
+        self._ctrl_c_at = -SECOND_CTRL_C
+
+    async def run(self, request: OpenRequest, first_message: str) -> int:
+        """Open a session and read lines until the user leaves; returns the exit code.
+
+        Raises:
+            OuroError: no session could be opened.
+        """
+        loop = asyncio.get_running_loop()
+        for number in EXIT_SIGNALS:
+            loop.add_signal_handler(number, self.leave, 128 + number)
+        try:
+            self._in_background(self._begin(request, first_message))
+            await self._read_lines()
+        finally:
+            try:
+                await self._end()
+            finally:
+                for number in EXIT_SIGNALS:
+                    loop.remove_signal_handler(number)
+        if self._failure is not None:
+            raise self._failure
+        return self._exit_code or 0
+
+    # What the front end needs
+
+    def redraw(self) -> None:
+        """Show the prompt and its status line as they are now."""
+        if not self._work or self._questions.open is not None:
+            self.reader.changed()
+
+    def fill(self, text: str) -> bool:
+        """Put a draft into the prompt; False where the reader cannot."""
+        return self.reader.fill(text)
+
+    def session_opened(self, session: Session) -> None:
+        """Show the resume card, if the session was resumed."""
+        self._offer.begin(session)
+
+    def leave(self, code: int = 0) -> None:
+        self._exit_code = code
+        if self._reading is not None:
+            self._reading.cancel()
+
+    # What the readers need
+
+    def label(self) -> str:
+        """The text before the cursor."""
+        if question := self._questions.open:
+            return question.label
+        return PLAIN_PROMPT if self._printer.is_plain else PROMPT
+
+    def toolbar(self) -> str:
+        """The status line: what runs now, and the figures of the session."""
+        if not self._turns.has_session:
+            return " starting …"
+        busy = ""
+        if self._turns.is_busy:
+            busy = f"● {self._printer.activity or 'working'} {self._turns.seconds:.0f} s, Ctrl+C interrupts │ "
+        waiting = f"{self._turns.queued} queued │ " if self._turns.queued else ""
+        return f" {busy}{waiting}{status_line(self._front_end.session.status())}"
+
+    def is_asking(self) -> bool:
+        """Whether the next line answers a question and is no message."""
+        return self._questions.open is not None
+
+    def is_secret(self) -> bool:
+        """Whether the typed text must not be shown."""
+        question = self._questions.open
+        return question is not None and question.secret
+
+    def is_busy(self) -> bool:
+        return self._turns.is_busy
+
+    def interrupt(self) -> bool:
+        """Ctrl+C: end the turn, else a question or command; at rest, twice: True, end ouro."""
+        if self._turns.is_busy:
+            self._turns.interrupt()
+            return False
+        if self._cancel_work():
+            return False
+        now = time.monotonic()
+        if now - self._ctrl_c_at < SECOND_CTRL_C:
+            return True
+        self._ctrl_c_at = now
+        self._printer.say("Press Ctrl+C again to quit.")
+        return False
+
+    def queue(self, text: str) -> None:
+        """Queue a message for the next turn."""
+        self._turns.queue(text)
+
+    def unqueue(self) -> str | None:
+        """Remove and return the newest message that was not delivered yet."""
+        return self._turns.unqueue()
+
+    def cycle_mode(self) -> None:
+        if self._turns.has_session:
+            modes = list(MODES)
+            current = modes.index(self._front_end.session.status().mode)
+            set_mode(self._front_end, modes[(current + 1) % len(modes)])
+
+    def files(self) -> list[str]:
+        """The project's files; empty before a session is open."""
+        return self._front_end.session.project_files() if self._turns.has_session else []
+
+    # Lines
+
+    async def _begin(self, request: OpenRequest, first_message: str) -> None:
+        try:
+            opened = await self._front_end.begin(request)
+        except Exception as error:  # noqa: BLE001  # `run` raises it: without a session ouro cannot continue
+            self._failure, opened = error, False
+        if not opened:
+            self.leave()
+            return
+        if first_message and not await dispatch(self._front_end, first_message):
+            await self._front_end.send(first_message)
+
+    async def _read_lines(self) -> None:
+        while not self._is_leaving():
+            self._reading = asyncio.ensure_future(self.reader.read())
+            try:
+                line = await self._reading
+            except asyncio.CancelledError:
+                if not self._is_leaving():
+                    raise
+                return
+            if line is None:
+                return
+            self._take(line)
+            if not sys.stdin.isatty():
+                await self._until_line_is_needed()
+
+    def _take(self, line: str) -> None:
+        if self._questions.open is not None:
+            if hint := self._questions.take(line):
+                self._printer.say(hint, "warning")
+            self.redraw()
+        elif line.strip():
+            self._in_background(self._do(line))
+        else:
+            self.redraw()
+
+    async def _do(self, line: str) -> None:
+        if line.startswith("!"):
+            self._turns.run_shell(line.lstrip("!").strip(), share=not line.startswith("!!"))
+        elif not await dispatch(self._front_end, line):
+            self._printer.skip_echo(line)
+            await self._front_end.send(line)
+
+    def _in_background(self, work: Awaitable[None]) -> None:
+        """Run the lines one after another, in the order typed. Reading goes on: a command may ask a question."""
+
+        async def in_order() -> None:
+            async with self._in_order:
+                await work
+
+        task = asyncio.create_task(in_order())
+        self._work.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            asyncio.get_running_loop().call_exception_handler({"message": "a command failed", "exception": error})
+        self.redraw()
+
+    async def _until_line_is_needed(self) -> None:
+        """Piped input is read line by line: the next line when this one is done, or asks a question."""
+        while self._questions.open is None and (self._work or self._turns.is_busy):
+            await self._questions.or_asked(self._turns.finish(), *self._work)
+
+    async def _at_rest(self) -> bool:
+        await asyncio.gather(*self._work, return_exceptions=True)
+        return not self._turns.is_busy and self._questions.open is None
+
+    def _cancel_work(self) -> bool:
+        for task in tuple(self._work):
+            task.cancel()
+        return self._offer.cancel() or bool(self._work)
+
+    def _write(self, text: str) -> None:
+        self.reader.write(text)
+
+    def _is_leaving(self) -> bool:
+        return self._exit_code is not None
+
+    async def _end(self) -> None:
+        self._turns.stop()
+        self._cancel_work()
+        await asyncio.gather(*self._work, self._turns.finish(), return_exceptions=True)
+        await self.reader.close()
+        if self._turns.has_session:
+            session = self._front_end.session
+            await session.close()
+            await self._turns.close()
+            if session.is_kept:
+                self._printer.say(f"Continue with: ouro --resume {session.id}")
+
+
+def status_line(status: Status) -> str:
+    """Model, mode, branch, context, tokens and cost in one line."""
+    used = status.usage
+    items = [status.model, status.mode, one_line(status.branch, 30)]
+    if status.context:
+        items.append(f"context {round(100 * status.context / max(1, status.window))} %")
+    if used.input or used.output:
+        items.append(f"{tokens(used.input)} in, {tokens(used.cached)} cached, {tokens(used.output)} out")
+    if used.cost is not None:
+        items.append(f"${used.cost:.2f}" if used.cost >= 0.1 else f"${used.cost:.4f}")
+    return " · ".join(item for item in items if item)

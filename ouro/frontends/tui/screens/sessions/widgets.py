@@ -1,0 +1,247 @@
+"""SessionList: ten thousand sessions as lines; only those in sight are drawn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.strip import Strip
+from textual.timer import Timer
+from textual.widgets import Static
+
+from ouro.errors import OuroError
+from ouro.frontends.session_lines import age, cost, preview_lines, size, title
+from ouro.frontends.session_matches import Match
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.look import short_path
+from ouro.frontends.tui.widgets.row_list import RowList, fitted
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.session import SessionCatalog, SessionExcerpt, SessionInfo
+
+_AGE, _PROJECT = 11, 28
+_FIGURES = (("messages", 10), ("size", 9), ("cost", 9))
+_TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
+_TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
+"""Widths from which the figures are shown beside the age, and with room; and the project beside the figures."""
+_LEAD = 8
+"""Characters that are shown before the words that were looked for."""
+COPY = "(copy)"
+"""The mark of a session that began as a copy."""
+
+
+class SessionList(RowList[Match]):
+    """The sessions that fit, one of them marked. It does not know what is done with them."""
+
+    COMPONENT_CLASSES = {"sessions--marked", "sessions--detail", "sessions--found"}  # noqa: RUF012 (Textual's own form)
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        super().__init__("sessions")
+        self._now = now
+        self._words: tuple[str, ...] = ()
+        self._with_project = False
+
+    def show(
+        self, matches: Sequence[Match], *, words: Sequence[str] = (), with_project: bool, keep: bool = True
+    ) -> None:
+        """Have these lines, found by these words; with `keep` the same session stays marked where it is there still."""
+        before = self.marked
+        self._words, self._with_project = tuple(words), with_project
+        places = (place for place, each in enumerate(matches) if before and each.info.id == before.info.id)
+        self.put(matches, next(places, min(self.place, max(0, len(matches) - 1))) if keep else 0)
+        after = self.marked
+        if (before and before.info.id) != (after and after.info.id):
+            self.post_message(self.Marked())
+
+    def heading(self) -> str:
+        """The names of the columns, as wide as they are."""
+        return (
+            set_cell_size("  title", self._title_width())
+            + "".join(f"{name:>{width}}" for name, width in self._columns())
+            + ("  project" if self._shows_project() else "")
+        )
+
+    def render_line(self, y: int) -> Strip:
+        """Line `y` of what is in sight."""
+        place, width = y + self.scroll_offset.y, self._width
+        if not 0 <= place < len(self._rows):
+            return Strip.blank(width, self.rich_style)
+        segments = self._segments(self._rows[place], place == self.place)
+        return Strip(segments).crop_extend(0, width, self.rich_style)
+
+    def _segments(self, match: Match, is_marked: bool) -> list[Segment]:
+        base = self.rich_style
+        detail = base + self.get_component_rich_style("sessions--detail", partial=True)
+        shown = base + self.get_component_rich_style("sessions--marked", partial=True) if is_marked else base
+        info = match.info
+        figures = (age(info.updated_at, self._now()), f"{info.messages:,}", size(info.size), cost(info.cost))
+        room = max(0, self._title_width() - 2)
+        name = title(info) + (f" {COPY}" if info.fork_of else "")
+        segments = [
+            Segment("❯ " if is_marked else "  ", shown),
+            Segment(set_cell_size(fitted(name, room), room), shown),
+        ]
+        columns = list(zip(self._columns(), figures, strict=False))
+        for (_name, width), text in columns[: 1 if match.snippet else None]:
+            segments.append(Segment(f"{text:>{width}}", detail))
+        if match.snippet:
+            found = base + self.get_component_rich_style("sessions--found", partial=True)
+            segments.append(Segment(f"  {self._said(match.snippet)}", found))
+        elif self._shows_project():
+            segments.append(Segment(f"  {clean(short_path(Path(info.project)))}", detail))
+        return segments
+
+    def _said(self, snippet: str) -> str:
+        """What was said, from shortly before the first of the words that were looked for."""
+        places = [place for word in self._words if (place := snippet.lower().find(word)) >= 0]
+        start = max(0, min(places, default=0) - _LEAD)
+        return ("…" if start else "") + clean(snippet[start:])
+
+    @property
+    def _width(self) -> int:
+        return self.scrollable_content_region.width
+
+    def _columns(self) -> list[tuple[str, int]]:
+        figures = _FIGURES if self._width >= _FULL_FROM else _TIGHT_FIGURES
+        return [("age", _AGE), *(figures if self._width >= _TIGHT_FROM else ())]
+
+    def _shows_project(self) -> bool:
+        return self._with_project and self._width >= _PROJECT_FROM
+
+    def _title_width(self) -> int:
+        taken = sum(width for _name, width in self._columns()) + (_PROJECT if self._shows_project() else 0)
+        return max(0, self._width - taken)
+
+
+_LOOK_AFTER = 0.06
+"""Seconds that a session has to be marked before its words are read."""
+
+
+class SessionPreview(VerticalScroll, can_focus=False):
+    """Title, figures, the summary where there is one, the first and the last words."""
+
+    COMPONENT_CLASSES = {"preview--title", "preview--detail", "preview--who", "preview--found"}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        super().__init__(id="session-preview")
+        self._words = Static(markup=False)
+        self._timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        """One text."""
+        yield self._words
+
+    def look(self, marked: Match | None, session_catalog: SessionCatalog) -> None:
+        """Look into the marked session, where it stays marked for a moment; None: nothing is marked."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(
+            _LOOK_AFTER, lambda: self.run_worker(self._read(marked, session_catalog), group="look", exclusive=True)
+        )
+
+    async def _read(self, marked: Match | None, session_catalog: SessionCatalog) -> None:
+        if marked is None:
+            self._words.update("")
+            return
+        try:
+            preview = await asyncio.to_thread(session_catalog.preview, marked.info)
+        except (OuroError, OSError) as error:
+            self._words.update(self._head(marked.info).append(f"\n{clean(str(error))}"))
+        else:
+            self._show_words(marked.info, preview, marked.snippet)
+
+    def _show_words(self, info: SessionInfo, preview: SessionExcerpt, snippet: str) -> None:
+        text = self._head(info)
+        if snippet:
+            text.append(f"\n… {clean(snippet)} …\n", self._style("found"))
+        for who, words in preview_lines(preview, max(20, self.size.width)):
+            text.append("\n")
+            if who:
+                text.append(f"{who}  ", self._style("who"))
+            text.append(f"{words}\n")
+        self._words.update(text)
+        self.scroll_home(animate=False)
+
+    def _head(self, info: SessionInfo) -> Text:
+        text = Text(overflow="fold").append(title(info), self._style("title"))
+        facts = [short_path(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
+        facts += [f"{info.messages:,} messages", size(info.size), cost(info.cost), info.id[:8]]
+        facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
+        text.append("\n" + clean(" · ".join(filter(None, facts))) + "\n", self._style("detail"))
+        return text
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"preview--{name}", partial=True)
+
+
+class SessionFoot(Static):
+    """One line or two at the foot of the picker."""
+
+    def __init__(self, keymap: Keymap, esc: str) -> None:
+        """`esc` says what Esc does."""
+        super().__init__(id="sessions-foot", markup=False)
+        self._keymap = keymap
+        self._esc = esc
+        self._is_told = False
+
+    def tell(self, text: str, kind: str = "-asks") -> None:
+        """Say this until `hear`: what is asked (`-asks`), or what went wrong (`-failed`)."""
+        self._is_told = True
+        self.set_class(False, "-asks", "-failed")
+        self.add_class(kind)
+        self.update(text)
+
+    def hear(self) -> None:
+        """A key was pressed: what was told is read."""
+        self._is_told = False
+
+    def tell_keys(self, *, in_list: bool, shows_all: bool, looks: bool, only_one: bool) -> None:
+        """Name the keys.
+
+        Args:
+            in_list: the list has them, where letters are keys too.
+            shows_all: the sessions of all projects are listed.
+            looks: there is no room for what is in a session beside the list: a key shows it.
+            only_one: there is room for one line.
+        """
+        if self._is_told:
+            return
+        name = self._letter if in_list else self._keymap.shown
+        parts = [
+            "Enter",
+            f"{self._keymap.shown('change_scope')} {'this project' if shows_all else 'all'}",
+            f"{name('fork_session')} copy",
+            f"{name('rename_session')} rename",
+            f"{name('delete_session')} delete",
+            f"{name('look_inside')} looks inside" if looks else "",
+            "Tab search" if in_list else "Tab list",
+            f"Esc {self._esc}",
+        ]
+        self.set_class(False, "-asks", "-failed")
+        self.update(_in_lines(parts, self.size.width or self.app.size.width, only_one))
+
+    def _letter(self, name: str) -> str:
+        keys = self._keymap.keys(name)
+        return next((each for each in keys if len(each) == 1 or each == "space"), self._keymap.shown(name))
+
+
+def _in_lines(parts: Sequence[str], width: int, only_one: bool) -> str:
+    """What is told of the keys, in one line or two; on one, what does not fit is left out before the last."""
+    lines = [""]
+    shown = [part for part in parts if part]
+    while only_one and len(" · ".join(shown)) > width and len(shown) > 2:
+        shown.pop(-2)
+    for part in shown:
+        longer = f"{lines[-1]} · {part}" if lines[-1] else part
+        lines = [*lines[:-1], longer] if len(longer) <= width else [*lines, part]
+    return "\n".join(lines)

@@ -1,0 +1,68 @@
+"""The plain prompt prints a session from the message on that somebody wants to see."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from ouro.assemble import Options, opener
+from ouro.frontends.plain.front_end import ReplFrontEnd
+from ouro.frontends.plain.output import PlainOutput
+from ouro.frontends.plain.printer import Printer
+from ouro.frontends.plain.questions import LineQuestions
+from ouro.frontends.plain.turns import PlainTurns
+from ouro.llm.scripted_model import ScriptedModel
+from ouro.memory.sessions.records import MessageRecord, RewindRecord, SessionHeader
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import assistant, user
+from ouro.session import OpenRequest
+from ouro.utils.runtime import get_sessions_dir
+
+AT = "2026-11-20T10:00:00.000Z"
+TURNS = 60
+
+
+@pytest.fixture
+async def printed(repository):
+    """What is printed when a session is opened at a message: 60 turns were said, then all behind the 40th left."""
+    store = YamlFileMemoryStore(get_sessions_dir(), str)
+    store.create_session(SessionHeader("s-old", str(repository), "m", AT))
+    for turn in range(1, TURNS + 1):
+        store.save_memory("s-old", MessageRecord(2 * turn - 1, AT, user(f"message {turn}.")))
+        store.save_memory("s-old", MessageRecord(2 * turn, AT, assistant("More of it. " * 400)))
+    store.save_memory("s-old", RewindRecord(80, AT, ("conversation",)))
+    store.save_memory("s-old", MessageRecord(2 * TURNS + 1, AT, user("another way.")))
+    store.close_session("s-old")
+    texts: list[str] = []
+    printer, questions = Printer(PlainOutput(texts.append, plain=True)), LineQuestions(lambda: None)
+    turns = PlainTurns(printer, questions, lambda: None, lambda: None)
+    repl = SimpleNamespace(redraw=lambda: None, fill=lambda _text: True, session_opened=lambda _session: None)
+    open_session = opener(Options(repository, ready_model=ScriptedModel([])))
+    front_end = ReplFrontEnd(open_session, None, printer, questions, turns, repl)
+
+    async def begin(message):
+        await front_end.begin(OpenRequest("s-old", read_only=True, message=message))
+        return "".join(texts)
+
+    yield begin
+    await front_end.session.close()
+    await turns.close()
+
+
+async def test_from_a_message_far_back(printed):
+    text = await printed(5)
+    assert ("message 2." in text, "message 3." in text, "message 4." in text, "another way." in text) == (
+        False, True, True, True,
+    )  # fmt: skip
+
+
+async def test_from_a_message_of_a_branch_that_was_left(printed):
+    text = await printed(2 * 50)  # what the model said then
+    assert ("message 49." in text, "message 50." in text, "message 60." in text) == (False, True, True)
+    assert "another way." not in text
+    assert "on a branch that was left by a rewind" in text
+
+
+async def test_what_is_gone_is_said_and_the_end_is_printed(printed):
+    text = await printed(999)
+    assert "Message 999 is not in this session any more." in text
+    assert "another way." in text

@@ -1,0 +1,60 @@
+import pytest
+
+from ouro.display import Question
+from ouro.events import Permit, Reply
+from ouro.frontends.plain.questions import NotUnderstood, parse_choice, parse_permit, parse_reply
+
+
+@pytest.mark.parametrize(
+    ("line", "permit"),
+    [
+        ("y", Permit("yes")),
+        ("Yes", Permit("yes")),
+        ("1", Permit("yes")),
+        ("a", Permit("always")),
+        ("n", Permit("no")),
+        (" n use the other file ", Permit("no", "use the other file")),
+        ("y, but only once", Permit("yes", "but only once")),
+        ("no: later", Permit("no", "later")),
+    ],
+)
+def test_a_permission_is_answered_by_a_letter_and_a_comment(line, permit):
+    assert parse_permit(line, "edit(x)") == permit
+
+
+@pytest.mark.parametrize("line", ["", "yep", "maybe", "draft texty", "nothing", "always-on", "yn"])
+def test_anything_else_is_no_answer_to_a_permission(line):
+    with pytest.raises(NotUnderstood):
+        parse_permit(line, "edit(x)")
+
+
+def test_always_needs_a_rule():
+    with pytest.raises(NotUnderstood, match="no rule to save"):
+        parse_permit("a", "")
+
+
+def test_a_question_is_answered_by_numbers_or_words():
+    one = Question("Which?", ("alpha", "beta"))
+    several = Question("Which?", ("alpha", "beta", "gamma"), several=True)
+    assert parse_reply("2", one) == Reply(("beta",))
+    assert parse_reply("1, 3", several) == Reply(("alpha", "gamma"))
+    assert parse_reply("1 3", several) == Reply(("alpha", "gamma"))
+    assert parse_reply("neither of them", one) == Reply(("neither of them",))
+    assert parse_reply("  ", one) == Reply()
+    assert parse_reply("42", Question("How many?")) == Reply(("42",))
+
+
+@pytest.mark.parametrize("line", ["3", "0", "1 2"])
+def test_a_number_that_is_not_offered_is_asked_again(line):
+    with pytest.raises(NotUnderstood):
+        parse_reply(line, Question("Which?", ("alpha", "beta")))
+
+
+def test_a_choice_is_made_by_number_or_start():
+    values = ["ask", "edit", "auto"]
+    assert parse_choice("2", values) == "edit"
+    assert parse_choice("au", values) == "auto"
+    assert parse_choice("", values) is None
+    for line in ("4", "a", "x"):
+        with pytest.raises(NotUnderstood):
+            parse_choice(line, values)

@@ -1,0 +1,258 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+
+TESTS = Path(__file__).parents[2]
+SGR = re.compile(r"\x1b\[[0-9;]*m")
+FORBIDDEN = [b"\x1b]0;", b"\x1b]52", b"\x1bP", b"\x9b31m", "\u202e".encode(), "\x9b".encode()]
+
+
+class Terminal:
+    """The plain prompt in a pseudo-terminal that answers as a real one does."""
+
+    def __init__(self, turns, term="xterm-256color"):
+        environment = {**os.environ, "TERM": term, "PYTHONPATH": str(TESTS)}
+        command = [sys.executable, "-m", "fakes.repl_program", turns]
+        self.child = pexpect.spawn(command[0], command[1:], env=environment, dimensions=(30, 100), timeout=20)
+        self.child.delaybeforesend = None
+        self.screen = pyte.Screen(100, 30)
+        self.screen.write_process_input = self.child.send
+        self._stream = pyte.ByteStream(self.screen)
+        self.raw = b""
+        self._read_up_to = 0
+
+    def wait_for(self, text):
+        """Read until this is printed, after what was waited for before."""
+        end = time.monotonic() + 20
+        while (place := self.printed.find(text, self._read_up_to)) < 0:
+            assert time.monotonic() < end, f"{text!r} was not printed:\n" + "\n".join(self.screen.display)
+            assert self._read(), f"{text!r} was not printed before the end:\n{self.printed}"
+        self._read_up_to = place + len(text)
+
+    @property
+    def printed(self):
+        """All that was printed, without colours."""
+        return SGR.sub("", self.raw.decode(errors="replace"))
+
+    def _read(self):
+        try:
+            data = self.child.read_nonblocking(1_000_000, timeout=0.05)
+        except pexpect.TIMEOUT:
+            return True
+        except pexpect.EOF:
+            return False
+        self.raw += data
+        self._stream.feed(data)
+        return True
+
+    def type(self, text):
+        self.child.send(text)
+
+    def end(self):
+        """All that is printed until the program has ended."""
+        end = time.monotonic() + 20
+        while self._read():
+            assert time.monotonic() < end, "it did not end:\n" + "\n".join(self.screen.display)
+        return self.printed
+
+
+@pytest.fixture
+def terminal():
+    opened = []
+
+    def start(turns, term="xterm-256color"):
+        opened.append(Terminal(turns, term))
+        opened[-1].wait_for("> " if term == "dumb" else "context 1 %")
+        return opened[-1]
+
+    yield start
+    for screen in opened:
+        screen.child.close(force=True)
+
+
+def test_a_message_is_answered_in_markdown_and_ctrl_d_leaves(terminal):
+    screen = terminal("answers")
+    screen.type("hi there\r")
+    screen.wait_for("Hello you.")
+    screen.type("\x04")
+    screen.wait_for("ouro --resume s-1")
+    assert "sent=['hi there']" in screen.end()
+
+
+def test_a_compaction_runs_as_a_turn_and_tells_what_it_did(terminal):
+    screen = terminal("answers")
+    screen.type("/compact the tests\r")
+    screen.wait_for("Compacted: 80,000")
+    screen.type("/exit\r")
+    assert "Compacting the session" in screen.end()
+
+
+def test_a_permission_is_answered_by_a_letter_and_a_wrong_line_is_asked_again(terminal):
+    screen = terminal("permission")
+    screen.type("go\r")
+    screen.wait_for("edit(api.py)")
+    screen.wait_for("y/a/n? ")
+    screen.type("maybe\r")
+    screen.wait_for("Type y (yes)")
+    screen.type("y only this\r")
+    screen.wait_for("All done.")
+    screen.type("/exit\r")
+    assert "Permit(choice='yes', comment='only this')" in screen.end()
+
+
+def test_a_draft_steps_aside_for_a_question_and_comes_back(terminal):
+    screen = terminal("permission")
+    screen.type("go\rmy draft")
+    screen.wait_for("y/a/n? ")
+    screen.type("a\r")
+    screen.wait_for("All done.")
+    screen.wait_for("my draft")
+    screen.type("\x15/exit\r")
+    assert "Permit(choice='always', comment='')" in screen.end()
+
+
+def test_a_question_is_answered_by_its_number(terminal):
+    screen = terminal("question")
+    screen.type("go\r")
+    screen.wait_for("2. beta")
+    screen.type("2\r")
+    screen.wait_for("Right.")
+    screen.type("/exit\r")
+    assert "Reply(answers=('beta',))" in screen.end()
+
+
+def test_what_is_typed_while_it_works_steers_and_ctrl_c_interrupts(terminal):
+    screen = terminal("waiting")
+    screen.type("go\r")
+    screen.wait_for("Working.")
+    screen.type("mind the tests\r")
+    screen.wait_for("1 queued")
+    screen.type("\x03")
+    screen.wait_for("Interrupted.")
+    screen.wait_for("queued. Up edits them")
+    screen.type("\x03")
+    screen.wait_for("Ctrl+C again to quit")
+    screen.type("\x03")
+    out = screen.end()
+    assert "interrupts=1" in out
+    assert "code=0" in out
+
+
+def test_several_lines_are_one_message(terminal):
+    screen = terminal("answers")
+    screen.type("one\\\rtwo\x0athree\x1b\rfour\r")
+    screen.wait_for("Hello")
+    screen.type("/exit\r")
+    assert "sent=['one\\ntwo\\nthree\\nfour']" in screen.end()
+
+
+def test_shell_lines_commands_and_modes(terminal):
+    screen = terminal("answers")
+    screen.type("!ls -l\r")
+    screen.wait_for("exit 0")
+    screen.type("!!secret\r")
+    screen.wait_for("exit 0")
+    screen.type("\x1b[Z")
+    screen.wait_for("Mode edit")
+    screen.type("/modle\r")
+    screen.wait_for("/model")
+    screen.type("/clear\r")
+    screen.wait_for("A new session")
+    screen.type("/exit\r")
+    assert "shell=[('ls -l', True), ('secret', False)]" in screen.end()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_it_in_good_order_s5(terminal, number, code):
+    screen = terminal("waiting")
+    screen.type("go\r")
+    screen.wait_for("Working.")
+    screen.child.kill(number)
+    out = screen.end()
+    assert f"code={code}" in out
+    assert "closed=True" in out
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_a_terminal_that_is_closed_ends_it_s5(terminal, term):
+    screen = terminal("waiting", term)
+    screen.type("go\r")
+    screen.wait_for("Working.")
+    screen.child.ptyproc.fileobj.close()
+    end = time.monotonic() + 10
+    while screen.child.isalive():
+        assert time.monotonic() < end, "it lives on without its terminal"
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_nothing_from_outside_reaches_the_terminal_as_an_order_u1_u2(terminal, term):
+    screen = terminal("hostile", term)
+    screen.type("go\r")
+    screen.wait_for("y/a/n? ")
+    screen.type("n\r")
+    screen.wait_for("✗ ")
+    screen.type("/exit\r")
+    screen.end()
+    for sequence in FORBIDDEN:
+        assert sequence not in screen.raw, sequence
+    assert b"[red]z[/red]" in screen.raw
+    assert b"[link=http://x]l[/link]" in screen.raw
+
+
+def test_a_dumb_terminal_gets_lines_without_any_control_u7(terminal):
+    screen = terminal("permission", "dumb")
+    screen.type("go\r")
+    screen.wait_for("y/a/n? ")
+    screen.type("y\r")
+    screen.wait_for("All **done**.")
+    screen.type("\x04")
+    screen.end()
+    assert b"\x1b" not in screen.raw
+    assert "code=0" in screen.printed
+
+
+def test_ctrl_c_in_a_dumb_terminal_interrupts_then_leaves_u7(terminal):
+    screen = terminal("waiting", "dumb")
+    screen.type("go\r")
+    screen.wait_for("Working.")
+    screen.type("\x03")
+    screen.wait_for("Interrupted.")
+    screen.type("\x03")
+    screen.wait_for("again to quit")
+    screen.type("\x03")
+    assert "interrupts=1" in screen.end()
+
+
+def test_piped_lines_are_worked_through_one_by_one_u7():
+    done = subprocess.run(
+        [sys.executable, "-m", "fakes.repl_program", "permission"],
+        input="go\ny\n!ls\n/status\nlast",
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert "sent=['go', 'last']" in done.stdout
+    assert "shell=[('ls', True)]" in done.stdout
+    assert done.stdout.index("All **done**.") < done.stdout.index("exit 0") < done.stdout.index("**Model**")
+    assert "\x1b" not in done.stdout
+
+
+def test_history_is_shared_and_answers_are_not_kept(terminal, home):
+    screen = terminal("permission")
+    screen.type("go\r")
+    screen.wait_for("y/a/n? ")
+    screen.type("y\r")
+    screen.wait_for("All done.")
+    screen.type("/exit\r")
+    screen.end()
+    assert (home / ".ouro" / "history").read_text() == "go\n/exit\n"
