@@ -23,7 +23,7 @@ from ouro.llm.model_source import ModelChoice, ModelSource, Role
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
-from ouro.memory.long_term.opening import MemoryScopes, open_scopes
+from ouro.memory.long_term.scope import MemoryScopes, open_scopes
 from ouro.memory.long_term.search import search_for
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.memory.manager import MemoryManager

@@ -19,8 +19,6 @@ from ouro.llm.model_source import ModelSource, Role
 from ouro.memory.backend import MemoryStore
 from ouro.memory.index.embeddings import Embedder, chosen_embedder, is_embedder_chosen
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.block import mark_of
-from ouro.memory.long_term.briefing import MARK, Briefing
 from ouro.memory.long_term.capture.backlog import Missed
 from ouro.memory.long_term.capture.observer import Learning, LearningParts
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
@@ -28,10 +26,10 @@ from ouro.memory.long_term.learning_rules import categories_of
 from ouro.memory.long_term.maintenance.background import Digest, DigestParts, LongWork
 from ouro.memory.long_term.maintenance.summaries import Summaries, SummaryParts
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.opening import MemoryScopes
+from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, mark_of
 from ouro.memory.long_term.recall.finder import FinderParts, NoteFinder
 from ouro.memory.long_term.recall.turn_recall import Recalling, RecallParts
-from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory
 from ouro.memory.long_term.search import make_lookup
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
@@ -91,7 +89,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         threshold = settings.consolidation_threshold
         return LongTermMemoryManager(
             self.scopes,
-            Briefing(self.scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
+            MemoryPrompt(self.scopes.opened, memory.session_id, memory.began_with, threshold, self._cached_price),
             self.cwd,
             self.channel,
             LongTermMemoryConsolidator(self._ask("compact", "consolidation"), self.finds_secret),

@@ -20,9 +20,9 @@ from ouro.session import (
     MemoryDiff,
     OldFile,
     OpenRequest,
-    SaidTurn,
     Timeline,
     TimelineEntry,
+    TurnEvidence,
     UndoPlan,
     named,
 )
@@ -245,7 +245,7 @@ async def show_turn(front_end: FrontEnd, session_id: str, turn: int, message: in
     await _offer_to_go(front_end, said)
 
 
-async def _offer_to_go(front_end: FrontEnd, said: SaidTurn) -> None:
+async def _offer_to_go(front_end: FrontEnd, said: TurnEvidence) -> None:
     is_here = said.session_id == front_end.session.id
     way = "Go to it in this conversation" if is_here else "Open that session there, to look only"
     choices = [Choice("no", "Stay here"), Choice("look", way)]
@@ -257,7 +257,7 @@ async def _offer_to_go(front_end: FrontEnd, said: SaidTurn) -> None:
         await front_end.open(OpenRequest(said.session_id, read_only=True, message=said.number))
 
 
-def turn_markdown(said: SaidTurn) -> str:
+def turn_markdown(said: TurnEvidence) -> str:
     """The words of a turn."""
     words = [
         f"**{'You' if who == 'user' else 'ouro'}**: {escape(one_line(text, _LONGEST_WORDS))}"
@@ -301,7 +301,7 @@ def _line(lines: Sequence[BlamedLine], number: str) -> BlamedLine:
     return found
 
 
-def _recalled(said: SaidTurn, texts: Mapping[str, str]) -> Iterator[str]:
+def _recalled(said: TurnEvidence, texts: Mapping[str, str]) -> Iterator[str]:
     if not said.recalled:
         yield "- recalled for this message: no notes"
         return

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ouro.memory.backend import RewindScope as RewindScope
     from ouro.memory.backend import SessionInfo as SessionInfo
     from ouro.memory.long_term.browsing import Browsing as Browsing
+    from ouro.memory.long_term.evidence import TurnEvidence as TurnEvidence
     from ouro.memory.long_term.git.undo import UndoPlan as UndoPlan
     from ouro.memory.long_term.git.undo import named as named
     from ouro.memory.long_term.git.values import BlamedLine as BlamedLine
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.overview import NoteDetails as NoteDetails
     from ouro.memory.long_term.receipt import MemoryReceipt as MemoryReceipt
     from ouro.memory.long_term.receipt import ReceiptLine as ReceiptLine
-    from ouro.memory.long_term.said_turn import SaidTurn as SaidTurn
     from ouro.memory.long_term.timeline import FileBlame as FileBlame
     from ouro.memory.long_term.timeline import MemoryDiff as MemoryDiff
     from ouro.memory.long_term.timeline import OldFile as OldFile
@@ -67,7 +67,7 @@ _HOMES = {
     "ouro.memory.long_term.git.values": ("BlamedLine", "Commit", "DiffHunk", "FileEdit", "Scope"),
     "ouro.memory.long_term.manager": ("CORE_FILES", "LongTermMemoryManager"),
     "ouro.memory.long_term.receipt": ("MemoryReceipt", "ReceiptLine"),
-    "ouro.memory.long_term.said_turn": ("SaidTurn",),
+    "ouro.memory.long_term.evidence": ("TurnEvidence",),
     "ouro.memory.long_term.timeline": ("FileBlame", "MemoryDiff", "OldFile", "Timeline", "TimelineEntry"),
     "ouro.memory.long_term.trust.proposals": ("Proposal",),
     "ouro.memory.sessions.session_catalog": ("SessionCatalog", "SessionExcerpt"),

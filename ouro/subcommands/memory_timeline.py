@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from ouro.errors import UsageError
+from ouro.memory.long_term.evidence import TurnEvidence, turn_evidence
 from ouro.memory.long_term.git.undo import UndoPlan, named
-from ouro.memory.long_term.said_turn import SaidTurn, said_turn
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.sessions.session_search import find_session
@@ -147,13 +147,15 @@ def _show_turn(args: argparse.Namespace, session_id: str, turn: int, message: in
     return 0
 
 
-def _show_way_to(said: SaidTurn) -> None:
+def _show_way_to(said: TurnEvidence) -> None:
     """On a line of its own, to be pasted."""
     show(f"\nTo open its session:\n  ouro --resume {said.session_id}")
 
 
-def _turn(session_id: str, turn: int, message: int = 0) -> SaidTurn:
-    return said_turn(YamlFileMemoryStore(get_sessions_dir()).load_session(session_id, read_only=True), turn, message)
+def _turn(session_id: str, turn: int, message: int = 0) -> TurnEvidence:
+    return turn_evidence(
+        YamlFileMemoryStore(get_sessions_dir()).load_session(session_id, read_only=True), turn, message
+    )
 
 
 def _why(args: argparse.Namespace) -> int:

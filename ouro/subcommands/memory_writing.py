@@ -19,9 +19,8 @@ from ouro.errors import UsageError
 from ouro.memory.long_term import remember as forgetting
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, find_entry
-from ouro.memory.long_term.opening import switch
 from ouro.memory.long_term.remember import archive_note, confirm, open_file, remember, restore, save
-from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory, switch
 from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.subcommands import memory_forget
 from ouro.subcommands.memory_action import Do, add_action

@@ -15,7 +15,7 @@ from ouro.llm.catalog import Catalog
 from ouro.memory.index.index import Sources
 from ouro.memory.index.note_indexer import MemoryFolder, project_of
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.opening import open_scopes
+from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.safety.secrets import SecretMask, secret_values
 from ouro.settings import MemorySettings

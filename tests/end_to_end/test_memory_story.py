@@ -10,8 +10,7 @@ import pytest
 from fakes.knowledge import git_held
 from fakes.model_server import Call, Reply
 
-from ouro.memory.long_term.opening import open_scopes
-from ouro.memory.long_term.scope_memory import Moment
+from ouro.memory.long_term.scope import Moment, open_scopes
 from ouro.memory.long_term.store import user_store
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from ouro.memory.index.index import Index
 from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
-from ouro.memory.long_term.opening import open_scopes
-from ouro.memory.long_term.scope_memory import Moment
+from ouro.memory.long_term.scope import Moment, open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
 
 

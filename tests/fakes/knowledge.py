@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ouro.display import Question
 from ouro.events import CoreChanged, QuestionAsked, QuestionClosed, Reply, Said
-from ouro.memory.long_term.briefing import MARK, Briefing
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.opening import open_scopes
+from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt
+from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
@@ -59,7 +59,7 @@ class Conversation:
         self.consolidator = LongTermMemoryConsolidator(ask, finds_secret)
         self.manager = LongTermMemoryManager(
             scopes,
-            Briefing(scopes.opened, session, self.began_with, threshold, price),
+            MemoryPrompt(scopes.opened, session, self.began_with, threshold, price),
             project or home,
             self,
             self.consolidator,

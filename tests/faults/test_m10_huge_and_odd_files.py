@@ -10,8 +10,7 @@ from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused
 from ouro.memory.long_term.git.history import line_changes
 from ouro.memory.long_term.git.values import SkippedFile
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.asking import question_about
-from ouro.memory.long_term.trust.proposals import carried_over
+from ouro.memory.long_term.trust.proposals import carried_over, question_about
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
 from ouro.memory.backend import TitleRecord
 from ouro.memory.index import schema as index_schema
-from ouro.memory.long_term.opening import open_scopes
+from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.search import make_lookup, search_for
 from ouro.memory.long_term.store import repo_store
 from ouro.messages import assistant, user

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.entries import find_entry
+from ouro.memory.long_term.evidence import TurnEvidence
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.remember import OpenedFile, SavedFile, archive_note, confirm, open_file, save
-from ouro.memory.long_term.said_turn import SaidTurn
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import Proposal
@@ -73,7 +73,7 @@ class Browsing:
         """
         return await asyncio.to_thread(lambda: self._list().details(note_id))
 
-    async def turn(self, session_id: str, turn: int, message: int = 0) -> SaidTurn:
+    async def turn(self, session_id: str, turn: int, message: int = 0) -> TurnEvidence:
         """The words of a turn that taught something.
 
         Raises:

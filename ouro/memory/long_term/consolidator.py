@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 
 from ouro.errors import ModelError
-from ouro.memory.long_term.block import mark_of, quoted
 from ouro.memory.long_term.git.values import CORE
+from ouro.memory.long_term.prompt_block import mark_of, quoted
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.log import log
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ouro.memory.long_term.git.files import MAX_FILES
 from ouro.memory.long_term.notes.note import CATEGORIES
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.remember import folded
-from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.text import one_line
 
 _MOST_NAMED = 5

@@ -11,7 +11,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import FileRefused
 from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.long_term.scope import Moment, ScopeMemory
 
 if TYPE_CHECKING:
     from ouro.memory.index.index import Index

@@ -18,7 +18,7 @@ from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.values import CORE, SESSION, TURN, BlamedLine, Scope
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.log import log
 
 _HEADING = re.compile(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")

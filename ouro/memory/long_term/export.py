@@ -11,7 +11,7 @@ from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, now, provenance
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.notes.notebook import NoteFile
-from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory
 
 MARK = "<!-- ouro memory export 1 -->"
 FORMAT = "ouro-memory"

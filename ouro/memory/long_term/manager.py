@@ -11,19 +11,17 @@ from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Reply, Said
-from ouro.memory.long_term.briefing import Briefing
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.git.values import CORE, Scope, UndoResult
-from ouro.memory.long_term.opening import MemoryScopes, reason_of, switch
+from ouro.memory.long_term.prompt_block import MemoryPrompt
 from ouro.memory.long_term.receipt import MemoryReceipt
-from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.long_term.scope import MemoryScopes, Moment, ScopeMemory, reason_of, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline, undo
-from ouro.memory.long_term.trust.asking import KEEP, LEAVE, question_about, remark
 from ouro.memory.long_term.trust.edits import subject_of
-from ouro.memory.long_term.trust.proposals import Proposal
+from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, question_about, remark
+from ouro.memory.long_term.trust.provenance import Vouching, below
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
-from ouro.memory.long_term.trust.vouching import Vouching, below
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
 from ouro.messages import Message
@@ -54,7 +52,7 @@ class LongTermMemoryManager:
     def __init__(
         self,
         scopes: MemoryScopes,
-        prompt: Briefing,
+        prompt: MemoryPrompt,
         cwd: Path,
         channel: SessionChannel,
         consolidator: LongTermMemoryConsolidator,

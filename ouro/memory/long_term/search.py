@@ -18,7 +18,7 @@ from ouro.memory.index.search import MemoryHit
 from ouro.memory.long_term.notes.graph import Graph
 from ouro.memory.long_term.notes.note import Anchor
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.sessions.session_search import find_session
 from ouro.safety.trust import TrustStore, acting_files
 from ouro.tools.memory_search import DAY, Found, SearchMemory

@@ -17,7 +17,7 @@ from ouro.memory.long_term.maintenance.background import Digest
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.memory_rewind import MemoryRewind
 from ouro.memory.long_term.recall.turn_recall import Recalling
-from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.long_term.scope import Moment, ScopeMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import is_turn
 from ouro.utils.log import log

@@ -11,7 +11,7 @@ from ouro.events import CoreChanged, Event, Said
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.merge import SyncFailed
-from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.long_term.scope import Moment, ScopeMemory
 from ouro.memory.long_term.sync import Progress, SyncReport, remote_of, summary, synchronise
 
 

@@ -19,7 +19,7 @@ from ouro.memory.long_term.git.undo import UndoPlan, in_same_turn, plan_undo
 from ouro.memory.long_term.git.values import CORE, BlamedLine, Commit, DiffHunk, Scope, UndoResult
 from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.scope_memory import Moment, ScopeMemory
+from ouro.memory.long_term.scope import Moment, ScopeMemory
 from ouro.memory.long_term.store import GitMemoryStore
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")

@@ -24,7 +24,7 @@ from ouro.memory.backend import (
     TitleRecord,
     timestamp,
 )
-from ouro.memory.long_term.said_turn import SaidTurn, said_turn
+from ouro.memory.long_term.evidence import TurnEvidence, turn_evidence
 from ouro.memory.sessions.session_search import SessionHit, find_session, find_words, read_ends, titled
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.log import log
@@ -121,14 +121,14 @@ class SessionCatalog:
         last = spoken[1:] if spoken and spoken[0] == ("user", first) else spoken
         return SessionExcerpt(summaries[-1] if summaries else "", first, tuple(last[-_LAST_WORDS:]))
 
-    def turn(self, session_id: str, turn: int = 0, message: int = 0) -> SaidTurn:
-        """One turn of a session, to be looked at, as `said_turn` finds it. Opens nothing. Blocks.
+    def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
+        """One turn of a session, to be looked at, as `turn_evidence` finds it. Opens nothing. Blocks.
 
         Raises:
             SessionNotFound: there is no such session.
             UsageError: it has no such turn.
         """
-        return said_turn(self._store.load_session(session_id, read_only=True), turn, message)
+        return turn_evidence(self._store.load_session(session_id, read_only=True), turn, message)
 
     async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
         """Where these words were said in these sessions, as it is found; closing the generator ends the search."""

@@ -11,7 +11,7 @@ from ouro.memory.long_term.entries import all_entries, find_entry, provenance
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.remember import archive_note, remember
-from ouro.memory.long_term.scope_memory import Moment
+from ouro.memory.long_term.scope import Moment
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_faded, merged_branches
-from ouro.memory.long_term.scope_memory import ASKED, ScopeMemory
+from ouro.memory.long_term.scope import ASKED, ScopeMemory
 from ouro.memory.long_term.trust.proposals import Proposals, by_agent
-from ouro.memory.long_term.trust.vouching import Vouching, below
+from ouro.memory.long_term.trust.provenance import Vouching, below
 from ouro.messages import Message
 from ouro.utils.log import log
 from ouro.utils.text import cut

@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.trust.vouching import LONGEST_SAYING, OWN_LINE
+from ouro.memory.long_term.prompt_block import quoted
+from ouro.memory.long_term.trust.provenance import LONGEST_SAYING, OWN_LINE
 from ouro.messages import PIPED, Message, Text, system, user
 
 LONGEST_PART = 4_000

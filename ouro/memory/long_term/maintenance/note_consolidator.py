@@ -11,7 +11,6 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import LongTermMemoryError, ModelError, OuroError
-from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.capture.operations import LONGEST_NOTE, Ground, Operation, read_operations
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
@@ -19,6 +18,7 @@ from ouro.memory.long_term.git.values import ORIGIN, SESSION, TURN, Scope
 from ouro.memory.long_term.maintenance.near_duplicates import Alike, Clusters, age, clusters
 from ouro.memory.long_term.notes.note import Edge, Note, new_id, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
+from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, system, user
 from ouro.utils.log import log

@@ -10,8 +10,8 @@ import msgspec
 
 from ouro.errors import SaveFailed, SessionError, SessionInUse
 from ouro.memory.backend import MemoryStore, SessionInfo, SummaryRecord
-from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.capture.request import Spoken, words_of
+from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.transcript import Transcript

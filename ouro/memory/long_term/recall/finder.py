@@ -13,7 +13,7 @@ import msgspec
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.git.values import LoadedScope
-from ouro.memory.long_term.scope_memory import ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.timeline import Timeline
 from ouro.utils.log import log
 from ouro.utils.repository import git_branch

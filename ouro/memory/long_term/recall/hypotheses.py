@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.capture.request import Spoken
+from ouro.memory.long_term.prompt_block import quoted
 from ouro.messages import Message, system, user
 
 _MOST_CHARACTERS = 12_000

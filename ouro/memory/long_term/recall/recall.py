@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from ouro.errors import NoteError
 from ouro.events import Remembered
 from ouro.memory.index.search import Search, SearchFilter
-from ouro.memory.long_term.block import quoted
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.graph import Graph, Link
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
 from ouro.memory.long_term.notes.validity import FADED, Anchors, confidence_now, is_visible
+from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.recall.relevance import LEAST_IMAGINED, Bearing, gist
 from ouro.memory.tokens import estimate
 from ouro.utils.text import one_line, plural

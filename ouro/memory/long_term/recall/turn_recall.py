@@ -11,7 +11,7 @@ import msgspec
 from ouro.errors import OuroError
 from ouro.events import NotesRecalled, Remembered, Said
 from ouro.memory.backend import RecalledItem, RecalledRecord
-from ouro.memory.long_term.block import recalled_marks
+from ouro.memory.long_term.prompt_block import recalled_marks
 from ouro.memory.long_term.recall.finder import NoteFinder
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Message

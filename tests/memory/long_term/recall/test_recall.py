@@ -7,10 +7,10 @@ from ouro.memory.index.embeddings import vectors_for
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.note_indexer import MemoryFolder
 from ouro.memory.index.search import Search
-from ouro.memory.long_term.block import recalled_marks
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
+from ouro.memory.long_term.prompt_block import recalled_marks
 from ouro.memory.long_term.recall.recall import Recall, Situation, Tuning
 from ouro.memory.long_term.store import GitMemoryStore
 

@@ -15,7 +15,7 @@ from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled
-    from ouro.session import Browsing, Commit, FileEdit, Listed, MemoryReceipt, Proposal, SaidTurn, TimelineEntry
+    from ouro.session import Browsing, Commit, FileEdit, Listed, MemoryReceipt, Proposal, TimelineEntry, TurnEvidence
 
 _LOGGED = 500
 _NOTHING: Mapping[Tab, str] = {
@@ -251,7 +251,7 @@ def writer(commit: Commit) -> str:
     return WRITERS.get(commit.origin, commit.origin)
 
 
-def said_lines(said: SaidTurn) -> Iterator[tuple[str, str]]:
+def said_lines(said: TurnEvidence) -> Iterator[tuple[str, str]]:
     """A turn: who, and what."""
     names = {"user": "you", "assistant": "ouro"}
     for who, text in said.words:

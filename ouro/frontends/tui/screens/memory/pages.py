@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         NoteDetails,
         Proposal,
         ReceiptLine,
-        SaidTurn,
         TimelineEntry,
+        TurnEvidence,
     )
 
 _MOST_LINES = 400
@@ -153,7 +153,7 @@ def receipt_page(line: ReceiptLine) -> Page:
     return page
 
 
-def turn_page(said: SaidTurn) -> Page:
+def turn_page(said: TurnEvidence) -> Page:
     """The words that taught something; Enter opens the session, to look only."""
     page = Page()
     page.add(f"Turn {said.turn} of {said.title or said.session_id[:8]}", "title")

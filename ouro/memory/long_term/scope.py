@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from ouro.errors import MemoryUnusable, UsageError
+from ouro.errors import MemoryUnusable, OuroError, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git import history as git_history
@@ -27,7 +27,7 @@ from ouro.memory.long_term.git.values import (
 from ouro.memory.long_term.store import GitMemoryStore, has_made
 from ouro.memory.long_term.trust.edits import change_of, digest, edit_of, subject_of
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals, by_agent, carried_over, proposal_id
-from ouro.memory.long_term.trust.vouching import Vouching
+from ouro.memory.long_term.trust.provenance import Vouching
 from ouro.memory.tokens import estimate
 
 UNKNOWN = "it was written outside of ouro, and nobody has vouched for it"
@@ -347,3 +347,46 @@ def _print_of(loaded: LoadedScope) -> str:
     """Changes whenever the core does, or the file of a note."""
     notes = {name: loaded.files.get(name, "") for name in loaded.notes}
     return f"{digest(loaded.core)} {digest(notes)}"
+
+
+_OFF = "off"
+"""Under this name it is kept beside a history that its memory is switched off."""
+
+
+class MemoryScopes(msgspec.Struct, frozen=True):
+    """The long-term memory that a session works with."""
+
+    opened: tuple[ScopeMemory, ...] = ()
+    """In use, user before repo."""
+    stores: tuple[GitMemoryStore, ...] = ()
+    """Of all scopes that the settings allow, also of one that was switched off."""
+    problems: tuple[str, ...] = ()
+    """Why a scope could not be opened, for the user."""
+
+
+def open_scopes(stores: Sequence[GitMemoryStore]) -> MemoryScopes:
+    """Open the scopes that can be read and are not switched off. Blocks; never fails."""
+    opened: list[ScopeMemory] = []
+    problems: list[str] = []
+    for store in stores:
+        if store.repository.own(_OFF):
+            continue
+        scope = ScopeMemory(store)
+        try:
+            scope.open()
+        except (OuroError, OSError) as error:
+            problems.append(f"The {store.scope} memory cannot be read: {reason_of(error)}")
+        else:
+            opened.append(scope)
+    return MemoryScopes(tuple(opened), tuple(stores), tuple(problems))
+
+
+def switch(store: GitMemoryStore, *, on: bool) -> None:
+    """Use a memory from the next session on, or do not. Blocks."""
+    store.repository.create()
+    store.repository.keep(_OFF, "" if on else "off")
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, for the person."""
+    return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)

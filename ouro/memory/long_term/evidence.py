@@ -1,4 +1,4 @@
-"""SaidTurn: one turn of a session, to be looked at: what was said in it, and what memory had put before the model."""
+"""TurnEvidence: the turn that a memory came from: what was said in it, and what memory had sent to the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUOTED = re.compile(r'<(memory-[0-9a-f]{16}) (changed|recalled)="[^"\n]*">\n(.*
 _BAR = "| "
 
 
-class SaidTurn(msgspec.Struct, frozen=True):
+class TurnEvidence(msgspec.Struct, frozen=True):
     """What a turn was."""
 
     session_id: str
@@ -40,7 +40,7 @@ class SaidTurn(msgspec.Struct, frozen=True):
     """It was said on a branch that was left by going back."""
 
 
-def said_turn(loaded: LoadedSession, turn: int = 0, message: int = 0) -> SaidTurn:
+def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> TurnEvidence:
     """That turn of a session that is loaded whole; 0: the last one.
 
     Args:
@@ -66,7 +66,7 @@ def said_turn(loaded: LoadedSession, turn: int = 0, message: int = 0) -> SaidTur
     first = entries[start]
     turn = (turn or number) if is_left else number
     record = transcript.recalled.get(first.number)
-    return SaidTurn(
+    return TurnEvidence(
         session_id=loaded.header.id,
         title=transcript.title,
         turn=turn,

@@ -4,8 +4,7 @@ import pytest
 
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit
-from ouro.memory.long_term.trust.asking import question_about
-from ouro.memory.long_term.trust.proposals import Proposal, Proposals, carried_over
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals, carried_over, question_about
 
 
 @pytest.fixture
