@@ -157,7 +157,7 @@ async def test_undo_says_what_it_leaves(home, said):
         ("info", "Taken back: Edit."),
         ("warning", "Left as it is, because its lines have changed since: hunk 2 (facts.md)."),
     ]
-    with pytest.raises(UsageError, match="Nothing of that is left"):
+    with pytest.raises(UsageError, match="is left to undo"):
         await memory(front_end, f"undo {second} hunk 2 yes")
 
 
@@ -172,8 +172,8 @@ async def test_as_of_shows_memory_as_it_was(home, said):
     front_end, conversation = await front_end_of(home, said)
     store = conversation.scopes["user"].store
     store.ensure_repo()
-    store.history.commit({"facts.md": b"- old\n", f"{NOTE}.md": b"x"}, "A", at=1_700_000_000)
-    store.history.commit({"facts.md": b"- new\n"}, "B", at=1_700_200_000)
+    store.repository.commit({"facts.md": b"- old\n", f"{NOTE}.md": b"x"}, "A", at=1_700_000_000)
+    store.repository.commit({"facts.md": b"- new\n"}, "B", at=1_700_200_000)
     await memory(front_end, "as-of 2023-11-15 facts")
     assert "- old" in front_end.shown[0]
     assert "- new" not in front_end.shown[0]
@@ -206,7 +206,7 @@ async def test_undo_takes_back_all_of_a_turn_at_once_without_asking_and_nothing_
     assert front_end.said == [
         ("info", "Taken back: all 2 commits of turn 1: what changed; and why; facts.md: + Uses uv..")
     ]
-    with pytest.raises(UsageError, match="Nothing of that is left"):
+    with pytest.raises(UsageError, match="is left to undo"):
         await memory(front_end, f"undo {event.undo[:7]}")
 
 

@@ -10,7 +10,7 @@ import pytest
 from fakes.knowledge import git_held
 from fakes.model_server import Call, Reply
 
-from ouro.memory.long_term.scope import Moment, open_scopes
+from ouro.memory.long_term.scope import TurnRef, open_scopes
 from ouro.memory.long_term.store import user_store
 
 
@@ -158,7 +158,7 @@ def remembered(ouro):
         assert scopes.problems == ()
         return scopes.opened[0]
 
-    open_again().write({"facts.md": "- Works with uv.\n"}, "first", Moment("s-0", 1), "person")
+    open_again().write({"facts.md": "- Works with uv.\n"}, "first", TurnRef("s-0", 1), "person")
     return open_again
 
 

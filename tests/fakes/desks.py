@@ -6,11 +6,13 @@ from pathlib import Path
 
 from ouro.memory.index.index import Index
 from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
-from ouro.memory.long_term.scope import Moment, open_scopes
+from ouro.memory.long_term.scope import TurnRef, open_scopes
 from ouro.memory.long_term.store import repo_store, user_store
 
 
-def desk_of(home: Path, project: Path | None = None, *, indexed: bool = True, moment: Moment = NOWHERE) -> MemoryEditor:
+def desk_of(
+    home: Path, project: Path | None = None, *, indexed: bool = True, moment: TurnRef = NOWHERE
+) -> MemoryEditor:
     """As a session in `project` has it; `home` is ouro's. What holds `hunter2secret` holds a secret."""
 
     def finds_secret(text: str) -> str:

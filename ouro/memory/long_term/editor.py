@@ -11,12 +11,12 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import FileRefused
 from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.scope import Moment, ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 
 if TYPE_CHECKING:
     from ouro.memory.index.index import Index
 
-NOWHERE = Moment("", 0)
+NOWHERE = TurnRef("", 0)
 """What is done outside of any session."""
 
 
@@ -30,7 +30,7 @@ class MemoryEditor:
     """
 
     def __init__(
-        self, scopes: Sequence[ScopeMemory], index: Callable[[], Index] | None = None, moment: Moment = NOWHERE
+        self, scopes: Sequence[ScopeMemory], index: Callable[[], Index] | None = None, moment: TurnRef = NOWHERE
     ) -> None:
         self.scopes = tuple(scopes)
         self.index = index
@@ -123,7 +123,7 @@ class MemoryEditor:
             found.store.rewrite(name, seen, subject, self.moment.trailers("person"))
         except FileRefused as error:
             raise UsageError(f"{name} cannot be written: {error}.") from error
-        events = found.read_anew(edits, "person", base)
+        events = found.reload(edits, "person", base)
         self.told += events
         return events[0] if events else None
 

@@ -15,12 +15,12 @@ from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
 from ouro.memory.long_term.git.values import CORE, Scope, UndoResult
 from ouro.memory.long_term.prompt_block import MemoryPrompt
 from ouro.memory.long_term.receipt import MemoryReceipt
-from ouro.memory.long_term.scope import MemoryScopes, Moment, ScopeMemory, reason_of, switch
+from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, TurnRef, reason_of, switch
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.timeline import Timeline, undo
 from ouro.memory.long_term.trust.edits import subject_of
 from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, question_about, remark
-from ouro.memory.long_term.trust.provenance import Vouching, below
+from ouro.memory.long_term.trust.provenance import Provenance, below
 from ouro.memory.long_term.trust.turn_marks import TurnMarks
 from ouro.memory.side_calls import SessionChannel
 from ouro.memory.tokens import estimate
@@ -29,7 +29,7 @@ from ouro.utils.log import log
 
 Act = Callable[[], list[CoreChanged]]
 _Done = TypeVar("_Done")
-ByHand = Callable[[tuple[ScopeMemory, ...], Moment], tuple[_Done, Sequence[CoreChanged]]]
+ByHand = Callable[[tuple[ScopeMemory, ...], TurnRef], tuple[_Done, Sequence[CoreChanged]]]
 """Something that the person does with the scopes, at a moment: gives what came of it, and what it changed."""
 _ASKED_FOR = ("person", "import", "undo")
 """Origins that are shown in any case: the user asked for the change."""
@@ -95,7 +95,7 @@ class LongTermMemoryManager:
         self._is_open = True
         for text in self._warnings:
             self._channel.emit(Said(text, "warning"))
-        self._tell([event for scope in self._scopes for event in scope.unknown()])
+        self._tell([event for scope in self._scopes for event in scope.foreign_events()])
         self._consolidate_if_grown()
 
     @property
@@ -134,7 +134,7 @@ class LongTermMemoryManager:
 
     def timeline(self) -> Timeline:
         """The history of the scopes in use. Blocks, and so does all that it is asked."""
-        bases = {commit: base for scope in self._scopes for commit, base in scope.takes_back.items()}
+        bases = {commit: base for scope in self._scopes for commit, base in scope.undo_bases.items()}
         return Timeline([scope.store for scope in self._scopes], bases)
 
     def receipt(self) -> MemoryReceipt:
@@ -163,7 +163,7 @@ class LongTermMemoryManager:
         """
         vouching = self._vouching(messages, is_whole)
         turn = sum(message.role == "user" and bool(message.text) for message in messages) if is_whole else 0
-        moment = Moment(self._marks.session, turn, said)
+        moment = TurnRef(self._marks.session, turn, said)
         await self._work("vouch for what was written", lambda: self._vouch(vouching, moment))
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0, said: int = 0) -> None:
@@ -270,8 +270,8 @@ class LongTermMemoryManager:
             self._is_open = False
 
     @property
-    def _moment(self) -> Moment:
-        return Moment(self._marks.session, self._turn, self._message)
+    def _moment(self) -> TurnRef:
+        return TurnRef(self._marks.session, self._turn, self._message)
 
     def _scope(self, name: Scope) -> ScopeMemory:
         found = next((scope for scope in self._scopes if scope.scope == name), None)
@@ -279,18 +279,18 @@ class LongTermMemoryManager:
             raise UsageError(f"There is no {name} memory in use here.")
         return found
 
-    def _vouching(self, messages: Sequence[Message], is_whole: bool) -> Vouching:
+    def _vouching(self, messages: Sequence[Message], is_whole: bool) -> Provenance:
         clean = [scope.store.folder for scope in self._scopes if scope.is_clean]
-        return Vouching(messages, below(clean, self.cwd), is_whole=is_whole, cwd=self.cwd)
+        return Provenance(messages, below(clean, self.cwd), is_whole=is_whole, cwd=self.cwd)
 
-    def _vouch(self, vouching: Vouching, moment: Moment) -> list[CoreChanged]:
+    def _vouch(self, vouching: Provenance, moment: TurnRef) -> list[CoreChanged]:
         for scope in self._scopes:
-            scope.vouch_for_writing(vouching, moment, asks=self._write == "ask")
+            scope.tool_ended(vouching, moment, asks=self._write == "ask")
         return []
 
     def _refresh(self) -> list[CoreChanged]:
-        believes = not (self._marks.has_jobs() or self._ran_on or self._marks.at_work())
-        return [event for scope in self._scopes for event in scope.refresh(believes=believes)]
+        agent_was_idle = not (self._marks.has_jobs() or self._ran_on or self._marks.at_work())
+        return [event for scope in self._scopes for event in scope.refresh(agent_was_idle=agent_was_idle)]
 
     async def _settle_turn(self, messages: Sequence[Message], is_whole: bool) -> None:
         try:
@@ -300,9 +300,9 @@ class LongTermMemoryManager:
             log.exception("memory could not be settled")
             self._warn(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
 
-    def _settle(self, vouching: Vouching) -> list[CoreChanged]:
+    def _settle(self, vouching: Provenance) -> list[CoreChanged]:
         asks = self._write == "ask"
-        told = [event for scope in self._scopes for event in scope.settle(vouching, self._moment, asks=asks)]
+        told = [event for scope in self._scopes for event in scope.turn_ended(vouching, self._moment, asks=asks)]
         waiting = [event.summary for event in told if event.proposal and event.origin == "agent"]
         refused = [each.name for scope in self._scopes for each in scope.refused]
         self._remarks += [remark(f"`{each}` waits for the person's yes. Do not write it again.") for each in waiting]

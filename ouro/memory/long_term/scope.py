@@ -1,4 +1,4 @@
-"""ScopeMemory: what counts of one scope's core, what waits for the person, and how either becomes the other."""
+"""One scope of long-term memory: which text is trusted, which changes are pending, and how they become one another."""
 
 from __future__ import annotations
 
@@ -19,33 +19,35 @@ from ouro.memory.long_term.git.values import (
     TURN,
     FileEdit,
     LoadedScope,
-    Origin,
     Scope,
     SkippedFile,
     UndoResult,
 )
 from ouro.memory.long_term.store import GitMemoryStore, has_made
+from ouro.memory.long_term.trust.approval import ChangeState, MemoryChange, TurnApproval, after_pause, edits_in
 from ouro.memory.long_term.trust.edits import change_of, digest, edit_of, subject_of
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals, by_agent, carried_over, proposal_id
-from ouro.memory.long_term.trust.provenance import Vouching
+from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.tokens import estimate
 
-UNKNOWN = "it was written outside of ouro, and nobody has vouched for it"
-ASKED = "memory.write is `ask`"
+FOREIGN_REASON = "it was written outside of ouro, and nobody has confirmed it"
+_OFF = "off"
+"""The name of the file beside a history that says that its memory is switched off."""
 
 
-class Moment(msgspec.Struct, frozen=True):
-    """When and where something was written."""
+class TurnRef(msgspec.Struct, frozen=True):
+    """The session, turn and message in which something was written."""
 
     session: str
     turn: int
     message: int = 0
-    """The number of what the person said then; 0: it is not known."""
+    """The number of the user's message; 0: it is not known."""
 
     def trailers(self, origin: str) -> dict[str, str]:
-        """As they stand below a commit."""
+        """The trailers of a commit."""
         numbers = {TURN: self.turn, MESSAGE: self.message}
-        return {ORIGIN: origin, SESSION: self.session, **{name: str(each) for name, each in numbers.items() if each}}
+        known = {name: str(number) for name, number in numbers.items() if number}
+        return {ORIGIN: origin, SESSION: self.session, **known}
 
 
 class ScopeMemory:
@@ -54,61 +56,60 @@ class ScopeMemory:
     def __init__(self, store: GitMemoryStore) -> None:
         self.store = store
         self.texts: Mapping[str, str] = {}
-        """What counts: category -> text."""
+        """The trusted core: category -> text."""
         self.loaded = LoadedScope(store.scope, str(store.folder), "", {})
-        self._proposals = Proposals(store.repository)
-        self._outside: tuple[FileEdit, ...] = ()
-        """What stands in the files and is not believed."""
-        self._standing: frozenset[tuple[str, str | None]] = frozenset()
-        """What differed from the accepted commit when it was last read, as name and text."""
-        self._accepted = ""
-        self._written: set[str] = set()
-        """Files that the turn has written, each as it was vouched for then."""
         self.refused: tuple[SkippedFile, ...] = ()
-        """What the last turn wrote and was taken out again, because it holds a secret."""
-        self.takes_back: dict[str, str] = {}
-        """The commit before all that a commit ended, where that was more than one."""
+        """What the last turn wrote and was removed again, because it held a secret."""
+        self.undo_bases: dict[str, str] = {}
+        """Commit -> the commit before all that it completed, where that was more than one."""
+        self._proposals = Proposals(store.repository)
+        self._foreign: tuple[FileEdit, ...] = ()
+        """Changes in the files that are not trusted."""
+        self._known: frozenset[tuple[str, str | None]] = frozenset()
+        """Name and text of what differed from the accepted commit when it was last read."""
+        self._accepted = ""
+        self._approved_in_turn: set[str] = set()
+        """Files that were approved after a tool of the current turn."""
 
     @property
     def scope(self) -> Scope:
-        """Its name."""
         return self.store.scope
 
     @property
     def version(self) -> str:
-        """What the texts are called: a commit, or where there is none for just these, their digest."""
-        return self.store.accepted if self.store.accepted and not self._outside else digest(self.texts)
+        """The name of the trusted texts: a commit, or where there is none for just these, their digest."""
+        return self.store.accepted if self.store.accepted and not self._foreign else digest(self.texts)
 
     @property
     def is_clean(self) -> bool:
-        """All that stands in the files is vouched for."""
-        return not self._outside
+        """Whether all that is in the files is trusted."""
+        return not self._foreign
 
     @property
     def doubted(self) -> tuple[str, ...]:
-        """The files that hold what nobody has vouched for."""
-        return tuple(each.name for each in self._outside)
+        """The files that hold a change that is not trusted."""
+        return tuple(edit.name for edit in self._foreign)
 
     @property
     def tokens(self) -> int:
-        """Of what counts."""
+        """Of the trusted core."""
         return sum(map(estimate, self.texts.values()))
 
     def holds(self, commit: str) -> bool:
-        """Whether its history has a commit of that id, or of one that begins so."""
+        """Whether its history has a commit with this id, or with one that begins so."""
         return self.store.repository.exists and git_history.find_commit(self.store.repository, commit) is not None
 
     def open(self) -> None:
-        """Read it. What was vouched for and not committed, as when ouro was killed, is committed now."""
+        """Read it. What was approved and not committed, as when ouro was killed, is committed now."""
         self.loaded = self.store.load_all()
         if not self.loaded.files and not self.loaded.head:
             return
-        is_known = bool(self.loaded.head) and self.store.repository.own("core") == _print_of(self.loaded)
+        is_known = bool(self.loaded.head) and self.store.repository.own("core") == _fingerprint(self.loaded)
         if self.store.accepted == self.loaded.head and is_known:
             self.texts = self.loaded.core
             return
-        self._read_anew()
-        if self._outside:
+        self._reload()
+        if self._foreign:
             return
         self.store.commit_changes("Keep what was written before ouro ended", open_turn(self.store.repository))
         self._accept_all()
@@ -124,233 +125,215 @@ class ScopeMemory:
         return {name: text for name, text in tree.items() if text and text.strip()}
 
     def proposals(self) -> tuple[Proposal, ...]:
-        """All that waits for the person."""
-        if not self._outside:
+        """All that is pending."""
+        if not self._foreign:
             return self._proposals.list()
-        number = proposal_id(self.scope, self._outside)
-        return (*self._proposals.list(), Proposal(number, self.scope, "outside", self._outside, UNKNOWN))
+        number = proposal_id(self.scope, self._foreign)
+        return (*self._proposals.list(), Proposal(number, self.scope, "outside", self._foreign, FOREIGN_REASON))
 
-    def vouch_for_writing(self, vouching: Vouching, moment: Moment, *, asks: bool) -> None:
-        """A tool has run: what it wrote here and is vouched for stays ours, also when ouro is killed (M13)."""
+    def tool_ended(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> None:
+        """A tool has run: what it wrote here in trusted words is approved, and survives a kill of ouro (M13)."""
         if not self.store.has_changed_since_load(self.loaded):
             return
-        self.store.ensure_repo()  # it will want to commit
-        note_turn(self.store.repository, self.loaded.head, moment.trailers("agent"))
+        self.store.ensure_repo()  # to commit at the end of the turn
+        note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
             return
-        mixed = {each.name for each in self._outside}
-        for edit in self._new(self.store.outside_edits()):
-            if edit.name in mixed or not vouching.may_have_written(self.store.folder, edit.name):
-                continue
-            if not vouching.doubt(edit.before or "", edit.after or ""):
-                self.store.approve(edit.name)
-                self._written.add(edit.name)
+        approval = self._approval(provenance, asks=asks)
+        found = [approval.after_tool(edit) for edit in self._new_edits(self.store.outside_edits())]
+        for edit in edits_in(found, ChangeState.TRUSTED):
+            self.store.approve(edit.name)
+            self._approved_in_turn.add(edit.name)
 
-    def settle(self, vouching: Vouching, moment: Moment, *, asks: bool) -> list[CoreChanged]:
-        """The turn is over: commit what it has written; what nobody vouches for is taken out, and waits.
-
-        What none of its calls can have written stays where it is, and waits: it may be in an editor of the person.
-        """
-        written, self._written = self._written, set()
+    def turn_ended(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> list[CoreChanged]:
+        """The turn is over: each change of it becomes trusted, pending, foreign or refused. Returns what to show."""
+        approved_in_turn, self._approved_in_turn = self._approved_in_turn, set()
         if not self.store.has_changed_since_load(self.loaded):
             return []
         self.store.ensure_repo()
-        note_turn(self.store.repository, self.loaded.head, moment.trailers("agent"))
-        base = self.store.accepted
-        mixed = {each.name for each in self._outside}  # what is not believed yet stands in them already
-        edits = [each for each in self._new(self.store.edits_since(base)) if each.name not in mixed]
-        open_ = {each.name for each in self.store.outside_edits()}
-        edits = [each for each in edits if each.name in open_ or not has_made(self.store, each)]
-        foreign = {name for name in open_ if self._is_foreign(name, vouching, written)}
-        edits = [each for each in edits if each.name not in foreign]
-        edits = self._without_secrets(edits, moment)
-        asked = ASKED if asks else ""
-        found = [each for each in edits if asks or each.name in open_]
-        doubts = {each.name: vouching.doubt(each.before or "", each.after or "") or asked for each in found}
-        good = [each for each in edits if not doubts.get(each.name)]
-        bad = [each for each in edits if doubts.get(each.name)]
-        told = [self._set_aside(bad, doubts[bad[0].name], vouching, moment)] if bad else []
-        self.store.approve(*(each.name for each in good))
-        waiting = self._outside
-        self._read_anew()
+        note_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
+        base, foreign_before = self.store.accepted, self._foreign
+        not_approved = {edit.name for edit in self.store.outside_edits()}
+        approval = self._approval(provenance, asks=asks)
+        changes = [
+            approval.after_turn(
+                edit, is_approved=edit.name not in not_approved, was_approved=edit.name in approved_in_turn
+            )
+            for edit in self._new_edits(self.store.edits_since(base))
+            if edit.name in not_approved or not has_made(self.store, edit)
+        ]
+        trusted, pending = edits_in(changes, ChangeState.TRUSTED), edits_in(changes, ChangeState.PENDING)
+        self._put_back([change for change in changes if change.state is ChangeState.REFUSED], at)
+        if written := edits_in(changes, ChangeState.TRUSTED, ChangeState.PENDING):  # the history gets both
+            self.store.commit_changes(subject_of(written), at.trailers("agent"), [edit.name for edit in written])
+        reason = next((change.reason for change in changes if change.state is ChangeState.PENDING), "")
+        events = [self._propose(pending, reason, provenance.sources, at)] if pending else []
+        self.store.approve(*(edit.name for edit in trusted))
+        self._reload()
         self._accept_all()
         end_turn(self.store.repository)
-        if good:
-            told.insert(0, self._told(good, "agent", base))
-        return told + (self.unknown() if self._outside != waiting else [])
+        if trusted:
+            events.insert(0, self._event(trusted, "agent", base))
+        return events + (self.foreign_events() if self._foreign != foreign_before else [])
 
-    def refresh(self, *, believes: bool) -> list[CoreChanged]:
-        """Between turns: what an editor, another session or a pull has changed.
+    def refresh(self, *, agent_was_idle: bool) -> list[CoreChanged]:
+        """Between turns: take in what an editor, another session or a pull has changed. Returns what to show.
 
         Args:
-            believes: nothing of the agent's ran meanwhile, so that it was a person.
+            agent_was_idle: nothing of the agent ran meanwhile, so that the user made the changes.
         """
-        answered = self._outside and self.store.accepted != self._accepted  # in another window
-        if not answered and not self.store.has_changed_since_load(self.loaded):
+        answered_elsewhere = self._foreign and self.store.accepted != self._accepted  # in another window
+        if not answered_elsewhere and not self.store.has_changed_since_load(self.loaded):
             return []
-        before, base, waiting = self.texts, self.store.accepted, self._outside
-        edits = self._new(self.store.outside_edits())
-        if edits and believes and not waiting:
-            self.store.approve(*(each.name for each in edits))
-            self.store.commit_changes(subject_of(edits), {ORIGIN: "outside"}, [each.name for each in edits])
-        self._read_anew()
+        texts_before, base, foreign_before = self.texts, self.store.accepted, self._foreign
+        edits = [edit for edit in self.store.outside_edits() if (edit.name, edit.after) not in self._known]
+        state = after_pause(agent_was_idle=agent_was_idle, has_pending=bool(foreign_before))
+        if edits and state is ChangeState.TRUSTED:
+            self._approve_and_commit(edits, {ORIGIN: "outside"})
+        self._reload()
         self._accept_all()
-        if self._outside and self._outside != waiting:
-            return self.unknown()
-        changed = [edit_of(name, before, self.texts) for name in CORE if before.get(name) != self.texts.get(name)]
-        return [self._told(changed, "outside", base)] if changed else []
+        if self._foreign and self._foreign != foreign_before:
+            return self.foreign_events()
+        names = [name for name in CORE if texts_before.get(name) != self.texts.get(name)]
+        changed = [edit_of(name, texts_before, self.texts) for name in names]
+        return [self._event(changed, "outside", base)] if changed else []
 
-    def unknown(self) -> list[CoreChanged]:
-        """What was found and is not believed, as it is shown to the person."""
-        found = (each for each in self.proposals() if each.origin == "outside")
-        return [change_of(self.scope, each.edits, "outside", proposal=each.id) for each in found]
+    def foreign_events(self) -> list[CoreChanged]:
+        """What is in the files and not trusted, as it is shown to the user."""
+        found = (proposal for proposal in self.proposals() if proposal.origin == "outside")
+        return [change_of(self.scope, proposal.edits, "outside", proposal=proposal.id) for proposal in found]
 
-    def accept(self, proposal: Proposal, moment: Moment) -> CoreChanged:
-        """The person wants it so."""
+    def accept(self, proposal: Proposal, at: TurnRef) -> CoreChanged:
+        """PENDING or FOREIGN → TRUSTED: the user wants it so."""
         base = self.store.accepted
         if proposal.origin == "outside":
-            names = [each.name for each in proposal.edits]
-            self.store.approve(*names)
-            self.store.commit_changes(subject_of(proposal.edits), moment.trailers("person"), names)
             done: Sequence[FileEdit] = proposal.edits
+            self._approve_and_commit(done, at.trailers("person"))
         else:
-            done = [FileEdit(each.name, *self._carried(each)) for each in proposal.edits]
-            changes = {each.name: each.after or None for each in done}
-            self.store.save_and_commit(changes, subject_of(done), moment.trailers("person"))
+            done = [FileEdit(edit.name, *self._carried_over(edit)) for edit in proposal.edits]
+            changes = {edit.name: edit.after or None for edit in done}
+            self.store.save_and_commit(changes, subject_of(done), at.trailers("person"))
             self._proposals.remove(proposal.id)
-        self._read_anew()
+        self._reload()
         self._accept_all()
-        return self._told(done, "person", base)
+        return self._event(done, "person", base)
 
-    def reject(self, proposal: Proposal, moment: Moment) -> None:
-        """The person does not want it; where it stands in the files, they are as before. The history keeps it."""
-        if proposal.origin == "outside":
-            names = [each.name for each in proposal.edits]
-            self.store.commit_changes(subject_of(proposal.edits), {ORIGIN: "outside"}, names)
-            back = {each.name: each.before for each in proposal.edits}
-            self.store.save_and_commit(back, f"Take back: {subject_of(proposal.edits)}", moment.trailers("undo"))
-            self._read_anew()
-            self._accept_all()
-        else:
+    def reject(self, proposal: Proposal, at: TurnRef) -> None:
+        """The user does not want it. Where it is in the files, they become as before; the history has it."""
+        if proposal.origin == "agent":
             self._proposals.remove(proposal.id)
+            return
+        names, subject = [edit.name for edit in proposal.edits], subject_of(proposal.edits)
+        self.store.commit_changes(subject, {ORIGIN: "outside"}, names)
+        before = {edit.name: edit.before for edit in proposal.edits}
+        self.store.save_and_commit(before, f"Take back: {subject}", at.trailers("undo"))
+        self._reload()
+        self._accept_all()
 
-    def undo(self, commit: str, moment: Moment, hunk: int = 0) -> tuple[UndoResult, CoreChanged]:
-        """Take back a commit with all of its turn, or one hunk of it; what was written since stays.
+    def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, CoreChanged]:
+        """Undo a commit with all of its turn, or one hunk of it; what was written since stays.
 
         Raises:
-            UsageError: there is nothing of it left to take back.
+            UsageError: there is nothing of it left to undo.
             MemoryUnusable: the commit cannot be read.
         """
         found = git_history.find_commit(self.store.repository, commit)
         if found is None:
-            raise UsageError(f"There is no commit {commit} in the memory of {self.scope}.")
+            raise UsageError(f"There is no commit {commit} in the {self.scope} memory.")
         before = self.store.accepted
-        done = self.store.revert(found.id, hunk, moment.trailers("undo"), self.takes_back.get(found.id, ""))
+        done = self.store.revert(found.id, hunk, at.trailers("undo"), self.undo_bases.get(found.id, ""))
         if not done.edits:
-            raise UsageError("Nothing of that is left to take back: its lines have changed since.")
-        self._read_anew()
+            raise UsageError(f"Nothing of {found.id[:7]} is left to undo: its lines have changed since.")
+        self._reload()
         self._accept_all()
-        return done, self._told(done.edits, "undo", before)
+        return done, self._event(done.edits, "undo", before)
 
     def write(
         self,
         changes: Mapping[str, str | None],
         subject: str,
-        moment: Moment,
+        at: TurnRef,
         origin: str,
         seen: Mapping[str, str] | None = None,
     ) -> list[CoreChanged]:
-        """Write files on behalf of the person or of ouro itself, and commit them; what changed, where anything did.
+        """Write files for the user or for ouro itself, and commit them. Returns what to show; empty: no change.
 
         Raises:
             SecretInMemory: a text holds a secret; nothing was written.
             UsageError: a file is no longer as it was `seen`; nothing was written.
         """
         base = self.store.accepted
-        edits = [FileEdit(name, self._now(name), text) for name, text in changes.items()]
-        done = [each for each in edits if each.before != each.after]
+        edits = [FileEdit(name, self._text_now(name), text) for name, text in changes.items()]
+        done = [edit for edit in edits if edit.before != edit.after]
         if not done:
             return []
-        written = {each.name: each.after for each in done}
-        self.store.save_and_commit(written, subject, moment.trailers(origin), seen)
-        self._read_anew()
+        self.store.save_and_commit({edit.name: edit.after for edit in done}, subject, at.trailers(origin), seen)
+        return self.reload(done, origin, base)
+
+    def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
+        """Take in trusted edits that were written to the store. Returns what to show."""
+        self._reload()
         self._accept_all()
-        return [self._told(done, origin, base)]
+        return [self._event(edits, origin, base)] if edits else []
 
-    def read_anew(self, edits: Sequence[FileEdit], origin: Origin, base: str) -> list[CoreChanged]:
-        """Something was written past this that is vouched for: what is to be told of it."""
-        self._read_anew()
-        self._accept_all()
-        return [self._told(edits, origin, base)] if edits else []
+    def _approval(self, provenance: Provenance, *, asks: bool) -> TurnApproval:
+        return TurnApproval(provenance, self.store.folder, self.store.secret_in, asks=asks)
 
-    def _is_foreign(self, name: str, vouching: Vouching, written: set[str]) -> bool:
-        """Whether no call of the turn can have left a file as it is, though nobody has vouched for that."""
-        if name in written and vouching.knows_all_writing:  # it has changed since
-            return True
-        return not vouching.may_have_written(self.store.folder, name)
+    def _new_edits(self, edits: Iterable[FileEdit]) -> list[FileEdit]:
+        """Those since the last reading, in files that hold no foreign change: it would be trusted with them."""
+        foreign = {edit.name for edit in self._foreign}
+        return [edit for edit in edits if (edit.name, edit.after) not in self._known and edit.name not in foreign]
 
-    def _new(self, edits: Iterable[FileEdit]) -> list[FileEdit]:
-        return [each for each in edits if (each.name, each.after) not in self._standing]
+    def _put_back(self, refused: Sequence[MemoryChange], at: TurnRef) -> None:
+        """Files with a secret become as they were (M8)."""
+        self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
+        if refused:
+            before = {change.edit.name: change.edit.before for change in refused}
+            self.store.save_and_commit(before, "Take out a secret", at.trailers("undo"))
 
-    def _without_secrets(self, edits: Sequence[FileEdit], moment: Moment) -> list[FileEdit]:
-        """A file with a secret is put back as it was (M8); the others are committed: nothing is lost."""
-        found = {each.name: self.store.secret_in(f"{each.name}\n{each.after or ''}") for each in edits}
-        self.refused = tuple(SkippedFile(name, f"holds a secret ({kind})") for name, kind in found.items() if kind)
-        if back := {each.name: each.before for each in edits if found[each.name]}:
-            self.store.save_and_commit(back, "Take out a secret", moment.trailers("undo"))
-        kept = [each for each in edits if not found[each.name]]
-        if kept:
-            self.store.commit_changes(subject_of(kept), moment.trailers("agent"), [each.name for each in kept])
-        return kept
-
-    def _set_aside(self, edits: Sequence[FileEdit], reason: str, vouching: Vouching, moment: Moment) -> CoreChanged:
-        found = by_agent(self.scope, edits, reason, vouching.sources, moment.session, moment.turn, timestamp())
+    def _propose(self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef) -> CoreChanged:
+        found = by_agent(self.scope, edits, reason, sources, at.session, at.turn, timestamp())
         self._proposals.add(found)
-        back = {each.name: each.before for each in edits}
-        self.store.save_and_commit(back, f"Wait for the person: {subject_of(edits)}", moment.trailers("undo"))
+        before = {edit.name: edit.before for edit in edits}
+        self.store.save_and_commit(before, f"Wait for the person: {subject_of(edits)}", at.trailers("undo"))
         return change_of(self.scope, edits, "agent", proposal=found.id)
 
-    def _read_anew(self) -> None:
+    def _approve_and_commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> None:
+        names = [edit.name for edit in edits]
+        self.store.approve(*names)
+        self.store.commit_changes(subject_of(edits), trailers, names)
+
+    def _reload(self) -> None:
         self.loaded = self.store.load_all()
-        self._outside = self.store.outside_edits()
+        self._foreign = self.store.outside_edits()
         self._accepted = self.store.accepted
-        self._standing = frozenset((each.name, each.after) for each in self.store.edits_since(self._accepted))
-        old = {each.name.removesuffix(".md"): each.before or "" for each in self._outside}
-        texts = {name: old.get(name, self.loaded.core.get(name, "")) for name in CORE}
+        self._known = frozenset((edit.name, edit.after) for edit in self.store.edits_since(self._accepted))
+        trusted = {edit.name.removesuffix(".md"): edit.before or "" for edit in self._foreign}
+        texts = {name: trusted.get(name, self.loaded.core.get(name, "")) for name in CORE}
         self.texts = {name: text for name, text in texts.items() if text.strip()}
 
     def _accept_all(self) -> None:
-        """Where all is vouched for and committed, the history is accepted up to here."""
-        if not self._outside and self.loaded.head:
+        """Where all is trusted and committed, the history is accepted up to here."""
+        if not self._foreign and self.loaded.head:
             if self.store.accepted != self.loaded.head and not self.store.edits_since(self.loaded.head):
                 self.store.accept(self.loaded.head)
-            self.store.repository.keep("core", _print_of(self.loaded))
+            self.store.repository.keep("core", _fingerprint(self.loaded))
 
-    def _carried(self, edit: FileEdit) -> tuple[str | None, str]:
-        now = self._now(edit.name)
+    def _carried_over(self, edit: FileEdit) -> tuple[str | None, str]:
+        now = self._text_now(edit.name)
         return now, carried_over(edit, now or "")
 
-    def _now(self, name: str) -> str | None:
+    def _text_now(self, name: str) -> str | None:
         try:
             return self.store.read(name)
         except FileNotFoundError:
             return None
 
-    def _told(self, edits: Sequence[FileEdit], origin: str, base: str) -> CoreChanged:
+    def _event(self, edits: Sequence[FileEdit], origin: str, base: str) -> CoreChanged:
         head = self.loaded.head if self.loaded.head != base else ""
         if head and base:
-            self.takes_back[head] = base
+            self.undo_bases[head] = base
         return change_of(self.scope, edits, origin, undo=head)
-
-
-def _print_of(loaded: LoadedScope) -> str:
-    """Changes whenever the core does, or the file of a note."""
-    notes = {name: loaded.files.get(name, "") for name in loaded.notes}
-    return f"{digest(loaded.core)} {digest(notes)}"
-
-
-_OFF = "off"
-"""Under this name it is kept beside a history that its memory is switched off."""
 
 
 class MemoryScopes(msgspec.Struct, frozen=True):
@@ -388,5 +371,11 @@ def switch(store: GitMemoryStore, *, on: bool) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, for the person."""
+    """What went wrong, for the user."""
     return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)
+
+
+def _fingerprint(loaded: LoadedScope) -> str:
+    """Changes whenever the core does, or the file of a note."""
+    notes = {name: loaded.files.get(name, "") for name in loaded.notes}
+    return f"{digest(loaded.core)} {digest(notes)}"

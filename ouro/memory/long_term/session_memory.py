@@ -17,7 +17,7 @@ from ouro.memory.long_term.maintenance.background import Digest
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.memory_rewind import MemoryRewind
 from ouro.memory.long_term.recall.turn_recall import Recalling
-from ouro.memory.long_term.scope import Moment, ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import is_turn
 from ouro.utils.log import log
@@ -168,7 +168,7 @@ class SessionMemory:
         lookup = self.lookup
         index = None if lookup is None else lambda: lookup.search().index
 
-        def work(scopes: tuple[ScopeMemory, ...], moment: Moment) -> tuple[_Done, Sequence[CoreChanged]]:
+        def work(scopes: tuple[ScopeMemory, ...], moment: TurnRef) -> tuple[_Done, Sequence[CoreChanged]]:
             desk = MemoryEditor(scopes, index, moment)
             return act(desk), desk.told
 

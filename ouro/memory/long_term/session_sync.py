@@ -11,7 +11,7 @@ from ouro.events import CoreChanged, Event, Said
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.merge import SyncFailed
-from ouro.memory.long_term.scope import Moment, ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 from ouro.memory.long_term.sync import Progress, SyncReport, remote_of, summary, synchronise
 
 
@@ -33,7 +33,7 @@ async def synchronised(manager: LongTermMemoryManager, scope: Scope, remote: str
             raise SyncFailed("It was interrupted: what had come by then is merged here.", "The next time goes on.")
         loop.call_soon_threadsafe(steps.put_nowait, what)
 
-    def work(scopes: tuple[ScopeMemory, ...], _moment: Moment) -> tuple[SyncReport, Sequence[CoreChanged]]:
+    def work(scopes: tuple[ScopeMemory, ...], _moment: TurnRef) -> tuple[SyncReport, Sequence[CoreChanged]]:
         found = next((each for each in scopes if each.scope == scope), None)
         if found is None:
             raise UsageError(f"There is no {scope} memory in use here.")
@@ -61,7 +61,7 @@ def _taken_in(scope: ScopeMemory, remote: str, progress: Progress) -> tuple[Sync
     report = synchronise(store, remote_of(store, remote), progress)
     old = {name: store.text_at(before, name) if before else None for name in report.received}
     edits = [FileEdit(name, old[name], _now(scope, name)) for name in report.received]
-    return report, scope.read_anew(edits, "sync", base)
+    return report, scope.reload(edits, "sync", base)
 
 
 def _now(scope: ScopeMemory, name: str) -> str | None:

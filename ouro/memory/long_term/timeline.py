@@ -19,7 +19,7 @@ from ouro.memory.long_term.git.undo import UndoPlan, in_same_turn, plan_undo
 from ouro.memory.long_term.git.values import CORE, BlamedLine, Commit, DiffHunk, Scope, UndoResult
 from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.notes.notebook import Notebook
-from ouro.memory.long_term.scope import Moment, ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 from ouro.memory.long_term.store import GitMemoryStore
 
 _AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
@@ -246,7 +246,7 @@ def _core_first(name: str) -> tuple[bool, str]:
     return name.removesuffix(".md") not in CORE, name
 
 
-def undo(scopes: Sequence[ScopeMemory], commit: str, at: Moment, hunk: int) -> tuple[UndoResult, list[CoreChanged]]:
+def undo(scopes: Sequence[ScopeMemory], commit: str, at: TurnRef, hunk: int) -> tuple[UndoResult, list[CoreChanged]]:
     """Take back a commit and all of its turn, in every scope that it wrote to, or one hunk; and what is to be told.
 
     Raises:

@@ -335,7 +335,7 @@ class TestUndo:
         assert [len(done.edits), len(done.commits)] == [2, 2]
         assert [event.origin for event in first.changed[-2:]] == ["undo", "undo"]
         assert [list(folder.glob("*.md")) for folder in (first.folder, ours)] == [[], []]
-        with pytest.raises(UsageError, match="Nothing of that is left"):
+        with pytest.raises(UsageError, match="is left to undo"):
             await first.manager.undo(commit)
 
 

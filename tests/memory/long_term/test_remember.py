@@ -11,7 +11,7 @@ from ouro.memory.long_term.entries import all_entries, find_entry, provenance
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.remember import archive_note, remember
-from ouro.memory.long_term.scope import Moment
+from ouro.memory.long_term.scope import TurnRef
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def ouro(home):
 
 @pytest.fixture
 def desk(ouro, repository):
-    return desk_of(ouro, repository, moment=Moment("0d9f3c52-7e1b", 3))
+    return desk_of(ouro, repository, moment=TurnRef("0d9f3c52-7e1b", 3))
 
 
 def test_a_preference_becomes_a_line_of_the_core_and_a_commit_that_says_whence(desk, ouro):

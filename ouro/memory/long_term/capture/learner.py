@@ -20,9 +20,10 @@ from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_faded, merged_branches
-from ouro.memory.long_term.scope import ASKED, ScopeMemory
+from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.trust.approval import ASKS
 from ouro.memory.long_term.trust.proposals import Proposals, by_agent
-from ouro.memory.long_term.trust.provenance import Vouching, below
+from ouro.memory.long_term.trust.provenance import Provenance, below
 from ouro.messages import Message
 from ouro.utils.log import log
 from ouro.utils.text import cut
@@ -100,7 +101,7 @@ class Learner:
 
     def _sources(self, messages: Sequence[Message], is_whole: bool) -> tuple[str, ...]:
         clean = [each.store.folder for each in self._parts.scopes if each.is_clean]
-        return Vouching(messages, below(clean, self._parts.cwd), is_whole=is_whole).sources
+        return Provenance(messages, below(clean, self._parts.cwd), is_whole=is_whole).sources
 
     def _capture_parts(self, moment: Moment) -> CaptureParts:
         parts = self._parts
@@ -175,7 +176,7 @@ class Learner:
         store.ensure_repo()
         edits = (FileEdit(note.file_name, None, text),)
         said = cut(note.text, _SHOWN)
-        reason = f"“{said}” {FROM_OUTSIDE}" if sources else f"{ASKED}: “{said}”"
+        reason = f"“{said}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{said}”"
         Proposals(store.repository).add(
             by_agent(note.scope, edits, reason, sources, moment.session_id, note.turn, note.created_at)
         )

@@ -1,4 +1,4 @@
-"""Vouching: whether what was written into memory is the person's, by construction and not by judgement (THREATS M1).
+"""Provenance: whether what was written into memory is the person's, by construction and not by judgement (THREATS M1).
 
 The rule, as docs/memory.md tells it: while nothing from outside has come into the conversation, what the model writes
 is taken for what the two of them said. From then on (a tool's reply, a long paste, a summary), a line counts only where
@@ -65,7 +65,7 @@ class _Saying(msgspec.Struct, frozen=True):
     is_negative: bool
 
 
-class Vouching:
+class Provenance:
     """What one conversation vouches for, as far as it has come.
 
     Args:
