@@ -245,7 +245,7 @@ class LongTermMemoryManager:
         return await asyncio.shield(work())
 
     async def consolidate(self, scope: Scope) -> str:
-        """Have a model merge and compress the core of a scope now; gives what came of it, in a line.
+        """Have a model merge and compress the core of a scope now; returns the result in a line.
 
         Raises:
             UsageError: that scope is not in use here, or it changed meanwhile.
@@ -253,6 +253,7 @@ class LongTermMemoryManager:
         found = self._scope(scope)
         seen = {f"{name}.md": text for name, text in found.texts.items()}
         outcome = await self._consolidator.consolidate(dict(found.texts))
+        tried = [found.core_digest]
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
             subject = f"Consolidate: {outcome.said}"
@@ -261,6 +262,8 @@ class LongTermMemoryManager:
                 lambda: found.write(changes, subject, self._moment, "consolidation", seen),
                 raises=True,
             )
+        if outcome.has_answer:
+            found.note_consolidation([*tried, found.core_digest])
         return outcome.said
 
     async def close(self) -> None:
@@ -380,9 +383,13 @@ class LongTermMemoryManager:
             self._channel.emit(Said(text, "warning"))
 
     def _consolidate_if_grown(self) -> None:
-        grown = [scope for scope in self._scopes if scope.is_clean and scope.tokens > self._briefing.threshold]
+        grown = [
+            scope
+            for scope in self._scopes
+            if scope.is_clean and scope.tokens > self._briefing.threshold and not scope.was_consolidated
+        ]
         if grown and self._is_open and not self._has_consolidated:
-            self._has_consolidated = True  # once a session: what did not help will not help in the next turn
+            self._has_consolidated = True  # once a session
             self._channel.start("consolidate memory", self._consolidate_all(grown))
 
     async def _consolidate_all(self, scopes: Sequence[ScopeMemory]) -> None:

@@ -31,6 +31,8 @@ from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.tokens import estimate
 
 FOREIGN_REASON = "it was written outside of ouro, and nobody has confirmed it"
+_CONSOLIDATED = "consolidated"
+"""The name of the file beside a history that has the digests of the texts that were consolidated."""
 _OFF = "off"
 """The name of the file beside a history that says that its memory is switched off."""
 
@@ -94,6 +96,21 @@ class ScopeMemory:
     def tokens(self) -> int:
         """Of the trusted core."""
         return sum(map(estimate, self.texts.values()))
+
+    @property
+    def core_digest(self) -> str:
+        """Changes whenever the trusted core does."""
+        return digest(self.texts)
+
+    @property
+    def was_consolidated(self) -> bool:
+        """Whether a model has compressed these very texts, or could not: it would cost the same again."""
+        return self.core_digest in self.store.repository.own(_CONSOLIDATED).split()
+
+    def note_consolidation(self, digests: Iterable[str]) -> None:
+        """Record texts that need no consolidation: those that a model was given, and those that it made of them."""
+        self.store.repository.create()
+        self.store.repository.keep(_CONSOLIDATED, " ".join(digests))
 
     def holds(self, commit: str) -> bool:
         """Whether its history has a commit with this id, or with one that begins so."""

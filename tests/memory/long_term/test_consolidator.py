@@ -67,8 +67,60 @@ async def test_an_answer_that_cannot_be_believed_leaves_all_as_it_was(answer):
     assert (await consolidator(answer).consolidate(TEXTS)).texts == {}
 
 
+def lines(count):
+    return "".join(f"- The service number {number} runs on port 80{number:02}.\n" for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("answers", "kept", "said"),
+    [
+        ([20], 20, "saved (40 % wanted)"),
+        ([20, 24], 20, "saved (40 % wanted)"),
+        ([24, 15], 15, "tokens"),
+        ([20, 0], 20, "saved (40 % wanted)"),
+        ([28, 27], 0, "too little to use"),
+    ],
+)
+async def test_the_best_answer_above_fifteen_percent_is_used_and_what_it_lacks_is_said(answers, kept, said):
+    """One that saved 39 % was thrown away before."""
+    given = [f"## facts\n{lines(count)}" for count in (*answers, answers[-1])]
+
+    async def ask(_messages):
+        return given.pop(0)
+
+    done = await LongTermMemoryConsolidator(ask, lambda _text: "").consolidate({"facts": FACTS})
+    assert done.texts == ({"facts": lines(kept)} if kept else {})
+    assert said in done.said
+    assert len(given) == len(answers) + 1 - 2  # asked twice, never more
+
+
+async def test_the_second_request_says_how_much_the_first_answer_saved():
+    made = consolidator(f"## facts\n{lines(20)}")
+    await made.consolidate({"facts": FACTS})
+    first, second = made._ask.asked
+    assert second[: len(first)] == first
+    assert second[-1].text.startswith("That is 34 % shorter.")
+
+
+async def test_the_same_texts_are_not_consolidated_again_until_something_is_new(home):
+    before = Conversation(home).connect()
+    await before.manager.write("user", {"facts.md": FACTS}, "much")
+
+    async def consolidations(session_id):
+        ask = answering("## facts\n- x\n")
+        session = Conversation(home, session=session_id, threshold=100, ask=ask, answer="").connect()
+        await session.settle()
+        await session.close()
+        return len(ask.asked)
+
+    assert [await consolidations("s-2"), await consolidations("s-3")] == [1, 0]
+    await before.manager.write("user", {"facts.md": f"{FACTS}- New.\n"}, "more")
+    assert await consolidations("s-4") == 1
+
+
 def test_headings_are_read_as_models_write_them():
-    assert sections("Sure!\n## Facts \n- a\n## `preferences.md`\n- b\n## other\n- c\n") == {
+    answer = "Sure!\n## Facts \n- a\n## `preferences.md`\n- b\n## other\n- c\n"
+    assert sections(answer, ("decisions", "preferences", "facts")) == {
         "facts": "- a",
         "preferences": "- b",
     }
