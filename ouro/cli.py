@@ -94,6 +94,11 @@ def _run_subcommand(name: str, arguments: Sequence[str]) -> int:
     import argparse
     import importlib
 
+    if name == "memory":
+        from ouro.commands.shell import run as run_action
+        from ouro.shell_opener import ShellOpener
+
+        return run_action(name, arguments, ShellOpener(_whole_parser))
     module = importlib.import_module(f"ouro.subcommands.{name}")
     parser = argparse.ArgumentParser(
         prog=f"ouro {name}", description=SUBCOMMANDS[name], formatter_class=argparse.RawDescriptionHelpFormatter
@@ -114,6 +119,11 @@ def _whole_parser() -> argparse.ArgumentParser:
     parser = _parser(with_message=False)
     subparsers = parser.add_subparsers()
     for name, text in SUBCOMMANDS.items():
+        if name == "memory":
+            from ouro.commands.shell import add_arguments
+
+            add_arguments(subparsers.add_parser(name, help=text), name)
+            continue
         importlib.import_module(f"ouro.subcommands.{name}").add_arguments(subparsers.add_parser(name, help=text))
     return parser
 

@@ -18,7 +18,7 @@ USE_BOTH = """
 import asyncio, pathlib
 from fakes.fake_front_end import FakeFrontEnd
 from ouro.assemble import Options, opener
-from ouro.commands.dispatch import dispatch
+from ouro.commands.slash import dispatch
 from ouro.events import ToolFinished
 from ouro.llm.scripted_model import ScriptedModel, call
 from ouro.session import OpenRequest
@@ -54,7 +54,11 @@ def extended(tmp_path) -> Path:
     )
     with (copy / "ouro/commands/info.py").open("a") as file:
         file.write("\n\n" + COMMAND)
-    _insert(copy / "ouro/commands/builtin.py", '    Command("status", info.status),\n', COMMAND_LINE)
+    _insert(
+        copy / "ouro/commands/builtin.py",
+        '    Action("status", "info.status", "Show the model, mode, folder and session"),\n',
+        COMMAND_LINE,
+    )
     return copy
 
 
@@ -85,5 +89,5 @@ def test_the_tool_and_the_command_of_the_page_work(extended, tmp_path):
         "4 words",
         "True",
         "True [('info', '/project')]",
-        "['`/where` Say which folder this session works in.']",
+        "['`/where` Show the folder of this session.']",
     ]

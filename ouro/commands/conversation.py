@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ouro.commands.command import FrontEnd
-from ouro.commands.markdown import code, facts, todo_list
+from ouro.commands.front_end import FrontEnd
+from ouro.commands.render.markdown import code, facts, todo_list
 from ouro.errors import UsageError
 from ouro.events import Replied
 from ouro.session import JobInfo, OpenRequest

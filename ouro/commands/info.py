@@ -6,11 +6,11 @@ import asyncio
 import os
 import platform
 import sys
-from collections.abc import Sequence
 
 from ouro import __version__
-from ouro.commands.command import Command, FrontEnd
-from ouro.commands.markdown import block, code, escape, facts
+from ouro.commands.action import Action
+from ouro.commands.front_end import FrontEnd
+from ouro.commands.render.markdown import block, code, escape, facts
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.utils.runtime import get_home, get_log_path
@@ -23,19 +23,20 @@ TRIGGERS = (
 )
 
 
-def show_help(front_end: FrontEnd, known: Sequence[Command], argument: str) -> None:
-    """Show the commands and keys; with an argument, one command."""
+async def show_help(front_end: FrontEnd, argument: str) -> None:
+    """The commands and keys; with an argument, one command."""
+    from ouro.commands.builtin import COMMANDS, find_command
+
     if argument:
-        word = argument.removeprefix("/")
-        command = next((each for each in known if word == each.name or word in each.aliases), None)
+        command = find_command(argument.removeprefix("/"))
         if command is None:
-            raise UsageError(f"There is no command /{word}. /help lists them all.")
+            raise UsageError(f"There is no command /{argument.removeprefix('/')}. /help lists them all.")
         front_end.show(_help_of(command))
         return
-    commands = "\n".join(f"- {code(each.usage)} {each.help}" for each in known)
+    commands = "\n".join(f"- {code(each.usage)} {each.help}" for each in COMMANDS)
     triggers = "\n".join(f"- {code(sign)} {what}" for sign, what in TRIGGERS)
     keys = "\n".join(f"- {code(key)} {what}" for key, what in front_end.keys)
-    more = f"{code('/help memory')} tells more of one, with an example."
+    more = f"{code('/help memory')} shows more of one, with an example."
     front_end.show(
         f"**Commands**\n\n{commands}\n\n{more}\n\n**At the start of a message**\n\n{triggers}\n\n**Keys**\n\n{keys}"
     )
@@ -109,14 +110,14 @@ async def _ouro(front_end: FrontEnd, subcommand: str) -> str:
     return output.decode(errors="replace")
 
 
-def _help_of(command: Command) -> str:
-    example = f"\n\nFor example: {code(command.example)}" if command.example else ""
-    words = "".join(f"\n- {code(f'/{command.name} {word}')} {what}" for word, what in command.words.items())
-    return f"{code(command.usage)} {command.help}.{_aliases(command)}{example}{f'{chr(10)}{words}' if words else ''}"
+def _help_of(command: Action) -> str:
+    from ouro.commands.builtin import MEMORY_WORDS
 
-
-def _aliases(command: Command) -> str:
-    return f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
+    example = f"\n\nFor example: {code(f'/{command.examples[0]}')}" if command.examples else ""
+    aliases = f" Also: {', '.join(code(f'/{name}') for name in command.aliases)}" if command.aliases else ""
+    words = MEMORY_WORDS.values() if command.name == "memory" else ()
+    actions = "".join(f"\n- {code(f'/{action.name}')} {action.help}" for action in words)
+    return f"{code(command.usage)} {command.help}.{aliases}{example}{f'{chr(10)}{actions}' if actions else ''}"
 
 
 def _share(tokens: int, window: int) -> str:

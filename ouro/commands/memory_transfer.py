@@ -1,87 +1,103 @@
-"""/memory export and /memory import: all of memory as one document, and what other agents remember."""
+"""Memory in and out: export, import, sync, and the graph as a page."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shlex
-from collections.abc import Awaitable, Callable, Mapping
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ouro.commands.command import FrontEnd
-from ouro.commands.markdown import code, escape
-from ouro.display import Choice
+from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm
+from ouro.commands.render import memory as views
+from ouro.commands.render.view import CommandText, line
 from ouro.errors import UsageError
-from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.export import as_json, as_markdown
-from ouro.memory.long_term.import_files import is_trusted_text, read_sources
-from ouro.memory.long_term.importing import Import, carry_out, plan_import
-from ouro.session import LongTermMemoryManager
 from ouro.utils.files import write_document
 from ouro.utils.runtime import tilde
+from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.commands.shell import ShellContext
+    from ouro.memory.long_term.git.values import Scope
 
 _FILE = "ouro-memory.md"
-_MOST_REFUSED = 10
 
 
-async def export(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
-    """All that is remembered in one file: Markdown, or JSON by its ending."""
-    words = _words(rest)
-    force = "--force" in words
-    named = [each for each in words if each != "--force"]
-    path = front_end.session.cwd / Path(named[0] if named else _FILE).expanduser()
+async def export(context: ActionContext, file: str, force: bool) -> Answer | None:
+    """Write all of memory to one file."""
+    from ouro.memory.long_term.export import as_json, as_markdown
 
-    def act(desk: MemoryEditor) -> int:
-        is_json = path.suffix == ".json"
-        text = json.dumps(as_json(desk), indent=2, ensure_ascii=False) + "\n" if is_json else as_markdown(desk)
-        write_document(path, [text], force=force)
-        return len(text.encode())
+    if not file and context.session:
+        file = _FILE
+    path = context.cwd / Path(file).expanduser() if file else None
+    is_json = path.suffix == ".json" if path else False
+    is_json |= context.as_json
 
-    size = await front_end.session.memory.at_desk(act)
-    front_end.say(f"All that is remembered is in {tilde(path)}, {size:,} bytes.")
+    def work(memory: MemoryAccess) -> str:
+        data = json.dumps(as_json(memory.desk), indent=2, ensure_ascii=False) + "\n" if is_json else ""
+        return data or as_markdown(memory.desk)
+
+    text = await context.memory(work)
+    if path is None:
+        sys.stdout.write(text)
+        return None
+    await asyncio.to_thread(write_document, path, [text], force=force)
+    size = len(text.encode())
+    return Answer({"file": str(path), "bytes": size}, [line(f"Wrote {tilde(path)}, {size:,} bytes.")])
 
 
-async def import_(front_end: FrontEnd, _known: LongTermMemoryManager, rest: str) -> None:
-    """What other agents remember, after a look at what would come."""
-    paths = [front_end.session.cwd / Path(each).expanduser() for each in _words(rest)]
-    if not paths:
-        raise UsageError("Say which files or folders.", "/memory import CLAUDE.md ~/.codex/memories")
-    reading = await asyncio.to_thread(read_sources, paths)
-    found = await front_end.session.memory.at_desk(lambda desk: plan_import(desk, reading, None, is_trusted_text))
-    front_end.show(plan_markdown(found))
-    if not found.counts:
-        return
+async def import_(
+    context: ActionContext, paths: Sequence[str], scope: Scope | None, dry_run: bool, yes: bool
+) -> Answer:
+    """Import what other agents remember, after a preview."""
+    from ouro.memory.long_term.import_files import is_trusted_text, read_sources
+    from ouro.memory.long_term.importing import carry_out, plan_import
+
+    reading = await asyncio.to_thread(read_sources, [context.cwd / Path(each).expanduser() for each in paths])
+    found = await context.memory(lambda memory: plan_import(memory.desk, reading, scope, is_trusted_text))
+    context.show(views.import_plan(found))
     count = sum(found.counts.values())
-    answer = await front_end.choose("Import it?", [Choice("yes", f"Import {count} entries"), Choice("no", "Leave it")])
-    if answer != "yes":
-        front_end.say("Nothing was imported.")
-        return
-    done = await front_end.session.memory.at_desk(lambda desk: carry_out(desk, found))
+    is_sure = bool(count) and not dry_run and (yes or context.can_ask)
+    if is_sure:
+        is_sure = await confirm(context, "Import it?", f"Import {plural(count, 'entry', 'entries')}", assume_yes=yes)
+    done = await context.memory(lambda memory: carry_out(memory.desk, found)) if is_sure else None
+    value = {"counts": found.counts, "doubles": found.doubles, "refused": found.refused, "done": done}
+    if done is None:
+        return Answer(value, [line("Nothing was imported.")])
     if not done.proposals:
-        front_end.say(f"{done.entries} entries are remembered now.")
+        what = line(f"Imported {plural(done.entries, 'entry', 'entries')}.")
+        return Answer(value, [what, *views.undo_hint(context, *done.undo.values())])
+    # In a session an event asks for approval.
+    ids = [line("Waiting for approval: ", CommandText(f"memory accept {each}")) for each in done.proposals]
+    return Answer(value, [] if context.session else ids)
 
 
-COMMANDS: Mapping[str, Callable[[FrontEnd, LongTermMemoryManager, str], Awaitable[None]]] = {
-    "export": export,
-    "import": import_,
-}
+async def sync(context: ActionContext, words: Sequence[str], scope: Scope | None, remote: str) -> Answer | None:
+    """Fetch, merge and push over a git remote."""
+    from ouro.memory.long_term.sync import summary
+
+    rest = list(words)
+    if rest[:1] in (["user"], ["repo"]):
+        scope = "repo" if rest.pop(0) == "repo" else "user"
+    if len(rest) > 1:
+        raise UsageError(f"`{' '.join(words)}` is not a scope and an address.", commands=["memory sync repo URL"])
+    report = await context.sync_memory(scope or "user", rest[0] if rest else remote)
+    return None if report is None else Answer(report, [line(text) for text in summary(report)])
 
 
-def plan_markdown(found: Import) -> str:
-    """What an import would do, counts first."""
-    lines = [f"- {count:,} × {code(place)}" for place, count in found.counts.items()]
-    lines.append(f"- {found.doubles:,} known already")
-    lines += [f"- not taken: {escape(each.name)}: {escape(each.reason)}" for each in found.refused[:_MOST_REFUSED]]
-    if len(found.refused) > _MOST_REFUSED:
-        lines.append(f"- not taken: {len(found.refused) - _MOST_REFUSED} more")
-    if found.untrusted:
-        lines.append(f"\n{code(tilde(found.untrusted[0]))} is of a repository that you have not said that you trust: "
-                     "all of it would wait for your yes.")  # fmt: skip
-    return "\n".join(["**This would come**\n", *lines])
+async def graph(context: ShellContext, output: str, force: bool, html: bool) -> Answer:  # noqa: ARG001 (the only format)
+    """Write notes and the names in them as one page for a browser."""
+    from ouro.memory.long_term.graph_picture import html_page, picture_of
+    from ouro.memory.long_term.overview import Overview
 
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"{text} cannot be read: {error}.") from error
+    half_life = context.setting("memory.half_life_days")
+    with context.opener.index() as index, context.opener.memory() as (desk, _stores):
+        doubted = {(scope.scope, name) for scope in desk.scopes for name in scope.doubted}
+        stores = [scope.store for scope in desk.scopes]
+        overview = Overview(index, stores, desk.root or context.cwd, lambda: doubted, half_life)
+        picture = picture_of(overview.all(), overview.ties(), overview.names())
+    if not context.as_json:
+        write_document(Path(output).expanduser().absolute(), [html_page(picture)], force=force)
+    count = plural(len(picture.nodes), "note or name", "notes and names")
+    return Answer(picture, [line(f"Wrote {output}: {count}. Open it in a browser; it loads nothing.")])

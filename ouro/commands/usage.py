@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ouro.commands.command import FrontEnd
-from ouro.commands.markdown import block
+from ouro.commands.front_end import FrontEnd
+from ouro.commands.render.markdown import block
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Usage
 from ouro.session.budget import Budget

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ouro.commands.command import FrontEnd
-from ouro.commands.markdown import block, escape
+from ouro.commands.front_end import FrontEnd
+from ouro.commands.render.markdown import block, escape
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.session import Pinnable, WindowReport

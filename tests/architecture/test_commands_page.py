@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ouro.cli import _whole_parser as whole_parser
-from ouro.commands.builtin import COMMANDS
+from ouro.commands.builtin import COMMANDS, MEMORY_WORDS
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -41,8 +41,7 @@ def test_each_command_is_on_the_page(command):
 
 
 def test_each_word_behind_memory_is_on_the_page():
-    [words] = [each.words for each in COMMANDS if each.name == "memory"]
-    assert missing(f"| `/memory {word}` | " for word in words) == []
+    assert missing(f"| `/memory {word}` | " for word in MEMORY_WORDS) == []
 
 
 def test_each_subcommand_is_on_the_page():

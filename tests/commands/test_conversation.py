@@ -1,6 +1,6 @@
 from fakes.fake_front_end import FakeFrontEnd
 
-from ouro.commands.dispatch import dispatch
+from ouro.commands.slash import dispatch
 from ouro.display import CommandOutput, Diff, Display, FileChange, Todo
 from ouro.events import Prompted, Replied, ToolFinished, ToolStarted
 from ouro.messages import ToolCall, assistant

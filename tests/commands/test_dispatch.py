@@ -1,8 +1,11 @@
+import argparse
+import inspect
+
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 
-from ouro.commands.builtin import COMMANDS, find_command
-from ouro.commands.dispatch import dispatch
+from ouro.commands.builtin import ACTIONS, COMMANDS, find_command
+from ouro.commands.slash import dispatch
 
 
 @pytest.mark.parametrize(
@@ -44,13 +47,26 @@ async def test_a_command_for_times_of_rest_waits_while_the_agent_works():
     front_end.session.running = True
     assert await dispatch(front_end, "/clear")
     assert front_end.opened == []
-    assert "has to wait" in front_end.said[0][1]
+    assert "waits for the agent" in front_end.said[0][1]
 
 
 async def test_an_argument_that_is_not_taken_is_told():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/exit now")
     assert (front_end.left, front_end.said) == (False, [("error", "/exit takes no argument.")])
+
+
+@pytest.mark.parametrize("action", {each.target: each for each in (*COMMANDS, *ACTIONS) if each.target}.values(),
+                         ids=lambda each: each.name)  # fmt: skip
+def test_the_function_of_an_action_takes_the_arguments_that_are_declared(action):
+    parameters = list(inspect.signature(action.function).parameters.values())[1:]
+    if action.arguments is None:
+        assert len(parameters) == 1
+        return
+    parser = argparse.ArgumentParser()
+    names = {parser.add_argument(*each.names, **each.options).dest for each in action.arguments}
+    named = {each.name for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD}
+    assert named == names or (named < names and len(named) < len(parameters))
 
 
 def test_names_and_aliases_are_unique_and_each_command_has_one_line_of_help():

@@ -3,8 +3,8 @@
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.knowledge import Conversation
+from fakes.slash import memory
 
-from ouro.commands.memory import memory
 from ouro.errors import UsageError
 
 
@@ -42,12 +42,14 @@ async def test_list_names_files_and_what_waits(home):
     assert front_end.shown[0].splitlines() == [
         r"**\~/.ouro/memory**",
         "",
-        "- `preferences.md`: 2 lines",
+        "- `preferences.md` · 2 lines",
         "",
-        "**Waits for you** (`/memory accept ID`, `/memory reject ID`)",
+        "**Waiting for approval**",
         "",
-        f"- `{waiting.id}` user/facts.md: \\`- Tests run with tox.\\` is not in the person's own words; read before: "
-        "read README.md",
+        f"- `{waiting.id}` · user/facts.md · \\`- Tests run with tox.\\` is not in the person's own words; "
+        "read before: read README.md",
+        "",
+        "Approve or drop one: `/memory accept ID` or `/memory reject ID`",
     ]
 
 
@@ -55,7 +57,7 @@ async def test_the_only_proposal_is_accepted_without_its_id(home):
     front_end, conversation = await with_a_proposal(home)
     await memory(front_end, "accept")
     assert (conversation.folder / "facts.md").read_text() == "- Tests run with tox.\n"
-    with pytest.raises(UsageError, match="No change of memory waits"):
+    with pytest.raises(UsageError, match="no pending changes"):
         await memory(front_end, "accept")
 
 
@@ -98,7 +100,7 @@ async def test_off_is_for_this_repository_from_the_next_session_on_until_on(home
 
 async def test_an_unknown_word_names_those_it_knows(home):
     front_end, _ = await front_end_of(home)
-    with pytest.raises(UsageError, match="It knows: list, search, show, edit"):
+    with pytest.raises(UsageError, match="There are: accept, archive, as-of"):
         await memory(front_end, "frobnicate")
     with pytest.raises(UsageError, match="Nothing remembered is called facts"):
         await memory(front_end, "edit team/facts")

@@ -5,9 +5,8 @@ import subprocess
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.knowledge import Conversation
+from fakes.slash import memory, slash
 
-from ouro.commands.memory import memory
-from ouro.commands.remember import forget
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.sync import synchronise
 
@@ -62,10 +61,10 @@ async def test_forgetting_everywhere_shows_asks_keeps_a_backup_and_reports(home)
     front_end.picks = ["backup"]
     await conversation.manager.write("user", {"facts.md": "- Tea.\n- The word is Blackbird-77 here.\n"}, "x")
 
-    await forget(front_end, "--everywhere blackbird-77")
+    await slash(front_end, "forget", "--everywhere blackbird-77")
 
     assert "your memory: core, notes, archive" in front_end.shown[0]
-    assert front_end.shown[1].startswith("**Forgotten** in ")
+    assert front_end.shown[1].startswith("**Forgotten in ")
     assert (conversation.folder / "facts.md").read_text() == "- Tea.\n- The word is [forgotten] here.\n"
     assert (home.parent / "ouro-before-forgetting.tar").stat().st_mode & 0o777 == 0o600
 
@@ -74,6 +73,6 @@ async def test_without_a_yes_nothing_is_forgotten(home):
     front_end, conversation = sitting(home)
     await conversation.manager.write("user", {"facts.md": "- Blackbird-77 is it.\n"}, "x")
 
-    await forget(front_end, "--everywhere blackbird-77")
+    await slash(front_end, "forget", "--everywhere blackbird-77")
 
     assert (conversation.folder / "facts.md").read_text() == "- Blackbird-77 is it.\n"

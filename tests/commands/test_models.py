@@ -1,6 +1,6 @@
 from fakes.fake_front_end import FakeFrontEnd
 
-from ouro.commands.dispatch import dispatch
+from ouro.commands.slash import dispatch
 from ouro.display import Choice
 
 

@@ -1,6 +1,6 @@
 from fakes.fake_front_end import FakeFrontEnd
 
-from ouro.commands.dispatch import dispatch
+from ouro.commands.slash import dispatch
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Usage
 from ouro.session.budget import Budget, MoneyReport

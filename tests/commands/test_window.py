@@ -1,7 +1,7 @@
 from fakes.fake_front_end import FakeFrontEnd
 from msgspec.structs import replace
 
-from ouro.commands.dispatch import dispatch
+from ouro.commands.slash import dispatch
 from ouro.events import Compacted
 
 
@@ -23,7 +23,7 @@ async def test_compact_waits_until_the_agent_is_at_rest():
     front_end.session.running = True
     await dispatch(front_end, "/compact")
     assert front_end.session.window.keeps == []
-    assert "has to wait" in front_end.said[0][1]
+    assert "waits for the agent" in front_end.said[0][1]
 
 
 async def test_pin_takes_a_number_or_last_and_lets_go_of_what_was_pinned():

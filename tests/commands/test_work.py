@@ -3,7 +3,7 @@ import subprocess
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
 
-from ouro.commands.dispatch import dispatch
+from ouro.commands.slash import dispatch
 
 
 async def test_init_and_review_send_their_prompts_with_what_the_person_adds():

@@ -9,7 +9,7 @@ import pytest
 
 from ouro.agent.instructions import surroundings
 from ouro.assemble import Options, open_session
-from ouro.commands.git_changes import changes
+from ouro.commands.work import changes
 from ouro.errors import UsageError
 from ouro.llm.scripted_model import ScriptedModel
 from ouro.safety.access import Effect

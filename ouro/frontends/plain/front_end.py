@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ouro.commands.command import WayBack
-from ouro.commands.past import choose_from_list
+from ouro.commands.front_end import WayBack
+from ouro.commands.rewind import choose_from_list
 from ouro.display import Choice
 from ouro.errors import NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded, UsageError
 from ouro.events import Event, Level, Prompted

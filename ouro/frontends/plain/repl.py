@@ -10,8 +10,8 @@ import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from ouro.commands.dispatch import dispatch
-from ouro.commands.models import MODES, set_mode
+from ouro.commands.model import MODES, set_mode
+from ouro.commands.slash import dispatch
 from ouro.frontends.plain.front_end import OpenCatalog, OpenSession, ReplFrontEnd
 from ouro.frontends.plain.line_reader import LineReader
 from ouro.frontends.plain.output import PlainOutput

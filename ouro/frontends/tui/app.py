@@ -169,6 +169,6 @@ class OuroApp(App[int], inherit_bindings=False):
         return self.turns.take_back()
 
     async def _run_command(self, text: str) -> bool:
-        from ouro.commands.dispatch import dispatch  # what commands need is heavier than the first picture may be
+        from ouro.commands.slash import dispatch
 
         return await dispatch(self.front_end, text)

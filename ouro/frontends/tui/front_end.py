@@ -25,7 +25,7 @@ from ouro.frontends.tui.view import ScreenView
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 
 if TYPE_CHECKING:
-    from ouro.commands.command import WayBack
+    from ouro.commands.front_end import WayBack
     from ouro.display import Choice
     from ouro.messages import Image
     from ouro.session import OpenRequest, Session, SessionCatalog

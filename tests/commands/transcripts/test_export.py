@@ -8,8 +8,8 @@ from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
 from fakes.whole_sessions import ID, PNG, everything
 
-from ouro.commands.dispatch import dispatch
 from ouro.commands.export.export import document
+from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.importers.own_json import read_own_json
 from ouro.memory.sessions.records import MessageRecord, SessionHeader

@@ -13,8 +13,8 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from ouro.commands.command import WayBack
-from ouro.commands.past import NOT_LISTED, branch_label, gone, one_line
+from ouro.commands.front_end import WayBack
+from ouro.commands.rewind import NOT_LISTED, branch_label, gone, one_line
 from ouro.display import Choice
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.picker import PickList

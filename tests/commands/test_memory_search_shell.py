@@ -139,7 +139,7 @@ def test_the_memory_of_a_folder_that_is_not_trusted_is_left_out(told, home, tmp_
         assert "- The trusted heron." in found
         assert "Hello hostile heron" in found
         assert ("- The hostile heron." in found) is is_trusted
-        assert ("you have not said that you trust" in err) is not is_trusted
+        assert ("is not trusted: its memory" in err) is not is_trusted
     assert {hit["project"] for hit in json.loads(out) if hit["scope"] == "repo"} == {str(tmp_path / "trusted")}
 
 
@@ -159,7 +159,7 @@ def test_reindex_makes_the_index_again_and_index_tells_of_it(told, capsys, home)
     assert rows == {"sessions": 1, "messages": 4, "notes": 2, "core": 1, "entities": 4, "edges": 2}
     assert state["path"] == str(home / ".ouro" / "cache" / "index.db")
     assert state["size"] > 0
-    assert printed(capsys, "reindex") == (0, "4 files were read: 1 sessions, 4 messages, 2 notes.\n")
+    assert printed(capsys, "reindex") == (0, "Read 4 files: 1 session, 4 messages, 2 notes.\n")
     assert "messages" in printed(capsys, "index")[1]
 
 
@@ -169,7 +169,7 @@ def test_the_users_own_notes_are_asked_for_by_the_words_that_taught_them(told, c
     assert (code, measured["questions"], measured["without_a_turn"]) == (0, 1, 1)
     assert (measured["recall"], measured["ndcg10"], measured["missed"]) == ({"5": 1.0, "10": 1.0, "25": 1.0}, 1.0, [])
     code, out = printed(capsys, "test", "--words")
-    assert "1 notes, each asked for by the words of the turn that taught it" in out
+    assert "1 note, each searched for by the words of the turn that taught it" in out
 
 
 def test_a_bar_that_is_not_reached_is_an_exit_code(told, capsys, home):

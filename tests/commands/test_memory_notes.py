@@ -5,7 +5,7 @@ from fakes.fake_front_end import FakeFrontEnd
 from fakes.knowledge import Conversation
 from fakes.told_sessions import Conversation as Talk
 
-from ouro.commands.dispatch import dispatch
+from ouro.commands.slash import dispatch
 from ouro.memory.backend import TitleRecord
 from ouro.memory.index.index import Index
 from ouro.memory.long_term.search import make_lookup
@@ -71,8 +71,8 @@ async def test_forget_shows_what_would_go_and_takes_what_is_chosen(told, home):
     await dispatch(front_end, "/remember My heron [b]bites[/b] `hard`")
     await dispatch(front_end, "/forget heron")
     assert front_end.said[-1] == ("info", "Nothing was forgotten.")
-    assert front_end.shown[-1].startswith("**This would be forgotten**\n\n1. My heron is called Rex")
-    assert r"2. My heron \[b\]bites\[/b\] \`hard\`" in front_end.shown[-1]
+    assert front_end.shown[-1].startswith("**To forget**\n\n1. `user/facts.md:1` · My heron is called Rex")
+    assert r"2. `user/facts.md:2` · My heron \[b\]bites\[/b\] \`hard\`" in front_end.shown[-1]
     front_end.picks = ["2"]
     await dispatch(front_end, "/forget heron")
     assert (home / "memory" / "facts.md").read_text() == "- My heron is called Rex\n"
@@ -84,13 +84,13 @@ async def test_list_show_edit_stats_and_the_archive(told, repository):
     front_end, _ = told
     await dispatch(front_end, "/remember Look at api.py first")
     await dispatch(front_end, "/memory list repo")
-    assert "- Look at api.py first  \n" in front_end.shown[-1]
+    assert "` · Look at api.py first · project-conventions" in front_end.shown[-1]
     note = next((repository / ".ouro" / "memory").glob("mem_*.md"))
     await dispatch(front_end, f"/memory show {note.stem[:10]}")
-    assert "names `file:api.py`" in front_end.shown[-1]
+    assert "names · `file:api.py`" in front_end.shown[-1]
     (repository / "api.py").write_text("other\n")
     await dispatch(front_end, f"/memory show {note.stem}")
-    assert "**May be out of date**: `api.py` changed since." in front_end.shown[-1]
+    assert "May be out of date: api.py changed since." in front_end.shown[-1]
     await dispatch(front_end, f"/memory confirm {note.stem}")
     await dispatch(front_end, f"/memory show {note.stem}")
     assert "out of date" not in front_end.shown[-1]
@@ -99,17 +99,17 @@ async def test_list_show_edit_stats_and_the_archive(told, repository):
     assert note.read_text().endswith("Look at api.py last\n")
     await dispatch(front_end, f"/memory archive {note.stem}")
     await dispatch(front_end, "/memory list")
-    assert front_end.shown[-1] == "Nothing is remembered here yet."
+    assert front_end.said[-1] == ("info", "No notes or core lines.")
     await dispatch(front_end, f"/memory restore {note.stem}")
     await dispatch(front_end, "/memory stats")
-    assert "- **Notes**: repo/project-conventions 1" in front_end.shown[-1]
+    assert "- Notes: · repo/project-conventions 1" in front_end.shown[-1]
 
 
 async def test_export_and_import_with_a_look_first(told, repository, tmp_path):
     front_end, conversation = told
     (tmp_path / "GEMINI.md").write_text("- Always be kind\n")
     await dispatch(front_end, f"/memory import {tmp_path / 'GEMINI.md'}")
-    assert "- 1 × `user/preferences`" in front_end.shown[-1]
+    assert "- 1 · `user/preferences`" in front_end.shown[-1]
     assert front_end.said[-1] == ("info", "Nothing was imported.")
     front_end.picks = ["yes"]
     await dispatch(front_end, f"/memory import {tmp_path / 'GEMINI.md'}")

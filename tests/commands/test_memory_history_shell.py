@@ -53,23 +53,23 @@ def test_log_diff_and_blame_tell_whence_each_line_is(store):
     assert ouro("diff").splitlines()[1:] == [
         "@@ 1 · facts.md · line 1 @@", "-- a", "+- A", "@@ 2 · facts.md · line 3 @@", "-- c", "+- C",
     ]  # fmt: skip
-    assert re.search(r"2  [0-9a-f]{7}  .*the agent   s-old:1 +- b", ouro("blame", "facts"))
-    assert "you: Use tox." in ouro("blame", "facts", "--open", "2")
+    assert re.search(r"2  [0-9a-f]{7}  .*the agent  s-old:1 +- b", ouro("blame", "facts"))
+    assert "You: Use tox." in ouro("blame", "facts", "--open", "2")
     assert "No turn taught it" in ouro("blame", "facts", "--open", "1", code=2)
 
 
 def test_evidence_and_why(store):
-    assert "you: Use tox." in ouro("evidence", NOTE.id)
+    assert "You: Use tox." in ouro("evidence", NOTE.id)
     for asked in (("evidence", NOTE.id), ("blame", "facts", "--open", "2"), ("why", "--session", "s-old")):
-        assert ouro(*asked).endswith("To open its session:\n  ouro --resume s-old\n")
-    assert "loaded         Use <tox> & co. (mem_00000001: words: tox; 7 tokens)" in ouro("why", "--session", "s-old")
+        assert ouro(*asked).endswith("Open the session:\n  ouro --resume s-old\n")
+    assert "loaded  7 tokens  Use <tox> & co.  mem_00000001: words: tox" in ouro("why", "--session", "s-old")
     assert json.loads(ouro("why", "1", "--session", "s-old", "--json"))["turn"]["words"][0] == ["user", "Use tox."]
 
 
 def test_undo_of_one_hunk_asks_first(store):
-    assert "Nobody is here to agree" in ouro("undo", "last", "--hunk", "2", code=2)
+    assert "stdin is not a terminal: pass --yes" in ouro("undo", "last", "--hunk", "2", code=2)
     assert store.read("facts.md") == "- A\n- b\n- C\n"
-    assert "Taken back by" in ouro("undo", "last", "--hunk", "2", "--yes")
+    assert "Undone: hunk 2 of Change" in ouro("undo", "last", "--hunk", "2", "--yes")
     assert store.read("facts.md") == "- A\n- b\n- c\n"
 
 
@@ -96,7 +96,7 @@ def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path)
 
 
 def test_without_an_action_and_in_an_error_it_says_what_can_be_typed_in_a_shell(store):
-    assert "take back a commit" in ouro(code=2)
+    assert "Undo a commit" in ouro(code=2)
     assert ouro("diff", "nothing", code=2).splitlines()[1] == "See `ouro memory log`."
     assert "`ouro memory remember Run the tests" in ouro("remember", "", code=2)
 
@@ -124,7 +124,7 @@ def test_undo_takes_back_all_of_a_turn(store):
     store.save_and_commit({"preferences.md": "- Be short.\n- Be kind.\n"}, "Three", marks)
     commit = store.get_current_head()
     told = ouro("undo", commit[:7], "--yes")
-    assert f"Taking back {commit[:7]} (user), all 2 commits of turn 2: One; Three:" in told
+    assert "Undone: all 2 commits of turn 2: One; Three" in told
     assert "  --- " not in told
     assert (store.folder / "decisions.md").exists()
     assert not (store.folder / "preferences.md").exists()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands.command import FrontEnd, WayBack
+from ouro.commands.front_end import FrontEnd, WayBack
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Level

@@ -3,9 +3,9 @@ from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_past import FakePast
 from fakes.fake_session import FakeSession
 
-from ouro.commands.command import WayBack
-from ouro.commands.dispatch import dispatch
-from ouro.commands.past import choose_from_list
+from ouro.commands.front_end import WayBack
+from ouro.commands.rewind import choose_from_list
+from ouro.commands.slash import dispatch
 from ouro.display import Choice
 from ouro.session import Branch, OpenRequest, Point
 
@@ -88,7 +88,7 @@ async def test_a_turn_that_runs_is_not_rewound():
         front_end.session.running = True
         await dispatch(front_end, line)
         assert front_end.session.past.went == []
-        assert "the agent is at work" in front_end.said[0][1]
+        assert "waits for the agent" in front_end.said[0][1]
 
 
 async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import get_args
 
-from ouro.commands.command import FrontEnd
-from ouro.commands.markdown import code
+from ouro.commands.front_end import FrontEnd
+from ouro.commands.render.markdown import code
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.llm.model import Effort

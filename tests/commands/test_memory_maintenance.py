@@ -6,9 +6,9 @@ import json
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.old_sessions import old_session, session_id
+from fakes.slash import memory
 
 from ouro.assemble import Options, opener
-from ouro.commands.memory import memory
 from ouro.errors import UsageError
 from ouro.events import Said, TurnFinished
 from ouro.llm.model import ModelSpec, Prices
@@ -69,7 +69,7 @@ async def test_without_a_yes_nothing_is_read(front_end, repository):
     await memory(front_end, "crystallize 20")
     assert (front_end.events, len(front_end.asked)) == ([], 1)
     await memory(front_end, "crystallize 40")
-    assert front_end.said == [("info", "There is no old session here that was not read yet.")]
+    assert front_end.said == [("info", "Every old session here was already read.")]
     with pytest.raises(UsageError):
         await memory(front_end, "crystallize yesterday")
 
@@ -99,13 +99,13 @@ async def test_the_core_of_a_scope_or_of_all_is_consolidated_too(front_end):
         "Memory (user): there is nothing to merge.",
         "Memory (repo): there is nothing to merge.",
     ]
-    with pytest.raises(UsageError, match="no facts to consolidate"):
+    with pytest.raises(UsageError, match="`facts` cannot be consolidated"):
         await memory(front_end, "consolidate facts")
 
 
 async def test_lessons_are_listed_newest_first_with_whence_they_are(front_end):
-    with pytest.raises(UsageError, match="No lesson"):
-        await memory(front_end, "lessons")
+    await memory(front_end, "lessons")
+    assert front_end.said == [("info", "There are no lessons yet.")]
     await keep(front_end, "Never migrate by hand.", "The linter needs node.")
     await memory(front_end, "lessons")
     (shown,) = front_end.shown

@@ -49,7 +49,11 @@ def test_each_action_has_help_with_an_example_and_json(ouro, action, capsys):
 
 def test_remember_list_show_and_forget(ouro, inside, home):
     code, out, _ = ouro("remember", "Always", "answer", "in", "German")
-    assert (code, out.splitlines()[0]) == (0, "Remembered in user/preferences.md: it reads as one of the preferences.")
+    assert (code, out.splitlines()[0]) == (
+        0,
+        "Remembered in user/preferences.md (it reads as one of the preferences): Always answer in German · "
+        f"ouro memory undo {undo_of(out)}",
+    )
     assert ouro("remember", "Look at api.py first")[0] == 0
     _, out, _ = ouro("list", "--json")
     entries = json.loads(out)
@@ -64,7 +68,7 @@ def test_remember_list_show_and_forget(ouro, inside, home):
     assert ouro("forget", "german", "--pick", "2")[0] == 2
     assert ouro("forget", "german", "--pick", "1")[0] == 0
     assert ouro("forget", "api.py", "--yes")[0] == 0
-    assert ouro("list")[1] == "Nothing yet.\n"
+    assert ouro("list")[1] == "No notes or core lines.\n"
     assert json.loads(ouro("list", "archived", "--json")[1])[0]["badges"] == ["archived"]
     note = entries[1]["id"]
     assert ouro("restore", note)[0] == 0
@@ -87,7 +91,7 @@ def test_a_document_or_a_secret_on_standard_input_is_refused(ouro, inside, monke
     assert done.returncode == 1
     assert "holds a secret" in done.stderr
     assert "hunter2" not in done.stderr + done.stdout
-    assert ouro("list")[1] == "Nothing yet.\n"
+    assert ouro("list")[1] == "No notes or core lines.\n"
 
 
 def test_what_steers_a_terminal_is_not_printed(ouro, inside, home):
@@ -107,7 +111,7 @@ def test_edit_keeps_what_the_editor_gave(ouro, inside, monkeypatch, tmp_path):
     editor.write_text("#!/bin/sh\nsed -i s/German/French/ $1\n")
     editor.chmod(0o700)
     monkeypatch.setenv("EDITOR", str(editor))
-    assert ouro("edit", "preferences")[1].startswith("user/preferences.md was changed.")
+    assert ouro("edit", "preferences")[1].startswith("Changed user/preferences.md.")
     assert ouro("show", "preferences")[1] == "- Always answer in French\n"
     assert ouro("edit", "preferences")[1] == "Nothing was changed.\n"
 
@@ -120,23 +124,23 @@ def test_an_edit_that_breaks_a_note_is_kept_and_said(ouro, inside, monkeypatch, 
     editor.chmod(0o700)
     monkeypatch.setenv("EDITOR", str(editor))
     out = ouro("edit", note["id"])[1]
-    assert "It is kept as you wrote it, but its front matter cannot be read" in out
+    assert "is saved as you wrote it, but its front matter cannot be read" in out
     assert "turn: [" in (inside / ".ouro" / "memory" / note["file"]).read_text()
     assert ouro("doctor")[0] == 1
 
 
 def test_an_edit_that_cannot_be_kept_is_not_lost(ouro, inside, monkeypatch, tmp_path, home):
     monkeypatch.setenv("SOME_API_KEY", "hunter2-hunter2-99")
-    from ouro.subcommands import opened_memory
+    from ouro import shell_opener
 
-    opened_memory._mask.cache_clear()
+    shell_opener._mask.cache_clear()
     ouro("remember", "Always answer in German")
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\necho '- hunter2-hunter2-99' >> $1\n")
     editor.chmod(0o700)
     monkeypatch.setenv("EDITOR", str(editor))
     code, _, err = ouro("edit", "preferences")
-    opened_memory._mask.cache_clear()
+    shell_opener._mask.cache_clear()
     assert (code, "Your text is in" in err) == (2, True)
     kept = home / ".ouro" / "cache" / "edited-user-preferences.md"
     assert kept.read_text() == "- Always answer in German\n- hunter2-hunter2-99\n"
@@ -168,15 +172,15 @@ def test_what_an_untrusted_repository_says_waits_and_its_memory_is_not_read(ouro
     (repository / ".ouro" / "memory" / "facts.md").write_text("- Planted\n")
     monkeypatch.chdir(repository)
     code, out, err = ouro("list")
-    assert (code, out) == (0, "Nothing yet.\n")
-    assert "not said that you trust this folder" in err
+    assert (code, out) == (0, "No notes or core lines.\n")
+    assert "This folder is not trusted" in err
     out = ouro("import", "AGENTS.md", "--yes")[1]
     proposal = re.search(r"memory accept (\w+)", out)[1]
     assert "evil" not in json.dumps(json.loads(ouro("list", "--json")[1]))
     assert ouro("accept", proposal)[0] == 0
     assert "evil.example" in ouro("list")[1]
     TrustStore(get_trust_path()).trust(repository, [repository / "AGENTS.md"])
-    assert "not said that you trust" not in ouro("list")[2]
+    assert "not trusted" not in ouro("list")[2]
 
 
 def test_off_is_for_the_repository_until_on(ouro, inside):
@@ -214,5 +218,5 @@ def test_a_note_that_is_not_in_the_archive_is_not_restored(ouro, inside, home):
 def test_what_holds_for_all_for_want_of_a_project_says_so(ouro, inside, home):
     assert ouro("off")[0] == 0
     _, out, _ = ouro("remember", "We release on Fridays")
-    assert out.startswith("Remembered in user/facts.md: ")
+    assert out.startswith("Remembered in user/facts.md (")
     assert "so it holds for all" in out

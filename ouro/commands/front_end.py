@@ -1,9 +1,9 @@
-"""Command: one slash command, and what it may ask of the front end it was typed into."""
+"""FrontEnd: what a slash command may ask of the screen or prompt that it was typed into."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from ouro.display import Choice
@@ -125,30 +125,3 @@ class FrontEnd(Protocol):
     def leave(self) -> None:
         """End the program."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A slash command: a function whose docstring's first line is its help."""
-
-    name: str
-    run: Callable[[FrontEnd, str], Awaitable[None]]
-    argument: str = ""
-    """How the argument is written in help: `[name]`."""
-    aliases: tuple[str, ...] = ()
-    between_turns: bool = False
-    """It has to wait until the agent is at rest."""
-    example: str = ""
-    """How it is typed, where it takes something."""
-    words: Mapping[str, str] = field(default_factory=dict)
-    """What may stand first behind it, and what that does."""
-
-    @property
-    def help(self) -> str:
-        """What it does, in one line."""
-        return (self.run.__doc__ or "").strip().splitlines()[0].rstrip(".")
-
-    @property
-    def usage(self) -> str:
-        """How it is written: `/model [name]`."""
-        return f"/{self.name} {self.argument}".rstrip()

@@ -60,7 +60,7 @@ def test_old_sessions_are_read_and_what_came_of_them_is_printed(here, capsys):
     assert step == "1 of 1 · 00000001 Session 1: kept 1"
     assert receipt.startswith("1 session read: kept 1, proposed 0, refused 0; ")
     assert len(list(get_sessions_dir().glob("*_*"))) == 1
-    assert printed(capsys, "crystallize", "--yes")[1].out == "There is no old session here that was not read yet.\n"
+    assert printed(capsys, "crystallize", "--yes")[1].out == "Every old session here was already read.\n"
     code, said = printed(capsys, "lessons", "--json")
     assert [(each["text"], each["session"], each["turn"]) for each in json.loads(said.out)] == [
         (TESTS["text"], session_id(1), 1)
@@ -72,7 +72,7 @@ def test_nothing_is_done_without_a_yes(here, capsys, model_server):
     keep_two(here)
     for action in ("crystallize", "consolidate"):
         code, said = printed(capsys, action)
-        assert (code, "Say --yes" in said.err) == (2, True)
+        assert (code, "pass --yes" in said.err) == (2, True)
     assert [each for each in model_server.requests if each.method == "POST"] == []
 
 

@@ -1,0 +1,1 @@
+"""What actions show, printed as Markdown, text or JSON."""

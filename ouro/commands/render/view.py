@@ -1,0 +1,136 @@
+"""View: what an action shows, written once and printed as Markdown, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from ouro.commands.render.markdown import block, code, escape
+from ouro.events import Level
+from ouro.utils.text import clean
+
+
+class Code(str):
+    """An id, a path or a quoted text: shown as it is."""
+
+    __slots__ = ()
+
+
+class CommandText(str):
+    """A command without the prefix of a front end: `memory undo 3f2a91c`."""
+
+    __slots__ = ()
+
+
+class TextLine(msgspec.Struct, frozen=True):
+    """One line of text."""
+
+    spans: tuple[str, ...]
+    """Plain text, `Code` and `CommandText`."""
+    level: Level = "info"
+
+
+class Title(msgspec.Struct, frozen=True):
+    """What the lines below are about."""
+
+    text: str
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Rows of cells: columns in text, a list in Markdown. Empty cells are left out of a list."""
+
+    rows: tuple[tuple[str, ...], ...]
+    is_numbered: bool = False
+
+
+class Quote(msgspec.Struct, frozen=True):
+    """Lines of a file or a diff."""
+
+    text: str
+    language: str = ""
+
+
+ViewItem = TextLine | Title | Table | Quote
+View = Sequence[ViewItem]
+
+
+def line(*spans: str, level: Level = "info") -> TextLine:
+    """A line of these spans."""
+    return TextLine(spans, level)
+
+
+def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> list[Table]:
+    """A table, as part of a document; without rows there is none."""
+    found = tuple(tuple(row) for row in rows)
+    return [Table(found, is_numbered)] if found else []
+
+
+def as_markdown(view: View) -> str:
+    """For a session: commands begin with `/`."""
+    parts: list[str] = []
+    for item in view:
+        match item:
+            case TextLine(spans):
+                parts.append("".join(map(_markdown_span, spans)))
+            case Title(text):
+                parts.append(f"**{escape(text)}**")
+            case Table(rows, is_numbered):
+                marks = (f"{number}." if is_numbered else "-" for number in range(1, len(rows) + 1))
+                parts.append("\n".join(f"{mark} {_markdown_row(row)}" for mark, row in zip(marks, rows, strict=True)))
+            case Quote(text, language):
+                parts.append(block(text, language))
+    return "\n\n".join(parts)
+
+
+def as_text(view: View, prefix: str = "ouro ") -> str:
+    """For the command line; the text is safe for a terminal. A command begins with `prefix`."""
+    lines: list[str] = []
+    for item in view:
+        match item:
+            case TextLine(spans):
+                lines.append("".join(_text_span(span, prefix) for span in spans))
+            case Title(text):
+                lines += [*([""] if lines else []), text]
+            case Table(rows, is_numbered):
+                numbers = [(f"{number}.",) if is_numbered else () for number in range(1, len(rows) + 1)]
+                lines += columns([(*number, *row) for number, row in zip(numbers, rows, strict=True)], prefix)
+            case Quote(text):
+                lines += text.rstrip("\n").split("\n")
+    return "\n".join(map(clean, lines))
+
+
+def as_json(value: Any) -> str:
+    """For programs, and readable for people."""
+    return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)
+
+
+def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
+    """Cells side by side; the last one of a row is as long as it is."""
+    shown = [[_text_span(cell, prefix) for cell in row] for row in rows]
+    count = max(map(len, shown), default=1)
+    widths = [max((len(row[place]) for row in shown if len(row) > place + 1), default=0) for place in range(count - 1)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]]).rstrip()
+        for row in shown
+    ]
+
+
+def _markdown_row(row: Sequence[str]) -> str:
+    cells = [cell if isinstance(cell, Code | CommandText) else cell.strip() for cell in row]
+    return " · ".join(_markdown_span(cell) for cell in cells if cell)
+
+
+def _markdown_span(span: str) -> str:
+    if isinstance(span, CommandText):
+        return code(f"/{span}")
+    if isinstance(span, Code):
+        return code(span)
+    edges = (span[: len(span) - len(span.lstrip())], span[len(span.rstrip()) :] if span.strip() else "")
+    return f"{edges[0]}{escape(span.strip())}{edges[1]}"
+
+
+def _text_span(span: str, prefix: str) -> str:
+    return f"{prefix}{span}" if isinstance(span, CommandText) else str(span)

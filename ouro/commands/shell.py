@@ -1,0 +1,309 @@
+"""Actions as `ouro WORD`: flags, questions on the terminal, output and exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ouro.commands.action import Action, Answer, MemoryAccess
+from ouro.commands.builtin import ACTIONS
+from ouro.commands.render.view import View, as_json, as_text, columns
+from ouro.display import Choice
+from ouro.errors import SearchUnavailable, UsageError
+from ouro.events import Event, Level
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.memory.index.index import Index, Sources
+    from ouro.memory.index.search import Search
+    from ouro.memory.long_term.editor import MemoryEditor
+    from ouro.memory.long_term.git.values import Scope
+    from ouro.memory.long_term.store import GitMemoryStore
+    from ouro.memory.long_term.sync import SyncReport
+    from ouro.memory.sessions.session_catalog import SessionCatalog
+    from ouro.session import Session
+
+_Result = TypeVar("_Result")
+NO_TERMINAL = "stdin is not a terminal: pass --yes to confirm."
+
+
+class SettingValue(Protocol):
+    """A setting as it holds in this folder."""
+
+    @property
+    def value(self) -> Any: ...
+
+    @property
+    def source(self) -> str: ...
+
+
+class Opener(Protocol):
+    """Opens what belongs to this folder and to its settings. Everything but `session` blocks."""
+
+    def settings(self) -> tuple[Mapping[str, SettingValue], Sequence[str]]:
+        """Each setting by its path, and what is wrong with them. Raises ConfigError."""
+        ...
+
+    def memory(self) -> AbstractContextManager[tuple[MemoryEditor, Sequence[GitMemoryStore]]]:
+        """The scopes in use, and the stores of all scopes that the settings allow. Raises UsageError: memory is off."""
+        ...
+
+    def index(self) -> AbstractContextManager[Index]:
+        """The index as it is on disk."""
+        ...
+
+    def sources(self, index: Index) -> Sources:
+        """What the index is made of."""
+        ...
+
+    def search(self, *, words_only: bool = False) -> AbstractContextManager[Search]:
+        """A search over the files as they are now; with vectors by the embedding model that is configured."""
+        ...
+
+    def make_vectors(self, index: Index, tables: Sequence[str] = ("notes",)) -> None:
+        """Make the vectors that the index lacks, where there is an embedding model."""
+        ...
+
+    def session(self) -> AbstractAsyncContextManager[Session]:
+        """A session that is not saved: models, memory and budgets as a session here has them."""
+        ...
+
+    def mask(self) -> Callable[[str], str]:
+        """Replaces keys and other secrets in a text."""
+        ...
+
+    def whole_parser(self) -> argparse.ArgumentParser:
+        """The parser of the whole command line."""
+        ...
+
+
+def run(group: str, words: Sequence[str], opener: Opener) -> int:
+    """Run `ouro GROUP WORDS`; returns the exit code.
+
+    Raises:
+        OuroError: it failed.
+    """
+    parser = argparse.ArgumentParser(prog=f"ouro {group}", formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser, group)
+    args = vars(parser.parse_args(words))
+    action: Action | None = args.pop("chosen", None)
+    if action is None:  # `ouro memory` alone: list the actions
+        parser.print_help(sys.stderr)
+        return 2
+    args.pop("action", None)
+    context = ShellContext(opener, as_json=args.pop("json"))
+    answer = asyncio.run(action.function(context, **args))
+    if not isinstance(answer, Answer):
+        return int(answer or 0)
+    text = as_json(answer.value) if context.as_json else as_text(answer.view)
+    if text:
+        sys.stdout.write(f"{text}\n")
+    return answer.exit_code
+
+
+def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
+    """Declare the actions of a group and their flags."""
+    actions = [each for each in ACTIONS if each.place != "session" and each.name.split()[0] == group]
+    if [each.name for each in actions] == [group]:
+        _declare(parser, actions[0])
+        return
+    lines = [f"  ouro {each.examples[0]}" for each in actions if each.examples]
+    parser.epilog = "\n".join(["examples:", *lines, "", f"`ouro {group} ACTION --help` shows the flags of one."])
+    children = parser.add_subparsers(dest="action", metavar="ACTION")
+    for each in actions:
+        name = each.name.partition(" ")[2]
+        _declare(children.add_parser(name, help=each.help, formatter_class=argparse.RawDescriptionHelpFormatter), each)
+
+
+def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
+    parser.description = action.help
+    parser.epilog = "\n".join(["example:", *(f"  ouro {each}" for each in action.examples)])
+    for argument in action.arguments or ():
+        parser.add_argument(*argument.names, **argument.options)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(chosen=action)
+
+
+class ShellContext:
+    """What an action may use on the command line (see `ActionContext`)."""
+
+    session = None
+
+    def __init__(self, opener: Opener, *, as_json: bool = False) -> None:
+        self.opener = opener
+        self.as_json = as_json
+        self.cwd = Path.cwd()
+
+    @property
+    def can_ask(self) -> bool:
+        return sys.stdin.isatty() and not self.as_json
+
+    def say(self, text: str, level: Level = "info") -> None:
+        is_output = level == "info" and not self.as_json
+        (sys.stdout if is_output else sys.stderr).write(f"{clean(text)}\n")
+
+    def show(self, view: View) -> None:
+        if not self.as_json:
+            sys.stdout.write(f"{as_text(view)}\n")
+
+    def progress(self, text: str) -> None:
+        """Replace the progress line on a terminal; empty: remove it."""
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\033[K{clean(text)[:78]}")
+            sys.stderr.flush()
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        if not self.can_ask:
+            raise UsageError(NO_TERMINAL, title)
+        if {each.value for each in choices} == {"yes", "no"}:
+            return "yes" if self._answer(f"{title} [y/N] ").lower() in ("y", "yes") else "no"
+        picked = self._numbers(title, choices, "Number (Enter: none): ")
+        return picked[0] if picked else None
+
+    async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
+        if not self.can_ask:
+            raise UsageError(NO_TERMINAL, title)
+        return self._numbers(title, choices, "Numbers such as `1,3` or `2-5`, `all`, or Enter for none: ")
+
+    async def ask(self, title: str, *, secret: bool = False) -> str:
+        """A line, without the blanks around it; empty at the end of input."""
+        from getpass import getpass
+
+        return getpass(f"{title}: ").strip() if secret else self._answer(f"{title}: ")
+
+    def setting(self, path: str) -> Any:
+        """The value of a setting as it holds in this folder."""
+        return self.opener.settings()[0][path].value
+
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        raise NotImplementedError("the command line shows lines")
+
+    async def open_turn(self, session_id: str, message: int) -> None:
+        raise NotImplementedError("the command line opens no session")
+
+    async def edit(self, text: str, name: str) -> str:
+        found = (program for program in ("nano", "vim", "vi") if shutil.which(program))
+        command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(found, "")
+        if not command:
+            raise UsageError("No editor was found.", "Set VISUAL or EDITOR.")
+        with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
+            file = Path(folder, name)
+            file.write_text(text, encoding="utf-8")
+            try:
+                # Blocking on purpose: nothing else runs.
+                exit_code = subprocess.run([*shlex.split(command), str(file)], check=False).returncode  # noqa: ASYNC221
+            except OSError as error:
+                raise UsageError(f"{command} could not be started: {error.strerror}.") from error
+            if exit_code:
+                raise UsageError(f"{command} ended with exit code {exit_code}; nothing was changed.")
+            return file.read_text(encoding="utf-8", errors="replace")
+
+    async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:  # noqa: ARG002
+        from ouro.memory.long_term.timeline import Timeline
+
+        with self.opener.memory() as (desk, stores):
+            return work(MemoryAccess(desk, Timeline(stores)))
+
+    async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
+        with self.opener.memory() as (desk, _stores):
+            for scope in desk.scopes:
+                for found in scope.proposals():
+                    if found.id == proposal:
+                        (scope.accept if accept else scope.reject)(found, desk.moment)
+
+    async def set_repo_memory(self, *, on: bool) -> Path:
+        from ouro.memory.long_term.scope import switch
+
+        with self.opener.memory() as (_desk, stores):
+            found = next((each for each in stores if each.scope == "repo"), None)
+        if found is None:
+            raise UsageError("This repository has no memory here.", "It needs `memory.repo.enabled`, and trust.")
+        switch(found, on=on)
+        return found.folder
+
+    async def search_memory(self, words: str, limit: int, filters: Mapping[str, str]) -> Sequence[Any]:
+        from ouro.memory.long_term.search import Badges, doubted_files, filter_of, trusted_projects
+        from ouro.utils.repository import find_root
+
+        catalog = await self.catalog()
+        with self.opener.search() as search:
+            trusted = trusted_projects(search.index, self.cwd)
+            hits = search.find(words, limit, filter_of(filters, catalog.sessions, self.cwd, trusted))
+            try:
+                doubted = await self.memory(lambda memory: doubted_files(memory.desk.scopes))
+            except UsageError:  # memory is off: sessions are found all the same
+                doubted = frozenset()
+            badges = Badges(search.index, find_root(self.cwd), doubted)
+            return [(hit, badges.of(hit)) for hit in hits]
+
+    async def update_index(self) -> None:
+        with self.opener.index() as index:
+            try:
+                index.follow(self.opener.sources(index))
+            except SearchUnavailable as error:
+                self.say(f"The index is rebuilt at the next start: {error.message}", "warning")
+
+    async def sync_memory(self, scope: Scope, remote: str) -> SyncReport:
+        from ouro.memory.long_term.sync import remote_of, synchronise
+
+        def progress(text: str) -> None:
+            if sys.stderr.isatty():
+                sys.stderr.write(f"{clean(text)} …\n")
+
+        with self.opener.memory() as (desk, _stores):
+            store = desk.scope(scope).store
+            return synchronise(store, remote_of(store, remote), progress)
+
+    async def catalog(self) -> SessionCatalog:
+        from ouro.memory.sessions.session_catalog import catalog_on
+        from ouro.memory.yaml_backend import YamlFileMemoryStore
+        from ouro.utils.runtime import get_index_path, get_sessions_dir
+
+        folder = get_sessions_dir()
+        return catalog_on(YamlFileMemoryStore(folder), folder, get_index_path(), str(self.cwd.resolve()))
+
+    def open_session(self) -> AbstractAsyncContextManager[Session]:
+        return self.opener.session()
+
+    def _numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
+        lines = columns([(f"{number:>3}", each.label, each.detail) for number, each in enumerate(choices, 1)])
+        sys.stdout.write("\n".join(map(clean, (title, *lines))) + "\n")
+        while answer := self._answer(question).lower():
+            if answer == "all":
+                return [each.value for each in choices]
+            try:
+                return [choices[place].value for place in places_in(answer, len(choices))]
+            except UsageError as error:
+                self.say(str(error))
+        return ()
+
+    def _answer(self, question: str) -> str:
+        sys.stdout.write(clean(question))
+        sys.stdout.flush()
+        return sys.stdin.readline().strip()
+
+
+def places_in(numbers: str, count: int) -> list[int]:
+    """The places in a list of `count` that `2 5-9` or `1,3` names, from 0.
+
+    Raises:
+        UsageError: a number is not in the list.
+    """
+    places: dict[int, None] = {}
+    for word in numbers.replace(",", " ").split():
+        first, _, last = word.partition("-")
+        numbers_in = [int(number) for number in (first, last or first) if number.isdecimal()]
+        if len(numbers_in) != 2 or not 1 <= numbers_in[0] <= numbers_in[1] <= count:
+            raise UsageError(f"`{word[:40]}` is not a number from 1 to {count}.")
+        places.update(dict.fromkeys(range(numbers_in[0] - 1, numbers_in[1])))
+    return list(places)

@@ -1,0 +1,250 @@
+"""Slash commands: which action a typed line means, and running it in a session."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+import shlex
+from argparse import ArgumentParser
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ouro.commands.action import Action, Answer, MemoryAccess
+from ouro.commands.builtin import COMMANDS, MEMORY_WORDS, find_command
+from ouro.commands.front_end import FrontEnd
+from ouro.commands.render.view import TextLine, View, as_markdown, as_text
+from ouro.display import Choice
+from ouro.errors import OuroError, UsageError
+from ouro.events import Event, Level
+from ouro.session import OpenRequest
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.git.values import Scope
+    from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.sessions.session_catalog import SessionCatalog
+    from ouro.session import Session
+
+_Result = TypeVar("_Result")
+_WORD = re.compile(r"/(\w[\w-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\s*\Z")
+"""One line behind one `#`. `#12 is broken`, `## A heading` and several lines are messages."""
+
+
+async def dispatch(front_end: FrontEnd, text: str) -> bool:
+    """Run the command that `text` is; False when it is none and should be sent as a message.
+
+    A path (`/usr/bin`, `/tmp`) is none. For an unknown command the nearest ones are shown. `#text` is `/remember text`.
+    """
+    if line := _REMEMBER.match(text):
+        text = f"/remember {line[1]}"
+    match = _WORD.match(text)
+    if match is None:
+        return False
+    word, argument = match[1].lower(), (match[2] or "").strip()
+    command = find_command(word)
+    if command is None and Path(f"/{match[1]}").exists():
+        return False
+    try:
+        if command is None:
+            raise UsageError(f"There is no command /{word}. {_nearest(word)}")
+        await run_command(front_end, command, argument)
+    except OuroError as error:
+        front_end.say(str(error), "error")
+    return True
+
+
+async def run_command(front_end: FrontEnd, command: Action, argument: str) -> None:
+    """Run a slash command with its argument as it was typed.
+
+    Raises:
+        OuroError: it failed.
+    """
+    if command.between_turns and front_end.session.running:
+        raise UsageError(f"/{command.name} waits for the agent: interrupt it, or wait until it is done.")
+    if command.name == "memory":
+        await _memory(front_end, argument)
+    elif command.arguments is not None:
+        await _run(front_end, command, argument)
+    elif argument and not command.argument:
+        raise UsageError(f"/{command.name} takes no argument.")
+    else:
+        await command.function(front_end, argument)
+
+
+async def _memory(front_end: FrontEnd, argument: str) -> None:
+    word, _, rest = argument.partition(" ")
+    if not word:
+        await front_end.session.memory.required().settled()
+        if await front_end.browse_memory():
+            return
+    action = MEMORY_WORDS.get(word or "files")
+    if action is None:
+        raise UsageError(f"/memory has no action `{word}`.", f"There are: {', '.join(sorted(MEMORY_WORDS))}.")
+    await _run(front_end, action, rest.strip())
+
+
+async def _run(front_end: FrontEnd, action: Action, argument: str) -> None:
+    answer: Answer | None = await action.function(SessionContext(front_end), **parse_line(action, argument))
+    if answer is not None:
+        show(front_end, answer.view)
+
+
+def show(front_end: FrontEnd, view: View) -> None:
+    """Single lines as notices, all else as Markdown."""
+    if all(isinstance(item, TextLine) for item in view):
+        for item in view:
+            assert isinstance(item, TextLine)
+            front_end.say(as_text([item], "/"), item.level)
+    else:
+        front_end.show(as_markdown(view))
+
+
+def parse_line(action: Action, argument: str) -> dict[str, Any]:
+    """The arguments of an action as they were typed behind its slash command.
+
+    Raises:
+        UsageError: they do not fit.
+    """
+    usage = f"/{action.name}"
+    parser = _LineParser(prog=usage, add_help=False)
+    for each in action.arguments or ():
+        parser.add_argument(*each.names, **each.options)
+    parser.defaults = action.examples
+    return vars(parser.parse_args(_words(action, argument)))
+
+
+def _words(action: Action, argument: str) -> list[str]:
+    if not action.takes_text:
+        try:
+            return shlex.split(argument)
+        except ValueError as error:
+            raise UsageError(f"`{argument}` cannot be read: {error}.") from error
+    flags = {name: each.options for each in action.arguments or () for name in each.names if name.startswith("-")}
+    words, text = [], argument
+    while text.partition(" ")[0] in flags:
+        word, _, text = text.partition(" ")
+        words.append(word)
+        if flags[word].get("action") != "store_true":
+            value, _, text = text.strip().partition(" ")
+            words.append(value)
+        text = text.strip()
+    return [*words, "--", text] if text else words
+
+
+class _LineParser(ArgumentParser):
+    """Raises what argparse would print."""
+
+    defaults: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the line."""
+        raise UsageError(f"{self.prog}: {message}.", commands=self.defaults)
+
+
+def _nearest(word: str) -> str:
+    names = [name for command in COMMANDS for name in (command.name, *command.aliases)]
+    starting = [name for name in names if name.startswith(word)]
+    near = starting[:3] or difflib.get_close_matches(word, names, n=3, cutoff=0.5)
+    return f"Did you mean {' or '.join(f'/{name}' for name in near)}?" if near else "/help lists them all."
+
+
+class SessionContext:
+    """What an action may use in a session (see `ActionContext`)."""
+
+    def __init__(self, front_end: FrontEnd) -> None:
+        self.front_end = front_end
+        self.session: Session = front_end.session
+
+    as_json = False
+    can_ask = True
+
+    @property
+    def cwd(self) -> Path:
+        return self.session.cwd
+
+    def say(self, text: str, level: Level = "info") -> None:
+        self.front_end.say(text, level)
+
+    def show(self, view: View) -> None:
+        show(self.front_end, view)
+
+    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+        return await self.front_end.choose(title, choices)
+
+    async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
+        """One, or all of them."""
+        every = [Choice("all", f"All {len(choices)}")] if len(choices) > 1 else []
+        picked = await self.front_end.choose(title, [*choices, *every])
+        return [choice.value for choice in choices if picked in (choice.value, "all")]
+
+    async def ask(self, _title: str, *, secret: bool = False) -> str:  # noqa: ARG002
+        raise UsageError("This is asked for on the command line only.")
+
+    def progress(self, text: str) -> None:
+        """A session shows what is under way by itself."""
+
+    async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        await self.front_end.run(events)
+
+    async def open_turn(self, session_id: str, message: int) -> None:
+        if session_id == self.session.id:
+            await self.front_end.go_to(message)
+        else:
+            await self.front_end.open(OpenRequest(session_id, read_only=True, message=message))
+
+    async def edit(self, text: str, _name: str) -> str:
+        return await self.front_end.edit(text)
+
+    async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:
+        known = self.known
+        await known.settled()
+
+        def act(desk: Any) -> _Result:
+            return work(MemoryAccess(desk, known.timeline(), known.receipt().versions))
+
+        return await self.session.memory.at_desk(act, says_it=not reports)
+
+    async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
+        await (self.known.accept(proposal) if accept else self.known.reject(proposal))
+
+    async def set_repo_memory(self, *, on: bool) -> Path:
+        await asyncio.to_thread(self.known.switch, on)
+        return self.known.folder("repo") if "repo" in self.known.scopes else self.cwd
+
+    async def search_memory(self, words: str, limit: int, filters: Mapping[str, str]) -> Sequence[Any]:
+        from ouro.memory.long_term.search import Badges, doubted_files, filter_of, trusted_projects
+        from ouro.utils.repository import find_root
+
+        lookup, catalog = self.session.memory.lookup, self.session.session_catalog
+        if lookup is None:
+            raise UsageError("There is no index here.")
+        index = lookup.search().index
+        narrowed = await asyncio.to_thread(
+            lambda: filter_of(filters, catalog.sessions, self.cwd, trusted_projects(index, self.cwd))
+        )
+        hits = await lookup.find(words, limit, narrowed)
+        doubted = await self.memory(lambda memory: doubted_files(memory.desk.scopes))
+        badges = Badges(index, find_root(self.cwd), doubted)
+        return await asyncio.to_thread(lambda: [(hit, badges.of(hit)) for hit in hits])
+
+    async def update_index(self) -> None:
+        """The session keeps its index up to date."""
+
+    async def sync_memory(self, scope: Scope, remote: str) -> None:
+        from ouro.memory.long_term.session_sync import synchronised
+
+        await self.front_end.run(synchronised(self.known, scope, remote))
+
+    async def catalog(self) -> SessionCatalog:
+        return self.session.session_catalog
+
+    @asynccontextmanager
+    async def open_session(self) -> AsyncIterator[Session]:
+        yield self.session
+
+    @property
+    def known(self) -> LongTermMemoryManager:
+        return self.session.memory.required()
