@@ -10,6 +10,7 @@ Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -260,3 +261,5 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 Answer = Permit | Reply
+Emit = Callable[[Event], None]
+"""Takes what happens in a turn, as it happens."""
