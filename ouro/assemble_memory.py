@@ -37,7 +37,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel, beside
 from ouro.messages import Message, Usage, system
-from ouro.session.budget import Purse
+from ouro.session.budget import VectorBudget
 from ouro.settings import Settings
 from ouro.utils.repository import branch_in_note, find_root
 from ouro.utils.runtime import get_history_dir
@@ -267,4 +267,6 @@ def lookup_in(
 
 def embedder_of(settings: Settings, catalog: Catalog, shelf: SessionCatalog) -> Embedder | None:
     """The embedding model that the settings or models.yaml name, else the one of this machine; None for words alone."""
-    return chosen_embedder(settings.memory.embedding_model, catalog, Purse(shelf, Limits(**asdict(settings.limits))))
+    return chosen_embedder(
+        settings.memory.embedding_model, catalog, VectorBudget(shelf, Limits(**asdict(settings.limits)))
+    )

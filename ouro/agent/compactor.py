@@ -340,7 +340,7 @@ class Summariser:
             except ContextTooLong:
                 window = min(window, tokens)
             else:
-                return
+                return None
         for _ in range(HALVINGS):
             try:
                 return await self._in_parts(sent, window)

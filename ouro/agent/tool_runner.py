@@ -51,6 +51,8 @@ class ToolRunner:
     tools: Mapping[str, AnyTool]
     permissions: Permissions
     ask_user: AskUser
+    after_tool: Callable[[str], Awaitable[None]]
+    """Is awaited with the name of a tool that has run, before its result is shown; for one tool at a time."""
 
     def specs(self, without: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
         """The tools as the model sees them, in a fixed order."""
@@ -94,6 +96,7 @@ class ToolBatch:
         self._numbers = itertools.count(1)
         self._slots = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
         self._asking = asyncio.Lock()
+        self._ending = asyncio.Lock()
 
     def results(self) -> tuple[ToolReply, ...]:
         """One result a call, in the order of the calls; a call that did not finish has the result "interrupted"."""
@@ -124,6 +127,8 @@ class ToolBatch:
             call.id, call.name, result.text, result.failed, result.images, result.display
         )
         seconds = time.monotonic() - self._began[call.id]
+        async with self._ending:
+            await self._runner.after_tool(call.name)
         self._emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
 
     async def _result(self, call: ToolCall) -> ToolResult:
@@ -169,9 +174,7 @@ class ToolBatch:
 
     async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
         display = await tool.preview(args)
-        question = PermissionAsked(
-            self._question_id(call), call, tool.title(args), display, ask.reason, ask.rule
-        )
+        question = PermissionAsked(self._question_id(call), call, tool.title(args), display, ask.reason, ask.rule)
         permit = await self._runner.ask_user(question, self._emit)
         if not isinstance(permit, Permit):
             raise RefusedError(REFUSED)

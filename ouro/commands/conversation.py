@@ -67,7 +67,7 @@ async def export(front_end: FrontEnd, argument: str) -> None:
     path = session.cwd / Path(named).expanduser()
 
     def write() -> None:
-        write_document(path, document(session.past.whole(), format_of(path)), force=force)
+        write_document(path, document(session.rewind.whole(), format_of(path)), force=force)
 
     await asyncio.to_thread(write)
     front_end.say(f"Written to {path}.")

@@ -8,7 +8,7 @@ from ouro.commands.front_end import FrontEnd
 from ouro.commands.render.markdown import block
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Usage
-from ouro.session.budget import Budget
+from ouro.session.budget import SpendingLimit
 from ouro.utils.text import clean
 
 _NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
@@ -19,8 +19,8 @@ UNKNOWN = "unknown"
 
 async def usage(front_end: FrontEnd, _argument: str) -> None:
     """Show what was used: tokens and money by model, in this session, today, this month; and what is left."""
-    report = await front_end.session.money.report()
-    lines = [*usage_lines(report.periods), *budget_lines(report.budgets)]
+    report = await front_end.session.budget.report()
+    lines = [*usage_lines(report.periods), *budget_lines(report.limits)]
     front_end.show(block("\n".join(lines)))
 
 
@@ -36,7 +36,7 @@ def usage_lines(periods: Iterable[UsagePeriod]) -> list[str]:
     return lines
 
 
-def budget_lines(budgets: Iterable[Budget]) -> list[str]:
+def budget_lines(budgets: Iterable[SpendingLimit]) -> list[str]:
     """The limits that are set, and what of each is left."""
     return [
         f"${each.spent:.2f} of ${each.limit:.2f} spent {_BUDGETS[each.period]}, ${each.left:.2f} left ({each.setting})"

@@ -35,7 +35,7 @@ class NewsReader:
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _read(self, session: Session) -> None:
-        async with aclosing(session.news()) as news:
+        async with aclosing(session.events()) as news:
             async for event in news:
                 self._show(event)
 

@@ -9,7 +9,7 @@ from ouro.session.opening import Part
 from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
-    from ouro.session import RepositoryNews, ResumeCard, SessionExcerpt, SessionInfo
+    from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionInfo
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
 """Seconds of a unit, up to how many of them it is used, its sign."""
@@ -130,7 +130,7 @@ def _dollars(price: float) -> str:
     return f"${price:.2f}" if price >= 0.005 else "under 1 ¢"
 
 
-def _repository(news: RepositoryNews | None) -> str:
+def _repository(news: RepositoryChanges | None) -> str:
     if news is None:
         return ""
     parts = []

@@ -40,8 +40,7 @@ class MemoryManager:
         self.session_id = header.id
         self.project = header.project
         self.notices: tuple[str, ...] = loaded.notices if loaded else ()
-        self.tell: Callable[[str], None] = lambda _notice: None
-        """Is given each notice that comes later, with what is read behind the screen."""
+        self._on_notice: Callable[[str], None] = lambda _notice: None
         self.read_only = loaded.read_only if loaded else False
         self.is_private = False
         """Long-term memory is off: what is said from here on is never to be learned from."""
@@ -84,6 +83,7 @@ class MemoryManager:
         read_only: bool = False,
         fork: bool = False,
         said: Callable[[str], Iterable[str]] = lambda _words: (),
+        on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> MemoryManager:
         """The session that `query` means, as `find_session` understands it.
 
@@ -95,6 +95,7 @@ class MemoryManager:
             fork: a copy is opened, and the session itself stays as it is; it may be open elsewhere. The copy belongs to
                 `project`.
             said: the ids of the sessions in which these words were said.
+            on_notice: gets each notice that is found later, while the rest is read.
 
         Raises:
             SessionNotFound: none answers to it, or several do.
@@ -115,6 +116,7 @@ class MemoryManager:
             manager._believe(info)
         if not loaded.is_complete:
             manager._rest.read_what_is_sent(manager._fold_again)
+        manager._on_notice = on_notice
         return manager
 
     @property
@@ -295,7 +297,7 @@ class MemoryManager:
     def _notice(self, text: str) -> None:
         if text not in self.notices:
             self.notices += (text,)
-            self.tell(text)
+            self._on_notice(text)
 
     def _take(self, record: Record) -> None:
         self.transcript.take(record)

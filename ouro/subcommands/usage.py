@@ -11,7 +11,7 @@ from ouro.commands.usage import budget_lines, usage_lines
 from ouro.config import load_settings
 from ouro.memory.sessions.usage import UsagePeriod, periods_of, today
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.session.budget import Budget, budgets_of
+from ouro.session.budget import SpendingLimit, spending_limits
 from ouro.subcommands.output import show, show_json
 from ouro.utils.runtime import get_sessions_dir
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     store = YamlFileMemoryStore(get_sessions_dir())
     periods = periods_of([*store.list_sessions(), *store.list_deleted()], store.spent_beside(), today())
     limits = load_settings().limits
-    budgets = budgets_of(periods, limits.max_cost_day, limits.max_cost_month)
+    budgets = spending_limits(periods, limits.max_cost_day, limits.max_cost_month)
     if args.json:
         show_json({"day": today(), **{each.name: _data(each) for each in periods}, "budgets": _budgets(budgets)})
         return 0
@@ -46,5 +46,5 @@ def _data(period: UsagePeriod) -> dict[str, Any]:
     return {"models": models, "total": asdict(period.total), "every_price_is_known": period.is_priced}
 
 
-def _budgets(budgets: tuple[Budget, ...]) -> list[dict[str, Any]]:
+def _budgets(budgets: tuple[SpendingLimit, ...]) -> list[dict[str, Any]]:
     return [{**asdict(each), "left": each.left} for each in budgets]

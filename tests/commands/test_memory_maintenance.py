@@ -41,7 +41,7 @@ async def front_end(repository):
 async def keep(front_end, *texts):
     for number, text in enumerate(texts, 1):
         note = Note(id=f"mem_{number:08x}", text=text, category="corrections", updated_at=f"2026-11-{number:02}")
-        await front_end.session.knowledge.write("repo", {note.file_name: note_text(note)}, "Add", "capture")
+        await front_end.session.memory.manager.write("repo", {note.file_name: note_text(note)}, "Add", "capture")
 
 
 def lines(front_end):
@@ -86,8 +86,8 @@ async def test_notes_are_merged_after_a_yes_and_each_merge_can_be_undone(front_e
     assert whole == "1 cluster merged, 1 note fewer; 900 tokens read, 20 written, $0.0012."
     await memory(front_end, "consolidate notes")
     assert front_end.said == [("info", "No notes say the same.")]
-    await front_end.session.knowledge.undo(merged.rpartition(" ")[2])
-    folder = front_end.session.knowledge.folder("repo")
+    await front_end.session.memory.manager.undo(merged.rpartition(" ")[2])
+    folder = front_end.session.memory.manager.folder("repo")
     assert sorted(path.name for path in folder.rglob("mem_*.md")) == ["mem_00000001.md", "mem_00000002.md"]
 
 

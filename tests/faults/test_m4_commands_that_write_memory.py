@@ -274,7 +274,7 @@ async def test_m4_what_the_first_command_of_a_session_left_there_is_not_believed
     await session.close()
     again = await two.open(repository)
     await say(again, "hello")
-    waiting = again.knowledge.proposals()
+    waiting = again.memory.manager.proposals()
     await again.close()
 
     assert "evil" not in two.prompts[-1][0].text

@@ -11,7 +11,7 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
-from ouro.session.budget import Budget, Money
+from ouro.session.budget import Budget, SpendingLimit
 
 OLD = "2026-01-05T12:00:00.000Z"
 
@@ -34,9 +34,9 @@ def spend(store, number: int, cost: float | None, at: str = "", model: str = "a/
     return session_id
 
 
-def money(store, **limits) -> Money:
+def money(store, **limits) -> Budget:
     memory = MemoryManager.start(store, project="/p", model="a/one")
-    return Money(memory, SessionCatalog(store, "/p"), Limits(**limits))
+    return Budget(memory, SessionCatalog(store, "/p"), Limits(**limits))
 
 
 async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversation_too(store):
@@ -52,13 +52,13 @@ async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversat
         *(UsagePeriod(name, (one, small)) for name in ("today", "month")),
         UsagePeriod("all", (both, small)),
     )  # fmt: skip
-    assert report.budgets == ()
+    assert report.limits == ()
 
 
 async def test_what_lies_in_the_trash_was_paid_all_the_same(store):
     store.delete_session(spend(store, 1, 0.5))
     report = await money(store, max_cost_day=1.0).report()
-    assert report.budgets == (Budget("today", "limits.max_cost_day", 1.0, 0.5),)
+    assert report.limits == (SpendingLimit("today", "limits.max_cost_day", 1.0, 0.5),)
 
 
 async def test_without_a_limit_of_days_no_list_is_read(store, monkeypatch):
@@ -80,9 +80,9 @@ async def test_most_of_a_limit_is_warned_of_once(store):
     [
         (
             {"max_cost_day": 1.0},
-            "Stopped: today has cost $1.00 of $1.00.\nIt goes on tomorrow. Raise limits.max_cost_day",
+            "Stopped: today has cost $1.00 of $1.00.\nIt is reset tomorrow. Raise limits.max_cost_day",
         ),
-        ({"max_cost_month": 0.5}, "Stopped: this month has cost $1.00 of $0.50.\nIt goes on next month."),
+        ({"max_cost_month": 0.5}, "Stopped: this month has cost $1.00 of $0.50.\nIt is reset next month."),
     ],
 )
 async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, told):

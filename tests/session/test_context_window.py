@@ -88,7 +88,7 @@ async def test_after_a_compaction_the_summary_is_a_part_and_the_status_is_right(
     assert len(model.requests) == 4
     await session.close()
     again, _ = await opened(repository, resume="latest")
-    assert again._memory.context() == session._memory.context()
+    assert again.transcript.context() == session.transcript.context()
     await again.close()
 
 

@@ -26,7 +26,7 @@ from ouro.events import (
 )
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.messages import Context
-from ouro.session import OpenRequest
+from ouro.session import Draft, OpenRequest
 
 
 def make(repository, *script, **options):
@@ -214,7 +214,7 @@ async def test_a_second_turn_at_the_same_time_is_refused(repository):
         await anext(session.send("two"))
     session.steer("also this")
     assert session.waiting == ("also this",)
-    assert session.take_back() == "also this"
+    assert session.withdraw() == Draft("also this")
     await turn.aclose()
     await session.close()
 

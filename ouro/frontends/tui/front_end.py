@@ -117,7 +117,7 @@ class ScreenFrontEnd:
             RewindSheet,  # what it needs is heavier than the first picture may be
         )
 
-        return await self.result_of(RewindSheet(self.session.past, self.keymap))
+        return await self.result_of(RewindSheet(self.session.rewind, self.keymap))
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the conversation anew, with a draft in the prompt; one that was begun there is put aside."""

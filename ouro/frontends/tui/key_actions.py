@@ -120,10 +120,10 @@ class KeyActions:
         """What memory put into the prompt, and what was recalled last."""
         from ouro.frontends.tui.screens.memory.receipt import ReceiptSheet  # rarely wanted
 
-        knowledge = self._front_end.session.knowledge
+        knowledge = self._front_end.session.memory.manager
         if knowledge is None:
             raise UsageError("Memory is off here.")
-        sheet = ReceiptSheet(knowledge.receipt(), self._front_end.session.recalled, self._front_end.keymap)
+        sheet = ReceiptSheet(knowledge.receipt(), self._front_end.session.memory.recalled, self._front_end.keymap)
         self._app.push_screen(sheet)
 
     def memory(self) -> None:

@@ -26,7 +26,7 @@ async def session(repository, monkeypatch):
 
 
 async def compact(session):
-    memory = session._memory
+    memory = session.transcript
     sent = memory.transcript.sent_entries()
     await memory.record(CompactionRecord(memory.next_number, memory.now(), (1, sent[-10].number), (1,), "Said."))
 

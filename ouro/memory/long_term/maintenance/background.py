@@ -70,8 +70,6 @@ class Digest:
         self._channel = parts.channel
         self._has_caught_up = False
         self._is_at_it = False
-        self.play: Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]] | None = None
-        """Plays work as a turn, so that it is shown and can be interrupted as one."""
 
     def start(self) -> None:
         """Begin to show what the last session left open, in one line; returns at once."""
@@ -117,7 +115,7 @@ class Digest:
         Raises:
             UsageError: a turn is under way.
         """
-        return self._played(lambda: self._merging(found))
+        return self._channel.run_as_turn(lambda: self._merging(found))
 
     def crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
         """`crystallize` as a turn, told line by line.
@@ -125,7 +123,7 @@ class Digest:
         Raises:
             UsageError: a turn is under way.
         """
-        return self._played(lambda: self._crystallizing(sessions))
+        return self._channel.run_as_turn(lambda: self._crystallizing(sessions))
 
     def used(self, since: Usage | None = None) -> Usage:
         """What the model calls of this session took, since then."""
@@ -216,9 +214,6 @@ class Digest:
             async for each in steps:
                 self._tell_captured(each.captured)
         await asyncio.to_thread(crystallizer.note_done)
-
-    def _played(self, work: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
-        return self.play(work) if self.play else work()
 
     async def _merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
         before, done = self._parts.usage(), []

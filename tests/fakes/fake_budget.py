@@ -2,17 +2,17 @@
 
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Usage
-from ouro.session.budget import MoneyReport
+from ouro.session.budget import SpendingReport
 
 
-class FakeMoney:
+class FakeBudget:
     """Gives `given`."""
 
     def __init__(self) -> None:
         used = (ModelUse("fake/one", Usage(1_200, 1_000, 0, 34, 0.0123), 2),)
-        self.given = MoneyReport(tuple(UsagePeriod(name, used) for name in ("session", "today", "month", "all")), ())
+        self.given = SpendingReport(tuple(UsagePeriod(name, used) for name in ("session", "today", "month", "all")), ())
 
-    async def report(self) -> MoneyReport:
+    async def report(self) -> SpendingReport:
         return self.given
 
     async def check(self) -> str:
