@@ -63,16 +63,16 @@ async def test_what_lies_in_the_trash_was_paid_all_the_same(store):
 
 async def test_without_a_limit_of_days_no_list_is_read(store, monkeypatch):
     monkeypatch.setattr(YamlFileMemoryStore, "list_sessions", None)
-    assert await money(store, max_cost=1.0).check() == ""
+    assert await money(store, max_cost=1.0).check(0) == ""
 
 
 async def test_most_of_a_limit_is_warned_of_once(store):
     purse = money(store, max_cost_day=1.0, max_cost_month=100.0)
     spend(store, 1, 0.79)
-    assert await purse.check() == ""
+    assert await purse.check(0) == ""
     spend(store, 2, 0.02)
-    assert await purse.check() == "Today has cost $0.81 of $1.00 (limits.max_cost_day): $0.19 are left."
-    assert await purse.check() == ""
+    assert await purse.check(0) == "Today has cost $0.81 of $1.00 (limits.max_cost_day): $0.19 are left."
+    assert await purse.check(0) == ""
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, 
     purse.refuse()
     spend(store, 1, 1.0)
     with pytest.raises(LimitReached) as stopped:
-        await purse.check()
+        await purse.check(0)
     assert str(stopped.value).startswith(told)
     with pytest.raises(LimitReached):
         purse.refuse()  # beside the conversation, too
@@ -100,8 +100,8 @@ async def test_yesterday_and_unknown_prices_count_for_nothing(store):
     spend(store, 1, 5.0, at=OLD)
     spend(store, 2, None)
     purse = money(store, max_cost_day=1.0, max_cost_month=1.0)
-    assert await purse.check() == "The price of a/one is not known: it counts for no limit (`prices` in models.yaml)."
-    assert await purse.check() == ""
+    assert await purse.check(0) == "The price of a/one is not known: it counts for no limit (`prices` in models.yaml)."
+    assert await purse.check(0) == ""
 
 
 def _spend_elsewhere(root: Path, numbers) -> None:
@@ -120,7 +120,7 @@ async def test_what_other_processes_spend_counts_as_soon_as_it_is_on_disk(store,
         other.start()
     for other in others:
         other.join()
-    assert "$0.88 of $1.00" in await purse.check()
+    assert "$0.88 of $1.00" in await purse.check(0)
     spend(store, 8, 0.125)
     with pytest.raises(LimitReached, match=r"today has cost \$1\.00"):
-        await purse.check()
+        await purse.check(0)

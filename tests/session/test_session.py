@@ -257,7 +257,7 @@ async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_taken_bac
     while not model.requests:
         await asyncio.sleep(0)
     await collect(session.run_shell("echo from beside", share=True))
-    assert (session.waiting, session.take_back()) == ((), None)
+    assert (session.waiting, session.withdraw()) == ((), None)
     going.set()
     await turn
     assert "from beside" in str(model.requests[1].messages[-1])

@@ -113,7 +113,7 @@ async def test_another_model_and_a_way_back_are_told_and_titles_are_not(reposito
     await say(session, "b")
     await session.rewind.undo()
     await say(session, "c")
-    expected = [Said("Model: other/model"), Said("Went back to here. What was left is kept: /rewind lists it.")]
+    expected = [Said("Model: other/model"), Said("Rewound to here. What followed is kept: /rewind lists it.")]
     assert marks(session) == expected
 
     await session.rewind.undo()
