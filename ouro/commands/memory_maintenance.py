@@ -177,7 +177,7 @@ async def _digest(context: ActionContext, session: Session) -> Digest:
     """
     if session.memory.maintenance is None:
         raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
-    if warning := await session.money.check():  # every model call from here on keeps to the limits
+    if warning := await session.budget.check(0):  # every model call from here on keeps to the limits
         context.say(warning, "warning")
     return session.memory.maintenance
 

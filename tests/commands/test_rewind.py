@@ -2,7 +2,6 @@ import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_past import FakePast
 from fakes.fake_session import FakeSession
-from ouro.commands.rewind import choose_from_list
 
 from ouro.commands.front_end import WayBack
 from ouro.commands.rewind import choose_from_list
@@ -88,7 +87,7 @@ async def test_a_turn_that_runs_is_not_rewound():
         front_end = front_end_with()
         front_end.session.running = True
         await dispatch(front_end, line)
-        assert front_end.session.past.went == []
+        assert front_end.session.rewind.went == []
         assert "waits for the agent" in front_end.said[0][1]
 
 

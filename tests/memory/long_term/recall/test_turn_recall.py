@@ -79,7 +79,7 @@ async def test_a_note_is_told_behind_the_message_once_and_counted(repository, ow
     kinds = [type(event) for event in events]
     assert kinds[kinds.index(Prompted) + 1] is NotesRecalled
     assert "Sourdough loaves rise for fourteen hours." in sent(model)
-    assert (session.status().memories, session.recalled.items[0].id) == (1, BREAD.id)
+    assert (session.status().memories, session.memory.recalled.items[0].id) == (1, BREAD.id)
     assert await recalled(session, QUESTION) == {BREAD.id: "skipped"}
     assert (session.status().memories, "fourteen" in sent(model)) == (0, False)
     assert await recalled(session, "thanks, that is all") == {}
@@ -288,7 +288,7 @@ async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository
     session, _ = await opened(repository)
     put(own, BREAD)
     await say(session, QUESTION)
-    told = session.recalled
+    told = session.memory.recalled
     await session.close()
 
     open_again = opener(Options(repository, ready_model=ScriptedModel(["Ok."] * 3), trust=True))
@@ -308,10 +308,10 @@ async def test_the_receipt_goes_back_with_the_conversation(repository, own):
     put(own, BREAD)
     await say(session, QUESTION)
     await say(session, "thanks, that is all")
-    assert session.recalled.items == ()
+    assert session.memory.recalled.items == ()
     await session.rewind.rewind(session.rewind.points()[-1].number)
 
-    assert [each.text for each in session.recalled.items] == [BREAD.text]
+    assert [each.text for each in session.memory.recalled.items] == [BREAD.text]
     await session.rewind.rewind(session.rewind.points()[-1].number)
-    assert session.recalled.items == ()
+    assert session.memory.recalled.items == ()
     await session.close()
