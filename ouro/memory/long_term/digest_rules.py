@@ -47,10 +47,9 @@ class SimilarNotes:
         if self._is_ready:
             return
         from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import MemoryFolder, project_of
+        from ouro.memory.index.note_indexer import MemoryFolder
 
-        stores = [scope.store for scope in self._scopes]
-        folders = (MemoryFolder(each.scope, project_of(each.scope, each.folder), each.folder) for each in stores)
+        folders = (MemoryFolder.of(scope.store) for scope in self._scopes)
         self._lookup.search().index.follow(Sources(memories=tuple(folders)))
         self._lookup.fill_notes()
         self._is_ready = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
@@ -41,6 +41,7 @@ class GitMemoryStore:
         git_dir: where their history is, outside of `folder`.
         finds_secret: says which kind of secret is in a text; empty where there is none.
         is_shared: the folder belongs to the host repository, whose git is told nothing; no `.git` is put there.
+        core_files: core files beside the usual ones (`memory.core`).
     """
 
     remote = ""  # what the settings say that it is synchronised with
@@ -53,7 +54,10 @@ class GitMemoryStore:
         *,
         finds_secret: Callable[[str], str] = lambda _text: "",
         is_shared: bool = False,
+        core_files: Sequence[str] = (),
     ) -> None:
+        self.core = tuple(dict.fromkeys((*CORE, *(name.removesuffix(".md") for name in core_files))))
+        """The categories of the core, in the order in which they are shown."""
         self.folder = folder
         self.scope: Scope = scope
         self.repository = GitRepository(git_dir)
@@ -92,10 +96,10 @@ class GitMemoryStore:
         seen = self._files.look()
         core: dict[str, str] = {}
         skipped = [
-            SkippedFile(each.name, each.reason or "neither core nor a note") for each in seen if not _is_ours(each)
+            SkippedFile(each.name, each.reason or "neither core nor a note") for each in seen if not self._is_ours(each)
         ]
         room = _MOST_IN_CORE
-        for category in CORE:
+        for category in self.core:
             if not any(each.name == f"{category}.md" and not each.reason for each in seen):
                 continue
             try:
@@ -111,7 +115,7 @@ class GitMemoryStore:
                 skipped.append(SkippedFile(f"{category}.md", f"{hidden} invisible characters in it, left out"))
             if text.strip():
                 core[category], room = text, room - len(text)
-        notes = tuple(each.name for each in seen if _is_ours(each) and is_note(each.name))
+        notes = tuple(each.name for each in seen if self._is_ours(each) and is_note(each.name))
         prints = {each.name: each.fingerprint for each in seen}
         return LoadedScope(self.scope, str(self.folder), self.get_current_head(), core, notes, tuple(skipped), prints)
 
@@ -282,6 +286,9 @@ class GitMemoryStore:
         """Which kind of secret a text holds; empty where it holds none."""
         return self._finds_secret(text)
 
+    def _is_ours(self, each: ListedFile) -> bool:
+        return not each.reason and (each.name.removesuffix(".md") in self.core or is_note(each.name))
+
     def _believes(self, names: Iterable[str]) -> bool:
         """Whether all that stands in these files is vouched for."""
         try:
@@ -347,24 +354,31 @@ def has_made(store: GitMemoryStore, edit: FileEdit) -> bool:
     return is_ours and store.text_at(made[0].id, edit.name) == edit.after
 
 
-def _is_ours(each: ListedFile) -> bool:
-    return not each.reason and (each.name.removesuffix(".md") in CORE or is_note(each.name))
-
-
 def is_note(name: str) -> bool:
     """Whether a file of memory is a note, in the archive or not."""
     return name.rpartition("/")[2].startswith(NOTE)
 
 
-def user_store(folder: Path, histories: Path, finds_secret: Callable[[str], str], remote: str = "") -> GitMemoryStore:
+def user_store(
+    folder: Path,
+    histories: Path,
+    finds_secret: Callable[[str], str],
+    remote: str = "",
+    core_files: Sequence[str] = (),
+) -> GitMemoryStore:
     """The user's own memory, and where it is synchronised. Nothing is created, no process started."""
-    made = GitMemoryStore(folder, "user", histories / "user.git", finds_secret=finds_secret)
+    made = GitMemoryStore(folder, "user", histories / "user.git", finds_secret=finds_secret, core_files=core_files)
     made.remote = remote
     return made
 
 
 def repo_store(
-    project: Path, histories: Path, finds_secret: Callable[[str], str], *, is_shared: bool = False
+    project: Path,
+    histories: Path,
+    finds_secret: Callable[[str], str],
+    *,
+    is_shared: bool = False,
+    core_files: Sequence[str] = (),
 ) -> GitMemoryStore:
     """The memory of a project: one for all worktrees of a repository. Nothing is created, no process started.
 
@@ -374,7 +388,9 @@ def repo_store(
     """
     folder = repo_folder(project)
     git_dir = find_git_dir(folder, histories, is_shared=is_shared)
-    return GitMemoryStore(folder, "repo", git_dir, finds_secret=finds_secret, is_shared=is_shared)
+    return GitMemoryStore(
+        folder, "repo", git_dir, finds_secret=finds_secret, is_shared=is_shared, core_files=core_files
+    )
 
 
 FindsSecret = Callable[[str], str]

@@ -143,11 +143,10 @@ class Learner:
     def _search(self) -> Search:
         """The search, its index brought up to date with the notes. Raises SearchUnavailable."""
         from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import MemoryFolder, project_of
+        from ouro.memory.index.note_indexer import MemoryFolder
 
         search = self._parts.lookup.search()
-        stores = [each.store for each in self._parts.scopes]
-        folders = (MemoryFolder(each.scope, project_of(each.scope, each.folder), each.folder) for each in stores)
+        folders = (MemoryFolder.of(scope.store) for scope in self._parts.scopes)
         search.index.follow(Sources(memories=tuple(folders)))
         return search
 
