@@ -246,11 +246,10 @@ def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
     settings, histories = ground.settings.memory, get_history_dir()
     if not settings.enabled or not ground.options.memory or ground.options.ephemeral:
         return []
-    stores = [user_store(get_memory_dir(), histories, mask.kind_of_secret, settings.remote, settings.core)]
+    stores = [user_store(get_memory_dir(), histories, mask.kind_of_secret, settings.remote)]
     if settings.repo.enabled and ground.trusted:
         root = find_root(ground.options.cwd)
-        share = settings.repo.share
-        stores.append(repo_store(root, histories, mask.kind_of_secret, is_shared=share, core_files=settings.core))
+        stores.append(repo_store(root, histories, mask.kind_of_secret, is_shared=settings.repo.share))
     return stores
 
 
@@ -326,7 +325,7 @@ class _SessionBuilder:
     def workspace(self) -> Workspace:
         options, stores = self.ground.options, [scope.store for scope in self.scopes.opened]
         guarded = [
-            GuardedMemory(store.folder, None if store.is_shared else store.repository.git_dir) for store in stores
+            GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir) for store in stores
         ]
         return Workspace(options.cwd, (*options.add_dirs, self.transcript.outputs), guarded)
 

@@ -262,7 +262,7 @@ def lookup_in(
     if not scopes:
         return None
     has_own = any(each.scope == "repo" for each in scopes)
-    return make_lookup(root if has_own else None, lambda: embedder_of(settings, catalog, shelf), settings.memory.core)
+    return make_lookup(root if has_own else None, lambda: embedder_of(settings, catalog, shelf))
 
 
 def embedder_of(settings: Settings, catalog: Catalog, shelf: SessionCatalog) -> Embedder | None:

@@ -42,13 +42,12 @@ class Conversation:
         price=lambda _tokens: None,
         is_quiet=lambda: True,
         write: str = "tell",
-        core_files: tuple[str, ...] = (),
     ) -> None:
         histories = home / "history.git"
         self.folder = home / "memory"
-        stores = [user_store(self.folder, histories, finds_secret, core_files=core_files)]
+        stores = [user_store(self.folder, histories, finds_secret)]
         if project is not None:
-            stores.append(repo_store(project, histories, finds_secret, core_files=core_files))
+            stores.append(repo_store(project, histories, finds_secret))
         scopes = open_scopes(stores)
         self.scopes = {scope.scope: scope for scope in scopes.opened}
         self.began_with = began_with or {**{s.scope: s.version for s in scopes.opened}, MARK: f"token of {session}"}

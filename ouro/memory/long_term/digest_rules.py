@@ -47,9 +47,10 @@ class SimilarNotes:
         if self._is_ready:
             return
         from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import MemoryFolder
+        from ouro.memory.index.note_indexer import MemoryFolder, project_of
 
-        folders = (MemoryFolder.of(scope.store) for scope in self._scopes)
+        stores = [scope.store for scope in self._scopes]
+        folders = (MemoryFolder(each.scope, project_of(each.scope, each.folder), each.folder) for each in stores)
         self._lookup.search().index.follow(Sources(memories=tuple(folders)))
         self._lookup.fill_notes()
         self._is_ready = True

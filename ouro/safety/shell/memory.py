@@ -133,5 +133,5 @@ def _spellings(workspace: Workspace) -> Iterator[str]:
     """The texts that name a memory folder or its history."""
     for folder in workspace.memory:
         yield from (str(folder.path), workspace.shown(folder.path))
-        if folder.git_dir is not None:
-            yield str(folder.git_dir.parent)
+        if folder.state_dir is not None:
+            yield str(folder.state_dir.parent)

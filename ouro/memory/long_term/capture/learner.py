@@ -143,10 +143,11 @@ class Learner:
     def _search(self) -> Search:
         """The search, its index brought up to date with the notes. Raises SearchUnavailable."""
         from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import MemoryFolder
+        from ouro.memory.index.note_indexer import MemoryFolder, project_of
 
         search = self._parts.lookup.search()
-        folders = (MemoryFolder.of(scope.store) for scope in self._parts.scopes)
+        stores = [each.store for each in self._parts.scopes]
+        folders = (MemoryFolder(each.scope, project_of(each.scope, each.folder), each.folder) for each in stores)
         search.index.follow(Sources(memories=tuple(folders)))
         return search
 
