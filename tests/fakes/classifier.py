@@ -12,7 +12,7 @@ from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
 from ouro.messages import Message
 from ouro.session import OpenRequest
 
-BEGIN = "You keep the notebook"
+BEGIN = "You maintain the notes of a coding assistant. You read"
 
 
 class Two:

@@ -108,7 +108,7 @@ def test_m3_a_note_that_was_put_there_while_ouro_was_closed_is_not_believed(home
     found = opened()
 
     assert found.doubted == ("mem_0badc0de.md",)
-    book = Notebook({"user": found.store}, doubted=lambda _scope: found.doubted)
+    book = Notebook({"user": found.store}, untrusted=lambda _scope: found.doubted)
     assert [kept.note.text for kept in book.all()] == ["Before."]
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Event, NotesRecalled, Prompted
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.capture.observer import Learning
+from ouro.memory.long_term.capture.observer import CaptureObserver
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.values import SESSION
 from ouro.memory.long_term.maintenance.background import Digest
@@ -46,7 +46,7 @@ class SessionMemory:
         manager: LongTermMemoryManager | None = None,
         lookup: Lookup | None = None,
         recall: Recalling | None = None,
-        capture: Learning | None = None,
+        capture: CaptureObserver | None = None,
         maintenance: Digest | None = None,
         half_life_days: float = 30,
     ) -> None:

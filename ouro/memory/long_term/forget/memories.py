@@ -138,7 +138,7 @@ class _Memory:
             parsed = parse_note(name, decode_text(data))
         except FileRefused:
             return self._needle.bytes_without(data)
-        if parsed.complaints:
+        if parsed.problems:
             return self._needle.bytes_without(data)
         note = self._needle.in_data(msgspec.to_builtins(parsed.note))
         fields = {each: value for each, value in note.items() if each not in ("text", "extra")}

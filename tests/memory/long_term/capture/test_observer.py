@@ -93,9 +93,9 @@ async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository
     await quiet_capture(session, two, 2)
 
     assert ("pytest -q" in two.captures[0], "another thing" in two.captures[0]) == (True, False)
-    said = two.captures[1].partition("The conversation, quoted")[2]
+    said = two.captures[1].partition("The session, quoted")[2]
     assert ("pytest -q" in said, "another thing" in said) == (False, True)
-    assert TESTS in two.captures[1].partition("The conversation, quoted")[0]
+    assert TESTS in two.captures[1].partition("The session, quoted")[0]
     await session.close()
     records = session.transcript._store.load_session(session.id, read_only=True).records
     assert [each.purpose for each in records if isinstance(each, CostRecord)] == ["capture", "capture"]
@@ -431,7 +431,7 @@ async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_perso
     assert [each.text for each in repo_notes()] == [TESTS]
     assert [each.text for each in notes(folder / "archive")] == ["The api is old."]
     [told] = [each for each in news(session) if isinstance(each, NoteKept) and each.operation == "archive"]
-    assert told.text == "a note that nothing has confirmed for long: The api is old."
+    assert told.text == "1 note that nothing has confirmed for long: The api is old."
     await session.memory.manager.undo(told.undo)
     assert len(repo_notes()) == 2
     await session.close()

@@ -408,7 +408,7 @@ class MemoryDeeds:
         self.last_commit = saved.undo
         if not saved.changed:
             return "Nothing was changed."
-        return "Kept as you wrote it." + "".join(f" But {each}." for each in saved.complaints)
+        return "Kept as you wrote it." + "".join(f" But {each}." for each in saved.problems)
 
 
 KEYS: Mapping[str, tuple[str, ...]] = {

@@ -45,7 +45,7 @@ def note_page(details: NoteDetails) -> Page:
     )
     if details.badges:
         page.add(f"[{'] ['.join(details.badges)}]", "flag")
-    for each in details.complaints:
+    for each in details.problems:
         page.add(f"in its file: {each}", "removed")
     page.add("")
     _add_turn(page, note.session_id, note.turn, note.trigger)
