@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -273,6 +273,8 @@ class _SessionBuilder:
         self.plan.change(plan_of(self.transcript))
         if self.info is not None:  # the command line may have named another model
             self.transcript.set_model(self.models.current()[0].spec.name)
+        if mode := self.ground.options.mode:
+            self.transcript.set_mode(mode)
         return Session(
             transcript=self.transcript,
             workbench=self.workbench,
@@ -334,7 +336,7 @@ class _SessionBuilder:
         settings, rules = self.ground.settings.permissions, RuleStore(get_permissions_path(), self.root)
         return Permissions(
             self.workspace,
-            settings.mode,
+            self._mode(),
             allow=(*settings.allow, *rules.load()),
             ask=settings.ask,
             deny=settings.deny,
@@ -342,12 +344,20 @@ class _SessionBuilder:
             finds_secret=self.mask.kind_of_secret,
         )
 
+    def _mode(self) -> Mode:
+        """The mode that the command line, the resumed session or the settings name, in this order."""
+        saved = self.transcript.mode
+        if self.ground.options.mode is None and saved in get_args(Mode):
+            return cast("Mode", saved)
+        return self.ground.settings.permissions.mode
+
     @cached_property
     def workbench(self) -> Workbench:
         ground, outputs, mask = self.ground, self.transcript.outputs, self.mask.mask
         cwd, jobs = ground.options.cwd, ShellJobs(outputs, mask)
         keys = ground.catalog.key_values()
-        shell = Shell(cwd, jobs, outputs, os.environ, NoSandbox(), mask, secrets=keys)
+        timeout = ground.settings.shell.timeout_seconds
+        shell = Shell(cwd, jobs, outputs, os.environ, NoSandbox(), mask, secrets=keys, timeout_seconds=timeout)
         return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, not ground.options.ephemeral)
 
     @cached_property

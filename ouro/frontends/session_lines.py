@@ -89,6 +89,7 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
         ("repository", _repository(card.repository)),
         ("memory", _memory(card)),
         ("folder", f"it was in {clean(card.info.project)}, and goes on in {clean(card.folder)}" if card.folder else ""),
+        ("mode", _mode(card)),
         ("open", _open(card)),
     ]
     return [(name, words) for name, words in rows if words]
@@ -97,7 +98,8 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
 def card_line(card: ResumeCard, now: datetime) -> str:
     """The same in one line, where there is little to tell."""
     parts = [_ago(card, now), _first_call(card), _repository(card.repository), _memory(card)]
-    parts += [f"in {clean(card.folder)} now" if card.folder else "", _open(card)]
+    parts += [f"in {clean(card.folder)} now" if card.folder else "", f"mode {mode}" if (mode := _mode(card)) else ""]
+    parts.append(_open(card))
     return f"Resumed: {' · '.join(filter(None, parts))}"
 
 
@@ -110,6 +112,10 @@ def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
         price = "one call" if card.price is None else f"made for {_dollars(card.price)}"
         choices.append(("summary", f"summary: {price}"))
     return choices
+
+
+def _mode(card: ResumeCard) -> str:
+    return "" if card.info.mode in ("", "ask") else card.info.mode
 
 
 def _ago(card: ResumeCard, now: datetime) -> str:

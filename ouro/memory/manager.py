@@ -14,6 +14,7 @@ from ouro.memory.backend import (
     MemoryStore,
     MessageRecord,
     ModelRecord,
+    ModeRecord,
     Record,
     RewindRecord,
     SessionHeader,
@@ -245,6 +246,16 @@ class MemoryManager:
             self.note(ModelRecord(model, self.now()))
 
     @property
+    def mode(self) -> str:
+        """The permission mode that was saved last; empty if none was."""
+        return self.transcript.mode
+
+    def set_mode(self, mode: str) -> None:
+        """Save another permission mode, as `note` does."""
+        if mode != self.mode:
+            self.note(ModeRecord(mode, self.now()))
+
+    @property
     def is_being_read(self) -> bool:
         """Whether what is sent is not all there yet: `read_all` waits for it."""
         return self._rest.is_being_read
@@ -322,6 +333,7 @@ class MemoryManager:
         self.transcript.usage = sum((each.usage for each in info.spent), Usage())
         self.transcript.title = self.transcript.title or info.title
         self.transcript.model = self.transcript.model or info.model
+        self.transcript.mode = self.transcript.mode or info.mode
 
     def _fold_again(self, loaded: LoadedSession) -> None:
         """More of the session was read; what was noted meanwhile comes behind it."""

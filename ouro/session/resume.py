@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.agent.replay import compaction_event
 from ouro.display import Todo
@@ -135,7 +136,7 @@ class Resumed:
         cache = _cache_state(spec.name, info.model, _seconds_since(info.updated_at))
         size, tokens = estimate_messages(messages), memory.tokens
         return ResumeCard(
-            info=info,
+            info=replace(info, mode=bench.permissions.mode if info.mode else ""),
             tokens=tokens,
             cache=cache,
             price=_price(spec, tokens, cached="warm" in cache),
@@ -183,7 +184,7 @@ class Resumed:
             return TurnFinished("answered")
         record = self._tail_record(entries, begin, await self._context.for_summary())
         after = smaller(before, sent, self._sent_with(record, entries, begin), memory.constant)
-        record = msgspec.structs.replace(record, tokens=(before, after))
+        record = replace(record, tokens=(before, after))
         try:
             await memory.record(record)
         except SaveFailed as error:

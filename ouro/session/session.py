@@ -186,6 +186,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; it is saved with the session."""
         self.workbench.permissions.mode = mode
+        self.transcript.set_mode(mode)
 
     async def set_effort(self, effort: Effort) -> None:
         """Change how long the model thinks, from the next request on."""
