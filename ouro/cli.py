@@ -251,7 +251,7 @@ def _run_full_screen(args: argparse.Namespace) -> int:
         str(args.message),
         look,
         frame,
-        keep_theme=lambda name: save_setting("tui.theme", name),
+        save_theme=lambda name: save_setting("tui.theme", name),
         open_catalog=_catalog_opener(args),
     )
 

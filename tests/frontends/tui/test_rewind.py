@@ -64,7 +64,7 @@ async def test_enter_goes_back_and_puts_the_message_into_the_prompt():
         await until(pilot, lambda: session.rewind.went)
         await back_at_prompt(pilot)
         assert session.rewind.went == [("rewind", 5, ())]
-        await until(pilot, lambda: pilot.app.parts.prompt.text == "now write the \x1b[31mtests\nfor it")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "now write the \x1b[31mtests\nfor it")
         assert "mend the import in api.py" in shown(pilot.app)
         assert "/redo returns to it." in shown(pilot.app)
 
@@ -137,7 +137,7 @@ async def test_a_key_forks_there_instead():
         await pilot.press("up", "up", "ctrl+f")
         await until(pilot, lambda: pilot.app.turns.session is copy)
         assert session.rewind.went == [("fork", 5, "")]
-        await until(pilot, lambda: pilot.app.parts.prompt.text.startswith("now write the"))
+        await until(pilot, lambda: pilot.app.conversation.prompt.text.startswith("now write the"))
 
 
 async def test_the_keys_can_be_changed():
@@ -190,7 +190,7 @@ async def test_esc_leaves_everything_as_it_is():
         await sheet_of(pilot)
         await pilot.press("escape")
         await back_at_prompt(pilot)
-        assert (session.rewind.went, pilot.app.parts.prompt.text) == ([], "")
+        assert (session.rewind.went, pilot.app.conversation.prompt.text) == ([], "")
 
 
 async def test_esc_esc_while_it_runs_stops_it_and_goes_nowhere():
@@ -213,11 +213,11 @@ async def test_esc_with_text_and_with_suggestions_keeps_its_meaning():
         await opened(pilot)
         await pilot.press("h", "i", "escape", "escape")
         await pilot.pause()
-        assert (len(pilot.app.screen_stack), pilot.app.parts.prompt.text) == (1, "hi")
+        assert (len(pilot.app.screen_stack), pilot.app.conversation.prompt.text) == (1, "hi")
         await pilot.press("ctrl+u", "slash", "r")
-        await until(pilot, lambda: pilot.app.parts.completion.is_open)
+        await until(pilot, lambda: pilot.app.conversation.completion.is_open)
         await pilot.press("escape")
-        assert not pilot.app.parts.completion.is_open
+        assert not pilot.app.conversation.completion.is_open
 
 
 async def test_a_key_after_esc_does_what_it_always_does():
@@ -236,7 +236,7 @@ async def test_pictures_come_back_with_the_message():
         await pilot.press("escape", "escape")
         await sheet_of(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: pilot.app.parts.prompt.text == "what is this? [image 1: PNG, 3 kB]")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "what is this? [image 1: PNG, 3 kB]")
         await pilot.press("enter")
         await until(pilot, lambda: session.sent)
         assert session.sent_images == [picture]
