@@ -35,8 +35,7 @@ class ModelSource:
         effort: how long it thinks.
         make: makes a model and its fallbacks.
         choices: lists what could be used.
-        roles: the full name of the model for each role; a role that is left out falls back.
-        afford: raises LimitReached if no call beside the turns may be paid.
+        roles: the full name of the model that each role is given to; a role that is left out falls back.
     """
 
     def __init__(
@@ -46,7 +45,6 @@ class ModelSource:
         make: Callable[[str, Effort], Sequence[Model]],
         choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
         roles: Mapping[Role, str] | None = None,
-        afford: Callable[[], None] = lambda: None,
     ) -> None:
         self._make = make
         self.choices = choices
@@ -55,7 +53,8 @@ class ModelSource:
         self._before: list[Model] = []
         self._roles = dict(roles or {})
         self._made: dict[str, Sequence[Model]] = {}
-        self._afford = afford
+        self.afford: Callable[[], None] = lambda: None
+        """Refuses a call beside the conversation where the money for it has run out: raises LimitReached."""
 
     def current(self) -> Sequence[Model]:
         """The model that is asked first, then its fallbacks."""
@@ -69,7 +68,7 @@ class ModelSource:
         Raises:
             LimitReached: no further call may be paid.
         """
-        self._afford()
+        self.afford()
         for each in _TRIED[role]:
             if models := self._named(each):
                 return models

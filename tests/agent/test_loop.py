@@ -6,11 +6,12 @@ import asyncio
 
 import msgspec
 import pytest
-from fakes.agents import make_agent, make_runner, turn_of
+from fakes.agents import make_agent
 
 from ouro.agent.compactor import TOO_LONG
 from ouro.agent.limits import Limits
 from ouro.agent.loop import Prompt
+from ouro.agent.tool_runner import ToolRunner
 from ouro.display import Display, Plain
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed
 from ouro.events import (
@@ -33,6 +34,7 @@ from ouro.messages import Context, Message, Text, ToolReply
 from ouro.safety.access import Effect
 from ouro.safety.permissions import Permissions
 from ouro.safety.workspace import Workspace
+from ouro.session.turn import Questions
 from ouro.tools.tool import Tool, ToolResult
 
 BIG = "x" * 5000
@@ -68,7 +70,7 @@ def make_world(tmp_path, store=None):
             self.memory = MemoryManager.start(store or DictMemoryStore(), project=str(tmp_path), model="scripted")
 
         def agent(self, *models, limits=None, instructions_for=lambda _: ""):
-            runner = make_runner({"echo": Echo()}, Permissions(Workspace(tmp_path), "auto"))
+            runner = ToolRunner({"echo": Echo()}, Permissions(Workspace(tmp_path), "auto"), Questions().inquire)
             return make_agent(
                 self.memory, runner, models, steering=self.take, instructions_for=instructions_for, limits=limits
             )
@@ -81,7 +83,7 @@ def make_world(tmp_path, store=None):
 
 
 async def play(agent, text="hi"):
-    return [event async for event in turn_of(agent, text)]
+    return [event async for event in agent.run(Prompt(text))]
 
 
 async def test_a_plain_answer(world):
@@ -208,7 +210,7 @@ async def test_cancelling_mid_stream_keeps_what_was_said(world):
     model = ScriptedModel([ScriptedReply("So far ", calls=(call("echo", what="a"),), hold=holding.wait)])
 
     async def consume():
-        async for event in turn_of(world.agent(model)):
+        async for event in world.agent(model).run(Prompt("hi")):
             if event == TextDelta("far "):
                 reached.set()
 

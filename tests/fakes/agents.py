@@ -1,29 +1,17 @@
-"""A LoopAgent as `assemble` makes it, from what a test sets."""
+"""A LoopAgent as a session puts it together, from the parts that a test cares for."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Sequence
 
-from ouro.agent.compactor import Compactor
+from ouro.agent.compactor import Compactor, CompactorParts
 from ouro.agent.limits import Limits
-from ouro.agent.loop import LoopAgent, Prompt
+from ouro.agent.loop import AgentParts, LoopAgent
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
-from ouro.events import Event
 from ouro.llm.model import Model
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.manager import MemoryManager
-from ouro.safety.permissions import Permissions
-from ouro.session.turn import Questions, TurnRunner
-from ouro.tools.tool import AnyTool
-
-
-def make_runner(
-    tools: Mapping[str, AnyTool], permissions: Permissions, questions: Questions | None = None
-) -> ToolRunner:
-    """A ToolRunner with nothing to do after a tool."""
-    return ToolRunner(tools, permissions, (questions or Questions()).ask, _nothing)
 
 
 def make_compactor(
@@ -36,19 +24,21 @@ def make_compactor(
     carried: str = "",
     on_compacted=lambda: None,
 ) -> Compactor:
-    """A Compactor; without `summarisers` the models write summaries themselves."""
+    """A Compactor; without `summarisers` the models sum up themselves."""
 
-    async def environment() -> str:
+    async def carry() -> str:
         return carried
 
     return Compactor(
-        memory,
-        lambda: models,
-        lambda: summarisers or models,
-        Requests("Be good.", runner),
-        rules or CompactionRules(),
-        environment,
-        on_compacted,
+        CompactorParts(
+            memory=memory,
+            models=lambda: models,
+            summarisers=lambda: summarisers or models,
+            requests=Requests("Be good.", runner),
+            rules=rules or CompactionRules(),
+            carried=carry,
+            on_compacted=on_compacted,
+        )
     )
 
 
@@ -61,35 +51,23 @@ def make_agent(
     steering=lambda: (),
     instructions_for=lambda _: "",
     limits: Limits | None = None,
+    afford=None,
 ) -> LoopAgent:
     """A LoopAgent whose system prompt is "Be good."."""
-
-    async def before_call(calls_made: int) -> str:
-        (limits or Limits()).check_calls(calls_made)
-        return ""
-
     return LoopAgent(
-        memory,
-        lambda: models,
-        Requests("Be good.", runner),
-        compactor or make_compactor(memory, runner, models),
-        steering,
-        instructions_for,
-        before_call,
+        AgentParts(
+            models=lambda: models,
+            memory=memory,
+            tools=runner,
+            requests=Requests("Be good.", runner),
+            compactor=compactor or make_compactor(memory, runner, models),
+            steering=steering,
+            instructions_for=instructions_for,
+            limits=limits or Limits(),
+            afford=afford or _rich,
+        )
     )
 
 
-def turn_of(agent: LoopAgent, text: str = "hi") -> AsyncGenerator[Event, None]:
-    """The events of one turn."""
-    return TurnRunner().run(lambda emit: agent.run(Prompt(text), emit))
-
-
-async def events_of(work) -> list[Event]:
-    """What work emits, run in this task."""
-    events: list[Event] = []
-    await work(events.append)
-    return events
-
-
-async def _nothing(_tool: str) -> None:
-    await asyncio.sleep(0)
+async def _rich() -> str:
+    return ""

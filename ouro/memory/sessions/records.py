@@ -55,13 +55,6 @@ class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str
 
 
-class ModeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From here on the session is in this permission mode."""
-
-    mode: str
-    at: str
-
-
 class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}):
     """From here on a summary is sent in place of the messages it covers.
 
@@ -172,7 +165,6 @@ class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 ChangeRecord = (
     TitleRecord
     | ModelRecord
-    | ModeRecord
     | CompactionRecord
     | RewindRecord
     | ForkRecord
@@ -186,7 +178,6 @@ Record = MessageRecord | ChangeRecord
 CHANGES: Mapping[str, type[ChangeRecord]] = {
     "title": TitleRecord,
     "model": ModelRecord,
-    "mode": ModeRecord,
     "compaction": CompactionRecord,
     "rewind": RewindRecord,
     "fork": ForkRecord,

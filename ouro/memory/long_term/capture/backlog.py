@@ -1,4 +1,4 @@
-"""What was said and is not captured yet: in this session, and in earlier sessions of the project."""
+"""What of a conversation nobody has captured yet, in pieces that a classifier can read at once. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ouro.errors import SaveFailed, SessionError, SessionInUse
 from ouro.memory.backend import CapturedRecord, MemoryStore, SessionInfo
-from ouro.memory.long_term.capture.request import MAX_CHARACTERS, MAX_MESSAGE, Spoken, words_of
+from ouro.memory.long_term.capture.request import LONGEST_PART, MOST_CHARACTERS, Spoken, words_of
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import MessageRecord, Record, SessionHeader
 from ouro.memory.sessions.whole_session import read_whole
@@ -22,29 +22,34 @@ from ouro.utils.files import only_one
 from ouro.utils.log import log
 from ouro.utils.repository import branch_in_note, same_project
 
-PART_CHARACTERS = MAX_CHARACTERS // 2
-"""Characters of words after which a part of a session ends, at the next user message."""
-MAX_DAYS = 14
-MAX_SESSIONS = 3
-"""Captured at one start."""
-_MAX_CANDIDATES = 20
-_MAX_PARTS = 4
-"""Of one session; the next start continues there."""
-_MAX_ARGUMENT = 2_000
-_MAX_CONTEXT = 2_000
+PIECE = MOST_CHARACTERS // 2
+"""Characters of words after which a piece ends, at the next message of the person."""
 
 
-class SessionPart(msgspec.Struct, frozen=True):
-    """Consecutive messages of a session that are captured together."""
+class Piece(msgspec.Struct, frozen=True):
+    """Messages of a conversation that are captured together."""
 
     spoken: tuple[Spoken, ...]
     upto: int
-    """The number of the last message, also of a tool's."""
+    """The number of the last message; those of tools count too."""
     place: int
-    """How many messages of the branch there were by then."""
+    """How many messages of the line there were by then."""
     turn: int
     at: str
-    """The time of the last message."""
+    """When the last message was said."""
+
+
+def is_known(header: SessionHeader, line: Transcript) -> bool:
+    """Whether a session tells which of its messages were said with memory on: it began so, or marks the others.
+
+    One without either is older than the marks, or a copy.
+    """
+    return bool(header.memory) or any(each.private for each in line.entries)
+
+
+def turns_since(entries: Sequence[TranscriptEntry], captured: int) -> int:
+    """The person's turns after the message of that number, those with memory off left out."""
+    return sum(1 for each in entries if each.number > captured and not each.private and _is_turn(each))
 
 
 def uncaptured(
@@ -52,11 +57,11 @@ def uncaptured(
     captured: int,
     branch_in: Callable[[str], str] = lambda _context: "",
     turn: int = 0,
-) -> Iterator[SessionPart]:
-    """Yields the parts after message number `captured`, oldest first; none if the user has said nothing since.
+) -> Iterator[Piece]:
+    """What came after the message of number `captured`, oldest first; nothing where the person has said nothing since.
 
     Args:
-        branch_in: returns the git branch that the context of a message names; empty where it names none.
+        branch_in: the branch that a context of a message tells of; empty where it tells of none.
         turn: the number of the last turn before these messages.
     """
     if not turns_since(entries, captured):
@@ -64,54 +69,59 @@ def uncaptured(
     branch, size = "", 0
     spoken: list[Spoken] = []
     last = None
-    for place, entry in enumerate(entries):
-        is_turn = _is_turn(entry)
-        if size > PART_CHARACTERS and is_turn and last is not None:
-            yield SessionPart(tuple(spoken), last.number, place, turn, last.at)
+    for place, each in enumerate(entries):
+        is_turn = _is_turn(each)
+        if size > PIECE and is_turn and last is not None:
+            yield Piece(tuple(spoken), last.number, place, turn, last.at)
             spoken, size = [], 0
         turn += is_turn
-        branch = _branch(entry, branch_in) or branch
-        if entry.number <= captured:
+        branch = _branch(each, branch_in) or branch
+        if each.number <= captured:
             continue
-        last = entry
-        if entry.private:
+        last = each
+        if each.private:
             continue
-        if found := words_of(entry.number, entry.message):
-            spoken.append(replace(found, turn=turn, at=entry.at, branch=branch))
-            size += min(len(found.text), PART_CHARACTERS)
+        if found := words_of(each.number, each.message):
+            spoken.append(msgspec.structs.replace(found, turn=turn, at=each.at, branch=branch))
+            size += min(len(found.text), PIECE)
     if last is not None:
-        yield SessionPart(tuple(spoken), last.number, len(entries), turn, last.at)
+        yield Piece(tuple(spoken), last.number, len(entries), turn, last.at)
 
 
-def turns_since(entries: Sequence[TranscriptEntry], captured: int) -> int:
-    """The number of turns after message number `captured`, without those with memory off."""
-    return sum(1 for entry in entries if entry.number > captured and not entry.private and _is_turn(entry))
+def _is_turn(entry: TranscriptEntry) -> bool:
+    found = words_of(entry.number, entry.message)
+    return found is not None and found.role == "user"
 
 
-def records_privacy(header: SessionHeader, transcript: Transcript) -> bool:
-    """Whether a session shows which of its messages were said with memory off.
-
-    False for copies, and for sessions older than these marks: they must not be captured.
-    """
-    return bool(header.memory) or any(entry.private for entry in transcript.entries)
+def _branch(entry: TranscriptEntry, branch_in: Callable[[str], str]) -> str:
+    told = [branch_in(part.text) for part in entry.message.parts_of(Context)]
+    return next((each for each in reversed(told) if each), "")
 
 
-class BacklogSession(msgspec.Struct, frozen=True):
-    """An earlier session with uncaptured messages."""
+DAYS = 14
+MOST_SESSIONS = 3
+"""That are caught up with at one start."""
+_MOST_LOOKED_AT = 20
+_MOST_PIECES = 4
+"""Of one session; the next start goes on there."""
+
+
+class MissedSession(msgspec.Struct, frozen=True):
+    """A session of which something was not captured."""
 
     id: str
     transcript: Transcript
-    parts: tuple[SessionPart, ...]
+    pieces: tuple[Piece, ...]
 
 
-class CaptureBacklog:
-    """Finds sessions that ended before everything in them was captured. One process at a time does so.
+class Missed:
+    """Finds them, and notes in them what is captured. One process does so at a time.
 
     Args:
         store: has the sessions.
-        own: the id of the open session.
-        project: the folder of the session.
-        lock: a lock file.
+        own: the id of the session that is open here.
+        project: the folder that is worked in.
+        lock: a file of ours that says who is at it.
     """
 
     def __init__(self, store: MemoryStore, own: str, project: str, lock: Path) -> None:
@@ -120,22 +130,22 @@ class CaptureBacklog:
         self._project = project
         self._lock = lock
 
-    async def sessions(self) -> AsyncGenerator[BacklogSession, None]:
-        """Yields sessions of the last 14 days that are not open, latest first; none while another process does this."""
+    async def sessions(self) -> AsyncGenerator[MissedSession, None]:
+        """Those of the last days that are not open anywhere, the latest first; none while another process looks."""
         with only_one(self._lock) as is_mine:
             count = 0
             for info in await asyncio.to_thread(self._recent) if is_mine else []:
-                found = await asyncio.to_thread(self._read, info.id)
+                found = await asyncio.to_thread(self._look, info.id)
                 if found is not None:
                     yield found
                     count += 1
-                if count == MAX_SESSIONS:
+                if count == MOST_SESSIONS:
                     return
 
-    def mark_captured(self, session: BacklogSession, part: SessionPart) -> None:
-        """Record in a session that a part of it is captured. Blocks.
+    def keep(self, session: MissedSession, piece: Piece) -> None:
+        """Note in a session that a piece of it is captured. Blocks.
 
-        The record has the time of the session's last one, so that its place in lists stays.
+        The time of its last record stays what it was, and so its place in lists.
 
         Raises:
             SessionError: it is open elsewhere by now, or cannot be written.
@@ -143,18 +153,18 @@ class CaptureBacklog:
         loaded = self._store.load_session(session.id, reach="screen")
         try:
             if not loaded.read_only:
-                self._store.save_memory(session.id, CapturedRecord(part.upto, session.transcript.last_at))
+                self._store.save_memory(session.id, CapturedRecord(piece.upto, session.transcript.last_at))
         finally:
             self._store.close_session(session.id)
 
     def _recent(self) -> list[SessionInfo]:
-        since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
+        since = (datetime.now(UTC) - timedelta(days=DAYS)).isoformat()
         is_ours = same_project(self._project)
-        found = [info for info in self._store.list_sessions() if info.id != self._own and info.updated_at >= since]
-        return [info for info in found if is_ours(info.project) and not info.is_copied_by_hand][:_MAX_CANDIDATES]
+        found = [each for each in self._store.list_sessions() if each.id != self._own and each.updated_at >= since]
+        return [each for each in found if is_ours(each.project) and not each.is_copied_by_hand][:_MOST_LOOKED_AT]
 
-    def _read(self, session_id: str) -> BacklogSession | None:
-        """The uncaptured parts; None when there are none, it is in use, or memory was off in all of it."""
+    def _look(self, session_id: str) -> MissedSession | None:
+        """What was missed of a session; None where nothing was, where it is in use, or memory was off in all of it."""
         try:
             loaded = self._store.load_session(session_id, reach="context")
             self._store.close_session(session_id)
@@ -165,47 +175,41 @@ class CaptureBacklog:
                 transcript = Transcript()
                 for record in read_whole(self._store, session_id).records():
                     transcript.take(record)
-            if not records_privacy(loaded.header, transcript):
+            if not is_known(loaded.header, transcript):
                 return None
         except SessionInUse:
             return None
         except (SessionError, SaveFailed, OSError) as error:
             log.info("capture: session %s is left out: %s", session_id[:8], error)
             return None
-        parts = tuple(uncaptured(transcript.entries, transcript.captured, branch_in_note))[:_MAX_PARTS]
-        return BacklogSession(session_id, transcript, parts) if parts else None
+        pieces = tuple(uncaptured(transcript.entries, transcript.captured, branch_in_note))[:_MOST_PIECES]
+        return MissedSession(session_id, transcript, pieces) if pieces else None
 
 
-def without_outputs(record: Record) -> Record:
-    """The record without outputs of tools: the words, and of calls what shows where material came from."""
+_LONGEST_ARGUMENT = 2_000
+_LONGEST_CONTEXT = 2_000
+
+
+def slim(record: Record) -> Record:
+    """The record as it is needed to learn from what was said; of everything else the least."""
     if not isinstance(record, MessageRecord):
         return record
-    parts = (part for whole in record.message.parts if (part := _shortened(whole)) is not None)
+    parts = (each for part in record.message.parts if (each := _slim(part)) is not None)
     return replace(record, message=Message(record.message.role, tuple(parts)))
 
 
-def _shortened(part: Part) -> Part | None:
+def _slim(part: Part) -> Part | None:
     match part:
-        case Text(text) if len(text) > 2 * MAX_MESSAGE:
-            return Text(f"{text[:MAX_MESSAGE]}\n[…]\n{text[-MAX_MESSAGE:]}")
+        case Text(text) if len(text) > 2 * LONGEST_PART:
+            return Text(f"{text[:LONGEST_PART]}\n[…]\n{text[-LONGEST_PART:]}")
         case Context(text):
-            return Context(text[:_MAX_CONTEXT])
+            return Context(text[:_LONGEST_CONTEXT])
         case ToolCall(call_id, name, arguments):
-            shortened = {key: value[:_MAX_ARGUMENT] for key, value in arguments.items() if isinstance(value, str)}
-            return ToolCall(call_id, name, shortened)
+            kept = {key: value[:_LONGEST_ARGUMENT] for key, value in arguments.items() if isinstance(value, str)}
+            return ToolCall(call_id, name, kept)
         case ToolReply(call_id, name):
             return ToolReply(call_id, name, "")
         case Image() | Thinking():
             return None
         case _:
             return part
-
-
-def _is_turn(entry: TranscriptEntry) -> bool:
-    found = words_of(entry.number, entry.message)
-    return found is not None and found.role == "user"
-
-
-def _branch(entry: TranscriptEntry, branch_in: Callable[[str], str]) -> str:
-    named = [branch_in(part.text) for part in entry.message.parts_of(Context)]
-    return next((branch for branch in reversed(named) if branch), "")

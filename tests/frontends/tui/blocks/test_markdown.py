@@ -3,9 +3,9 @@
 import pytest
 
 from ouro.frontends.tui.blocks.markdown import markdown_lines
-from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styles import make_palette
 
-PALETTE = Palette({})
+PALETTE = make_palette({})
 
 
 def texts(source, width=40):
