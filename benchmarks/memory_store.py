@@ -49,7 +49,7 @@ def measure(folder: Path, commits: int, runs: int) -> None:
     def load() -> None:
         # New objects: what a start has.
         for each in stores:
-            GitMemoryStore(each.folder, each.scope, each.repository.git_dir).load_all()
+            GitMemoryStore(each.folder, each.scope, each.repository.state_dir).load_all()
 
     loaded = user.load_all()
     numbers = iter(range(1_000_000))

@@ -92,7 +92,7 @@ def long_list(size: int = 20_000) -> str:
 SAMPLES = {"mixed": sample, "code": long_code, "list": long_list}
 
 
-class Frames:
+class FrameScheduler:
     """How long the event loop did not answer, at most."""
 
     longest = 0.0
@@ -123,21 +123,21 @@ def ours(kind: str, seconds: float, report):
 
     from ouro.events import Replied, TextDelta
     from ouro.frontends.tui.transcript_writer import TranscriptWriter
-    from ouro.frontends.tui.widgets.transcript import Transcript
+    from ouro.frontends.tui.widgets.transcript import TranscriptView
     from ouro.messages import assistant
 
     class Bench(App):
         def compose(self):
-            yield Transcript()
+            yield TranscriptView()
 
         async def on_mount(self):
             self.run_worker(self.play())
 
         async def play(self):
-            writer = TranscriptWriter(self.query_one(Transcript))
+            writer = TranscriptWriter(self.query_one(TranscriptView))
             text = SAMPLES[kind]()
             await asyncio.sleep(1.5)
-            frames = Frames()
+            frames = FrameScheduler()
             watch = asyncio.create_task(frames.watch())
             started = time.perf_counter()
             async for piece in tokens(text, seconds):
@@ -168,7 +168,7 @@ def textual_markdown(kind: str, seconds: float, report):
         async def play(self):
             text = SAMPLES[kind]()
             await asyncio.sleep(1.5)
-            frames = Frames()
+            frames = FrameScheduler()
             watch = asyncio.create_task(frames.watch())
             started = time.perf_counter()
             stream = Markdown.get_stream(self.query_one(Markdown))
@@ -191,18 +191,18 @@ def many(count: int, report):
 
     from ouro.events import Prompted, Replied
     from ouro.frontends.tui.transcript_writer import TranscriptWriter
-    from ouro.frontends.tui.widgets.transcript import Transcript
+    from ouro.frontends.tui.widgets.transcript import TranscriptView
     from ouro.messages import assistant
 
     class Bench(App):
         def compose(self):
-            yield Transcript()
+            yield TranscriptView()
             yield Input()
 
     async def run():
         app = Bench()
         async with app.run_test(size=(SIZE[1], SIZE[0])) as pilot:
-            transcript = app.query_one(Transcript)
+            transcript = app.query_one(TranscriptView)
             writer = TranscriptWriter(transcript)
             answer = assistant(SECTION.format(n=3))
             events = [event for n in range(count // 2) for event in (Prompted(f"Question {n}"), Replied(answer))]

@@ -1,30 +1,37 @@
-"""Build a Session from the settings: the only place where concrete parts meet."""
+"""Build a Session from the settings: the only place where concrete objects meet."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.instructions import project_instructions, system_prompt
+from ouro.agent.compactor import Compactor
+from ouro.agent.instructions import Environment, NestedInstructions, project_instructions, system_prompt
 from ouro.agent.limits import Limits
+from ouro.agent.loop import LoopAgent
+from ouro.agent.requests import Requests
+from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_memory import MemoryBuilder, begins_with, lookup_in
 from ouro.config import load_settings
 from ouro.errors import NoModelError, TrustNeeded, UsageError
 from ouro.llm.catalog import Catalog
-from ouro.llm.model import Effort, Model
+from ouro.llm.model import Effort, Model, Warmable
 from ouro.llm.model_source import ModelChoice, ModelSource, Role
-from ouro.memory.backend import MemoryStore, SessionInfo
+from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
+from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.scope import MemoryScopes, open_scopes
 from ouro.memory.long_term.search import search_for
+from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
@@ -36,9 +43,19 @@ from ouro.safety.sandbox import NoSandbox
 from ouro.safety.secrets import SecretMask, secret_values
 from ouro.safety.trust import TrustStore, acting_files
 from ouro.safety.workspace import Workspace
-from ouro.session import OpenRequest, Session, SessionParts
+from ouro.session import OpenRequest, Session
+from ouro.session.agent_turn import AgentTurn, Steering
 from ouro.session.background import Background
-from ouro.session.turn import Questions
+from ouro.session.budget import Budget
+from ouro.session.context_window import ContextWindow, SentContext
+from ouro.session.resume import Resumed
+from ouro.session.rewind import Rewind, Undoer
+from ouro.session.scrollback import Scrollback
+from ouro.session.session import Controls
+from ouro.session.titles import Titles
+from ouro.session.todo_plan import plan_of, plan_once_read
+from ouro.session.turn import Questions, TurnRunner
+from ouro.session.workbench import Workbench
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
@@ -47,7 +64,6 @@ from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import Plan
 from ouro.utils.log import mask_log
 from ouro.utils.masked_writes import mask_writes
-from ouro.utils.project_files import list_project_files
 from ouro.utils.repository import find_root
 from ouro.utils.runtime import (
     get_history_dir,
@@ -62,41 +78,34 @@ Opener = Callable[[OpenRequest], Awaitable[Session]]
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the command line says of every session that is opened in this process."""
+    """What the command line sets for every session of this process."""
 
     cwd: Path
     model: str = ""
     mode: Mode | None = None
     allow: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = {}
+    """Further settings that the command line has the last word on, by dotted name."""
     add_dirs: tuple[Path, ...] = ()
-    max_turns: int | None = None
-    max_cost: float | None = None
     ephemeral: bool = False
     titles: bool = False
-    """Let a model find titles, where the settings do: for front ends at which a person stays."""
+    """A model finds titles, if the settings allow it: for front ends with a user."""
     captures: bool = False
-    """What is said becomes notes, beside the conversation, where the settings let it: as for titles."""
+    """Notes are captured in the background, if the settings allow it: for front ends with a user."""
     trust: bool = False
     memory: bool = True
-    """Long-term memory is read and written, where the settings do not say otherwise."""
+    """Long-term memory is read and written, if the settings allow it."""
     ready_model: Model | None = None
-    """In place of any model of the catalog: the recorded one of `ouro demo`."""
+    """In place of the models of the catalog: the recorded one of `ouro demo`."""
 
     def flags(self) -> dict[str, Any]:
-        """The settings that the command line gives a last word on."""
-        return {
-            "model": self.model or None,
-            "permissions.mode": self.mode,
-            "permissions.allow": self.allow,
-            "permissions.deny": self.deny,
-            "limits.max_turns": self.max_turns,
-            "limits.max_cost": self.max_cost,
-        }
+        """The settings that the command line has the last word on."""
+        own = {"model": self.model or None, "permissions.mode": self.mode, "permissions.allow": self.allow}
+        return {**own, **self.settings}
 
 
 class _Ground(msgspec.Struct):
-    """What a session stands on, once the person has said whether the folder is trusted."""
+    """What a session is built on, once it is known whether the folder is trusted."""
 
     options: Options
     settings: Settings
@@ -104,18 +113,18 @@ class _Ground(msgspec.Struct):
     trusted: bool
     catalog: Catalog
     roles: Mapping[Role, str]
-    """The models that work beside the conversation, by their full names."""
+    """The full names of the models that work beside the turns."""
     notices: list[str] = msgspec.field(default_factory=list)
 
 
 def opener(options: Options) -> Opener:
-    """`open_session` for front ends, which know nothing of options."""
+    """`open_session` for front ends, which do not know the options."""
     store = DictMemoryStore() if options.ephemeral else None
 
     async def open_one(request: OpenRequest) -> Session:
         nonlocal options
         session = await open_session(options, request, store)
-        # `--trust` was said of the folder as it was then: what is written there later is asked about.
+        # `--trust` meant the folder as it was then: files that are written later are asked about.
         options = replace(options, trust=False)
         return session
 
@@ -123,13 +132,13 @@ def opener(options: Options) -> Opener:
 
 
 async def open_session(options: Options, request: OpenRequest, store: MemoryStore | None = None) -> Session:
-    """A new session, or one that is taken up again.
+    """A new session, or a resumed one.
 
     Raises:
-        TrustNeeded: the folder holds files that ouro would obey, and nobody has said that it may.
+        TrustNeeded: the folder holds files that ouro would obey, and the user has not approved them.
         NoModelError: no model is usable.
-        ConfigError: a settings file says something that cannot be.
-        SessionError: the session that is asked for cannot be opened.
+        ConfigError: a settings file is not valid.
+        SessionError: the requested session cannot be opened.
     """
     if not options.cwd.is_dir():
         raise UsageError(f"{options.cwd} is not a folder.")
@@ -140,25 +149,27 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     session_catalog = _session_catalog(store, options)
     resumed = await asyncio.to_thread(session_catalog.find, request.resume) if request.resume else None
-    stores = _memory_stores(ground, mask)
-    scopes = await asyncio.to_thread(open_scopes, stores)
-    memory = await _memory(store, ground, request, resumed, begins_with(scopes.opened))
+    scopes = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
+    questions, runner = Questions(), TurnRunner()
+    background = Background(questions, runner)
+    transcript = await _transcript(store, ground, request, resumed, begins_with(scopes.opened), background.warn)
+    notices = transcript.notices
     try:
-        parts = _parts(ground, (store, session_catalog, resumed), memory, mask, scopes)
-        if manager := parts.remembers.manager:
-            block = await asyncio.to_thread(manager.load_and_format)
-            parts = replace(parts, instructions="\n\n".join(filter(None, (parts.instructions, block))))
-        session = Session(parts)
+        builder = _SessionBuilder(
+            ground, store, session_catalog, transcript, resumed, mask, scopes, questions, runner, background
+        )
+        await asyncio.to_thread(lambda: builder.requests)  # reads files
+        session = builder.build((*ground.notices, *notices))
     except BaseException:
-        await memory.close()  # else it would count as open here
+        await transcript.close()  # else the session would count as open here
         raise
+    builder.start()
     if session.resumed is not None and request.part != "full":
         try:
             await session.resumed.apply(request.part)
         except BaseException:
             await session.close()
             raise
-    session.warm()
     mask.prepare()
     return session
 
@@ -209,20 +220,25 @@ def _is_trusted(store: TrustStore, options: Options, request: OpenRequest) -> bo
     raise TrustNeeded(root, store.untrusted(root, files))
 
 
-async def _memory(
-    store: MemoryStore, ground: _Ground, request: OpenRequest, resumed: SessionInfo | None, commits: Mapping[str, str]
+async def _transcript(
+    store: MemoryStore,
+    ground: _Ground,
+    request: OpenRequest,
+    resumed: SessionInfo | None,
+    commits: Mapping[str, str],
+    on_notice: Callable[[str], None],
 ) -> MemoryManager:
     project = str(ground.options.cwd)
-    if resumed is not None:
-        if request.read_only:
-            ground.notices.append("Opened read-only: nothing that is said here is saved.")
-        if resumed.project != project and not Path(resumed.project).is_dir():
-            hint = "" if request.fork else " With --fork a copy of it would belong here."
-            ground.notices.append(f"{resumed.project}, where this session was, is gone: it goes on in {project}.{hint}")
-        return await MemoryManager.resume(
-            store, resumed.id, project=project, read_only=request.read_only, fork=request.fork
-        )
-    return MemoryManager.start(store, project=project, model=_model_name(ground), commits=commits)
+    if resumed is None:
+        return MemoryManager.start(store, project=project, model=_model_name(ground), commits=commits)
+    if request.read_only:
+        ground.notices.append("Opened read-only: nothing that is said here is saved.")
+    if resumed.project != project and not Path(resumed.project).is_dir():
+        hint = "" if request.fork else " With --fork a copy of it would belong here."
+        ground.notices.append(f"{resumed.project}, where this session was, is gone: it continues in {project}.{hint}")
+    return await MemoryManager.resume(
+        store, resumed.id, project=project, read_only=request.read_only, fork=request.fork, on_notice=on_notice
+    )
 
 
 def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
@@ -237,78 +253,239 @@ def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
     return stores
 
 
-def _guarded(store: GitMemoryStore) -> GuardedMemory:
-    return GuardedMemory(store.folder, None if store.is_shared else store.repository.git_dir)
+@dataclass
+class _SessionBuilder:
+    """Constructs the objects of one session: each once, when another one first needs it."""
 
+    ground: _Ground
+    store: MemoryStore
+    session_catalog: SessionCatalog
+    transcript: MemoryManager
+    info: SessionInfo | None
+    """What was known of a session that is resumed."""
+    mask: SecretMask
+    scopes: MemoryScopes
+    questions: Questions
+    runner: TurnRunner
+    background: Background
 
-def _parts(
-    ground: _Ground,
-    sessions: tuple[MemoryStore, SessionCatalog, SessionInfo | None],
-    memory: MemoryManager,
-    mask: SecretMask,
-    scopes: MemoryScopes,
-) -> SessionParts:
-    options, settings = ground.options, ground.settings
-    store, session_catalog, resumed = sessions
-    root = find_root(options.cwd)
-    outputs = memory.outputs
-    workspace = Workspace(options.cwd, (*options.add_dirs, outputs), [_guarded(each.store) for each in scopes.opened])
-    rules = RuleStore(get_permissions_path(), root)
-    permissions = Permissions(
-        workspace,
-        settings.permissions.mode,
-        allow=(*settings.permissions.allow, *rules.load()),
-        ask=settings.permissions.ask,
-        deny=settings.permissions.deny,
-        on_remember=rules.add,
-        finds_secret=mask.kind_of_secret,
-    )
-    jobs, plan = ShellJobs(outputs, mask.mask), Plan()
-    seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
-    shell = Shell(options.cwd, jobs, outputs, os.environ, NoSandbox(), mask.mask, secrets=ground.catalog.key_values())
-    lookup = lookup_in(root, scopes.opened, settings, ground.catalog, session_catalog)
-    search = search_for(lookup, scopes.opened, root) if lookup else None
-    models = _models(ground, _model_name(ground, memory.model), mask)
-    questions = Questions()
-    background = Background(questions)
-    builder = MemoryBuilder(
-        settings=settings,
-        catalog=ground.catalog,
-        cwd=options.cwd,
-        scopes=scopes,
-        memory=memory,
-        models=models,
-        store=store,
-        session_catalog=session_catalog,
-        lookup=lookup,
-        channel=background,
-        finds_secret=mask.kind_of_secret,
-        has_jobs=lambda: any(job.running for job in jobs.list()),
-    )
-    return SessionParts(
-        cwd=options.cwd,
-        memory=memory,
-        permissions=permissions,
-        jobs=jobs,
-        shell=shell,
-        plan=plan,
-        seen=seen,
-        tools=builtin_tools(ToolParts(workspace, shell, jobs, plan.change, seen, search)),
-        models=models,
-        instructions=system_prompt(project_instructions(options.cwd) if ground.trusted else ()),
-        trusts=lambda path: ground.trusted and ground.trust.is_trusted(root, [path]),
-        compaction=CompactionRules(**asdict(settings.compaction)),
-        remembers=builder.build(captures=options.captures, is_saved=not options.ephemeral, is_new=resumed is None),
-        questions=questions,
-        background=background,
-        limits=Limits(**asdict(settings.limits)),
-        session_catalog=session_catalog,
-        resumed=resumed,
-        list_files=lambda: list_project_files(options.cwd),
-        titles=options.titles and settings.sessions.titles and not options.ephemeral,
-        notices=tuple(ground.notices),
-        is_kept=not options.ephemeral,
-    )
+    def build(self, notices: tuple[str, ...]) -> Session:
+        self.plan.change(plan_of(self.transcript))
+        if self.info is not None:  # the command line may have named another model
+            self.transcript.set_model(self.models.current()[0].spec.name)
+        if mode := self.ground.options.mode:
+            self.transcript.set_mode(mode)
+        return Session(
+            transcript=self.transcript,
+            workbench=self.workbench,
+            controls=Controls(self._turn(), self.runner, self.background, self.questions),
+            memory=self.memory,
+            session_catalog=self.session_catalog,
+            scrollback=Scrollback(self.transcript, self.requests.tools.title),
+            rewind=self._rewind(),
+            window=self.window,
+            budget=self.budget,
+            titles=self.titles,
+            resumed=self._resumed(),
+            notices=notices,
+        )
+
+    def start(self) -> None:
+        """Start what runs in the background from the beginning; returns at once."""
+        self.memory.start()
+        if self.transcript.is_being_read:
+            self.background.start("plan", plan_once_read(self.plan, self.transcript, self.background.emit))
+        model = self.models.current()[0]
+        if isinstance(model, Warmable):
+            self.background.start("warm", model.warm())
+
+    @cached_property
+    def root(self) -> Path:
+        return find_root(self.ground.options.cwd)
+
+    @cached_property
+    def budget(self) -> Budget:
+        return Budget(self.transcript, self.session_catalog, Limits(**asdict(self.ground.settings.limits)))
+
+    @cached_property
+    def models(self) -> ModelSource:
+        ground, mask = self.ground, self.mask
+        name = _model_name(ground, self.transcript.model)
+        if ready := ground.options.ready_model:
+            return ModelSource(name, "off", lambda _name, _effort: [ready], _no_choices)
+        catalog = ground.catalog
+
+        def make(name: str, effort: Effort) -> Sequence[Model]:
+            models = [catalog.make(model, effort) for model in (name, *catalog.fallbacks(name))]
+            mask.learn(catalog.key_values())  # a key that a command prints is known only now
+            return models
+
+        effort, roles = ground.settings.effort, ground.roles
+        return ModelSource(name, effort, make, lambda: _choices(catalog), roles, self.budget.refuse)
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        options, stores = self.ground.options, [scope.store for scope in self.scopes.opened]
+        guarded = [
+            GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir) for store in stores
+        ]
+        return Workspace(options.cwd, (*options.add_dirs, self.transcript.outputs), guarded)
+
+    @cached_property
+    def permissions(self) -> Permissions:
+        settings, rules = self.ground.settings.permissions, RuleStore(get_permissions_path(), self.root)
+        return Permissions(
+            self.workspace,
+            self._mode(),
+            allow=(*settings.allow, *rules.load()),
+            ask=settings.ask,
+            deny=settings.deny,
+            on_remember=rules.add,
+            finds_secret=self.mask.kind_of_secret,
+        )
+
+    def _mode(self) -> Mode:
+        """The mode that the command line, the resumed session or the settings name, in this order."""
+        saved = self.transcript.mode
+        if self.ground.options.mode is None and saved in get_args(Mode):
+            return cast("Mode", saved)
+        return self.ground.settings.permissions.mode
+
+    @cached_property
+    def workbench(self) -> Workbench:
+        ground, outputs, mask = self.ground, self.transcript.outputs, self.mask.mask
+        cwd, jobs = ground.options.cwd, ShellJobs(outputs, mask)
+        keys = ground.catalog.key_values()
+        timeout = ground.settings.shell.timeout_seconds
+        shell = Shell(cwd, jobs, outputs, os.environ, NoSandbox(), mask, secrets=keys, timeout_seconds=timeout)
+        return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, not ground.options.ephemeral)
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan()
+
+    @cached_property
+    def files_seen(self) -> FilesSeen:
+        return FilesSeen(no_secrets_in_memory(self.workspace, self.mask.kind_of_secret))
+
+    @cached_property
+    def lookup(self) -> Lookup | None:
+        ground = self.ground
+        return lookup_in(self.root, self.scopes.opened, ground.settings, ground.catalog, self.session_catalog)
+
+    @cached_property
+    def memory(self) -> SessionMemory:
+        options, jobs = self.ground.options, self.workbench.jobs
+        builder = MemoryBuilder(
+            settings=self.ground.settings,
+            catalog=self.ground.catalog,
+            cwd=options.cwd,
+            scopes=self.scopes,
+            memory=self.transcript,
+            models=self.models,
+            store=self.store,
+            session_catalog=self.session_catalog,
+            lookup=self.lookup,
+            channel=self.background,
+            finds_secret=self.mask.kind_of_secret,
+            has_jobs=lambda: any(job.running for job in jobs.list()),
+        )
+        return builder.build(captures=options.captures, is_saved=not options.ephemeral, is_new=self.info is None)
+
+    @cached_property
+    def requests(self) -> Requests:
+        """The system prompt, with long-term memory, and the tools. Blocks."""
+        bench, ground = self.workbench, self.ground
+        search = search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
+        parts = ToolParts(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
+        tools = {tool.name: tool for tool in builtin_tools(parts)}
+        runner = ToolRunner(tools, self.permissions, self.questions.ask, self.memory.tool_finished)
+        prompt = system_prompt(project_instructions(bench.cwd) if ground.trusted else ())
+        block = manager.load_and_format() if (manager := self.memory.manager) else ""
+        return Requests("\n\n".join(filter(None, (prompt, block))), runner)
+
+    @cached_property
+    def environment(self) -> Environment:
+        permissions = self.permissions
+        return Environment(self.ground.options.cwd, lambda: permissions.mode)
+
+    @cached_property
+    def nested_instructions(self) -> NestedInstructions:
+        ground, root = self.ground, self.root
+        return NestedInstructions(
+            ground.options.cwd, lambda path: ground.trusted and ground.trust.is_trusted(root, [path])
+        )
+
+    @cached_property
+    def sent_context(self) -> SentContext:
+        jobs, has_search = self.workbench.jobs, self.lookup is not None
+        return SentContext(self.environment, self.nested_instructions, self.plan, jobs, has_search)
+
+    @cached_property
+    def compactor(self) -> Compactor:
+        models, context, memory = self.models, self.sent_context, self.memory
+
+        def on_compacted() -> None:
+            context.clear()
+            memory.compacted()
+
+        return Compactor(
+            self.transcript,
+            models.current,
+            lambda: models.role("compact"),
+            self.requests,
+            CompactionRules(**asdict(self.ground.settings.compaction)),
+            context.for_summary,
+            on_compacted,
+        )
+
+    @cached_property
+    def window(self) -> ContextWindow:
+        return ContextWindow(self.transcript, self.models.current, self.requests, self.compactor, self.runner)
+
+    @cached_property
+    def titles(self) -> Titles:
+        options, wanted = self.ground.options, self.ground.settings.sessions.titles
+        by_itself = options.titles and wanted and not options.ephemeral
+        return Titles(self.transcript, self.models, self.background, by_itself=by_itself)
+
+    def _turn(self) -> AgentTurn:
+        models, titles, steering = self.models, self.titles, Steering()
+        agent = LoopAgent(
+            self.transcript,
+            models.current,
+            self.requests,
+            self.compactor,
+            steering.take,
+            self.nested_instructions.for_paths,
+            self.budget.check,
+        )
+
+        async def after_turn() -> None:
+            await models.release()
+            titles.after_turn()
+
+        return AgentTurn(agent, steering, self.environment, self.memory, self.plan, self.background, after_turn)
+
+    def _rewind(self) -> Rewind:
+        plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context
+        runner = self.runner
+
+        def on_change() -> None:
+            plan.change(plan_of(transcript))
+            seen.clear()
+            context.clear()
+
+        undoer = self.memory.rewind
+        undoers: dict[RewindScope, Undoer] = {"memory": undoer} if undoer else {}
+        return Rewind(transcript, lambda: runner.running, on_change, undoers, self.memory.settled)
+
+    def _resumed(self) -> Resumed | None:
+        if self.info is None:
+            return None
+        return Resumed(
+            self.info, self.transcript, self.workbench, self.window, self.runner, self.memory, self.sent_context
+        )
 
 
 def _session_catalog(store: MemoryStore, options: Options) -> SessionCatalog:
@@ -331,22 +508,9 @@ def _model_name(ground: _Ground, used_before: str = "") -> str:
     return catalog.resolve(settings.model or catalog.default())
 
 
-def _models(ground: _Ground, name: str, mask: SecretMask) -> ModelSource:
-    if ready := ground.options.ready_model:
-        return ModelSource(name, "off", lambda _name, _effort: [ready], _no_choices)
-    catalog = ground.catalog
-
-    def make(name: str, effort: Effort) -> Sequence[Model]:
-        models = [catalog.make(each, effort) for each in (name, *catalog.fallbacks(name))]
-        mask.learn(catalog.key_values())  # a key that a command gives is known only now
-        return models
-
-    return ModelSource(name, ground.settings.effort, make, lambda: _choices(catalog), ground.roles)
-
-
 async def _choices(catalog: Catalog) -> tuple[ModelChoice, ...]:
     found = await asyncio.to_thread(catalog.choices)
-    return tuple(ModelChoice(each.name, each.usable, each.reason) for each in found)
+    return tuple(ModelChoice(choice.name, choice.usable, choice.reason) for choice in found)
 
 
 async def _no_choices() -> tuple[ModelChoice, ...]:

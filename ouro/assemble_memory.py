@@ -19,13 +19,13 @@ from ouro.llm.model_source import ModelSource, Role
 from ouro.memory.backend import MemoryStore
 from ouro.memory.index.embeddings import Embedder, chosen_embedder, is_embedder_chosen
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.capture.backlog import Missed
-from ouro.memory.long_term.capture.observer import Learning, LearningParts
+from ouro.memory.long_term.capture.backlog import CaptureBacklog, SessionPart
+from ouro.memory.long_term.capture.observer import CaptureObserver
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.learning_rules import categories_of
 from ouro.memory.long_term.maintenance.background import Digest, DigestParts, LongWork
 from ouro.memory.long_term.maintenance.summaries import Summaries, SummaryParts
 from ouro.memory.long_term.manager import LongTermMemoryManager
+from ouro.memory.long_term.notes.note import categories_with
 from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, mark_of
 from ouro.memory.long_term.recall.finder import FinderParts, NoteFinder
 from ouro.memory.long_term.recall.turn_recall import Recalling, RecallParts
@@ -37,16 +37,16 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel, beside
 from ouro.messages import Message, Usage, system
-from ouro.session.budget import Purse
+from ouro.session.budget import VectorBudget
 from ouro.settings import Settings
-from ouro.utils.repository import branch_in_note, find_root
+from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_history_dir
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.capture.learner import Learner
+    from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment
+    from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.recall.recall import Tuning
 
-_CADENCE = range(1, 11)
 Ask = Callable[[list[Message]], Awaitable[str]]
 
 
@@ -124,41 +124,29 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             )
         )
 
-    def _capture(self, manager: LongTermMemoryManager) -> Learning | None:
+    def _capture(self, manager: LongTermMemoryManager) -> CaptureObserver | None:
         memory, settings = self.memory, self.settings.memory
-        if self.lookup is None or not self.scopes.opened:
+        if self.lookup is None or not self.scopes.opened or not settings.capture:
             return None
-        return Learning(
-            LearningParts(
-                memory=memory,
-                knowledge=manager,
-                learner=partial(self._learner, manager, self._ask("classify", "capture")),
-                missed=Missed(self.store, memory.session_id, memory.project, get_history_dir() / "capture.lock"),
-                channel=self.channel,
-                cadence=min(max(settings.cadence_turns, _CADENCE[0]), _CADENCE[-1]),
-                silent=settings.write == "silent",
-            )
+        return CaptureObserver(
+            memory,
+            manager,
+            partial(self._capture_services, manager, self._ask("classify", "capture")),
+            CaptureBacklog(self.store, memory.session_id, memory.project, get_history_dir() / "capture.lock"),
+            self.channel,
+            settings.cadence_turns,
+            silent=settings.write == "silent",
         )
 
-    def _learner(self, manager: LongTermMemoryManager, ask: Ask) -> Learner:
-        from ouro.memory.long_term.capture.learner import Learner, LearnerParts
+    def _capture_services(self, manager: LongTermMemoryManager, ask: Ask) -> tuple[SessionNotes, Capture]:
+        from ouro.memory.long_term.capture.capture import Capture
+        from ouro.memory.long_term.capture.session_notes import SessionNotes
 
         assert self.lookup is not None
         settings = self.settings.memory
-        return Learner(
-            LearnerParts(
-                knowledge=manager,
-                scopes=self.scopes.opened,
-                lookup=self.lookup,
-                ask=ask,
-                root=self._root,
-                cwd=self.cwd,
-                mark=self._mark,
-                categories=categories_of(settings.categories),
-                asks=settings.write == "ask",
-                half_life_days=settings.half_life_days,
-            )
-        )
+        notes = SessionNotes(self.scopes.opened, self.lookup, self._root, self.cwd, settings.half_life_days)
+        categories, asks = categories_with(settings.categories), settings.write == "ask"
+        return notes, Capture(notes, ask, self._mark, categories, manager.alone, asks=asks, root=str(self._root))
 
     def _maintenance(
         self, manager: LongTermMemoryManager | None, busy: asyncio.Lock, *, by_itself: bool, is_new: bool
@@ -193,39 +181,39 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _long_work(self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]) -> LongWork:
-        from ouro.memory.long_term.digest_rules import SimilarNotes
-        from ouro.memory.long_term.maintenance.crystallizer import ORDER, Crystallizer, CrystallizerParts
-        from ouro.memory.long_term.maintenance.note_consolidator import MergeParts, NoteConsolidator
+        from ouro.memory.long_term.maintenance.crystallizer import INSTRUCTIONS, Crystallizer
+        from ouro.memory.long_term.maintenance.note_consolidator import NoteConsolidator
         from ouro.memory.sessions.whole_session import read_whole
 
-        assert self.lookup is not None
         classify = asks("classify", "crystallization")
 
         async def ask(messages: list[Message]) -> str:
-            return await classify([system(messages[0].text + ORDER), *messages[1:]])
+            return await classify([system(messages[0].text + INSTRUCTIONS), *messages[1:]])
 
-        learner = self._learner(manager, ask)
-        histories = {scope.scope: scope.store.repository for scope in self.scopes.opened}
-        merging = MergeParts(
-            ask=asks("compact", "consolidation"),
-            notebook=learner.notebook,
-            histories=histories,
-            categories=categories_of(self.settings.memory.categories),
-            mark=self._mark,
-            alike=SimilarNotes(self.lookup, self.scopes.opened),
-            root=str(self._root),
-            alone=manager.alone,
+        notes, capture = self._capture_services(manager, ask)
+
+        async def read_part(part: SessionPart, messages: Sequence[Message], moment: CaptureMoment) -> Captured:
+            return await capture.run_in(part.spoken, moment, messages)
+
+        repositories = {scope.scope: scope.store.repository for scope in self.scopes.opened}
+        consolidator = NoteConsolidator(
+            asks("compact", "consolidation"),
+            notes.notebook,
+            repositories,
+            categories_with(self.settings.memory.categories),
+            self._mark,
+            notes.similar,
+            manager.alone,
         )
-        reading = CrystallizerParts(
-            capture=partial(learner.capture, is_whole=True),
-            sessions=self.session_catalog.here,
-            read=partial(read_whole, self.store),
-            history=histories.get("repo") or histories["user"],
-            project=self.memory.project,
-            own=self.memory.session_id,
-            branch_in=branch_in_note,
+        crystallizer = Crystallizer(
+            read_part,
+            self.session_catalog.here,
+            partial(read_whole, self.store),
+            repositories.get("repo") or repositories["user"],
+            self.memory.project,
+            self.memory.session_id,
         )
-        return LongWork(NoteConsolidator(merging), Crystallizer(reading))
+        return LongWork(consolidator, crystallizer)
 
     def _ask(self, role: Role, purpose: str) -> Ask:
         return beside(self.models, self.memory, role, purpose)
@@ -267,4 +255,6 @@ def lookup_in(
 
 def embedder_of(settings: Settings, catalog: Catalog, shelf: SessionCatalog) -> Embedder | None:
     """The embedding model that the settings or models.yaml name, else the one of this machine; None for words alone."""
-    return chosen_embedder(settings.memory.embedding_model, catalog, Purse(shelf, Limits(**asdict(settings.limits))))
+    return chosen_embedder(
+        settings.memory.embedding_model, catalog, VectorBudget(shelf, Limits(**asdict(settings.limits)))
+    )

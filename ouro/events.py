@@ -5,11 +5,12 @@ A turn is  Prompted  then any number of model calls, each
   (ToolStarted  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
 with Said, Compacting, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a
 Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come beside the turns too, from
-`session.news()`.
+`session.events()`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -179,7 +180,7 @@ class NotesRecalled(msgspec.Struct, frozen=True):
 
 
 class NoteKept(msgspec.Struct, frozen=True):
-    """Capture has changed a note; `session.knowledge.undo(undo)` takes it back."""
+    """Capture has changed a note; `session.memory.manager.undo(undo)` takes it back."""
 
     operation: Literal["add", "supersede", "refine", "contradict", "confirm", "rewrite", "archive", "share", "propose"]
     note_id: str
@@ -191,7 +192,7 @@ class NoteKept(msgspec.Struct, frozen=True):
 
 
 class CoreChanged(msgspec.Struct, frozen=True):
-    """Long-term memory changed; `session.knowledge.undo(undo)` takes it back."""
+    """Long-term memory changed; `session.memory.manager.undo(undo)` takes it back."""
 
     scope: str
     origin: Literal["agent", "person", "outside", "sync", "consolidation", "import", "undo"]
@@ -203,7 +204,7 @@ class CoreChanged(msgspec.Struct, frozen=True):
     undo: str = ""
     """The commit that holds the change."""
     proposal: str = ""
-    """Set where the change waits for the person: `session.knowledge.accept(proposal)` or `reject(proposal)`."""
+    """Set where the change waits for the person: `session.memory.manager.accept(proposal)` or `reject(proposal)`."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -260,3 +261,5 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 Answer = Permit | Reply
+Emit = Callable[[Event], None]
+"""Takes what happens in a turn, as it happens."""

@@ -102,6 +102,8 @@ class MemorySettings:
     """What the person sees of each write: an event with undo, a question first, or nothing."""
     consolidation_threshold: int = 5_000
     """Tokens of core memory above which it is merged and compressed."""
+    capture: bool = True
+    """Make notes of what is said, in the background."""
     cadence_turns: int = 5
     """Turns between two captures: 1 to 10."""
     classifier_model: str = ""
@@ -118,6 +120,8 @@ class MemorySettings:
     """For `hyde`: 1 to 10."""
     injection_token_budget: int = 1_500
     """Tokens of notes that go with one message."""
+    history_versions: int = 2
+    """How many earlier versions of a note go with it; 0: all."""
     half_life_days: int = 30
     """After so long without confirmation the confidence in a note that was only concluded has halved."""
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

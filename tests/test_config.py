@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,14 @@ def test_a_file_that_cannot_be_changed_in_place_is_left_alone(user_file, text):
     with pytest.raises(ConfigError):
         save_setting("tui.theme", "dark")
     assert user_file.read_text() == text
+
+
+def test_every_setting_is_read_somewhere():
+    """`shell.timeout_seconds` was once read by nobody."""
+    root = Path(__file__).parents[1] / "ouro"
+    skipped = {root / "settings.py", root / "config.py"}
+    text = "\n".join(path.read_text() for path in root.rglob("*.py") if path not in skipped)
+    whole = {"compaction", "limits"}  # passed on as a whole section: CompactionRules, Limits
+    names = [name.split(".") for name in explain_settings() if name.partition(".")[0] not in whole]
+    readers = {(*section, leaf): rf"\b(settings|{'|'.join(section[-1:])})\.{leaf}\b" for *section, leaf in names}
+    assert [".".join(name) for name, pattern in readers.items() if not re.search(pattern, text)] == []

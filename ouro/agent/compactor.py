@@ -1,9 +1,8 @@
-"""Compactor: makes what is sent smaller, before it is too large, when it is, or when the person asks."""
+"""Compactor: makes the request smaller, before the window is full, when it is full, and on `/compact`."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -11,10 +10,9 @@ from msgspec.structs import replace
 from ouro.agent.replay import compaction_event
 from ouro.agent.requests import Requests
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
-from ouro.events import Compacting, Event, Retrying, Said, UsageUpdated
-from ouro.llm.model import Model, TextChunk, ToolSpec
-from ouro.llm.retry import Attempt, stream_with_retries
-from ouro.llm.streaming import ReplyBuilder
+from ouro.events import Compacting, Emit, Retrying, Said, UsageUpdated
+from ouro.llm.model import Chunk, Model, TextChunk, ToolSpec
+from ouro.llm.retry import ModelCall, Retry
 from ouro.memory.compaction import (
     CompactionPlan,
     CompactionRules,
@@ -38,126 +36,73 @@ from ouro.memory.short_term import outputs_to_drop, sendable, without_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import Message, ToolReply, Usage
 
-TOO_LONG = "Begin anew (`/clear`), or choose a model with a larger window (`/model`)."
-"""What a person can do where nothing can be made smaller."""
-WORTH = 0.9
-"""What is sent must become smaller than this share of itself, else nothing is done."""
-GROWN = 1.1
-"""By how much it must have grown before the next attempt: none follows another at once."""
-DROPPED_TO = 0.8
+TOO_LONG = "Start a new session (`/clear`), or use a model with a larger window (`/model`)."
+MIN_GAIN = 0.9
+"""A request that would not become smaller than this share of itself is left as it is."""
+GROWTH_BEFORE_RETRY = 1.1
+"""The request must grow by this factor before the next automatic attempt: none follows another at once."""
+DROP_TARGET = 0.8
 """The share of the limit that dropping outputs aims at."""
 
 
-class CompactorParts(msgspec.Struct, frozen=True):
-    """What a Compactor is made of."""
-
-    memory: MemoryManager
-    models: Callable[[], Sequence[Model]]
-    """Those that answer."""
-    summarisers: Callable[[], Sequence[Model]]
-    """Those that sum up."""
-    requests: Requests
-    rules: CompactionRules
-    carried: Callable[[], Awaitable[str]]
-    """What goes into the summary beside the model's words: the plan, where and when, what runs."""
-    on_compacted: Callable[[], None]
-    """What was told once has to be told again."""
-
-
 class Compactor:
-    """Makes what is sent smaller; the session keeps every message."""
+    """Makes the request smaller; the session keeps every message.
 
-    def __init__(self, parts: CompactorParts) -> None:
-        self._parts = parts
-        self._memory = parts.memory
+    Args:
+        memory: the transcript.
+        models: the models that answer; the first has the window that counts.
+        summarisers: the models that write summaries; the first is asked first.
+        requests: the system prompt and the tools.
+        rules: when to compact, and what to keep.
+        environment: returns what the summary takes along beside the model's words: the plan, the environment, jobs.
+        on_compacted: is called when older messages are gone from the request: what they said once must be sent again.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryManager,
+        models: Callable[[], Sequence[Model]],
+        summarisers: Callable[[], Sequence[Model]],
+        requests: Requests,
+        rules: CompactionRules,
+        environment: Callable[[], Awaitable[str]],
+        on_compacted: Callable[[], None],
+    ) -> None:
+        self._memory = memory
+        self._models = models
+        self._summarisers = summarisers
+        self._requests = requests
+        self._rules = rules
+        self._environment = environment
+        self._on_compacted = on_compacted
         self._not_before = 0
-        """Tokens: the last attempt left it so large that another is of no use yet."""
+        """Tokens below which the next automatic attempt would be of no use."""
         self.measure()
 
     def measure(self) -> None:
-        """Another model answers from here on: what goes with every request is of another size, and so is its window."""
+        """Another model answers now: the system prompt and the tools have another size, and so has the window."""
         self._memory.constant = self._constant()
         self._not_before = 0
 
     @property
     def window(self) -> int:
         """Tokens that fit the model in use."""
-        return self._parts.models()[0].spec.window
+        return self._models()[0].spec.window
 
     @property
     def limit(self) -> int:
-        """Tokens above which the next request is made smaller first."""
-        return self._parts.rules.limit(self.window)
-
-    @property
-    def limit_of_itself(self) -> int:
-        """The same; 0 where it is not made smaller without being asked."""
-        return self.limit if self._parts.rules.auto else 0
+        """Tokens above which the request is compacted automatically; 0 if that is off."""
+        return self._limit() if self._rules.auto else 0
 
     def tokens_after(self, plan: CompactionPlan) -> int:
-        """About what would be left, with a summary of middling length."""
+        """About how many tokens the request would have, with a summary of medium length."""
         sent = self._memory.context()
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
         return smaller(self._memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self._constant())
 
-    def planned(self) -> CompactionPlan | None:
-        """What a compaction of now would do, if the person asked for it."""
-        return self._plan("manual")
-
-    async def make_room(self) -> AsyncGenerator[Event, None]:
-        """Before a model call: compact where the share of the window is reached."""
-        tokens = self._memory.tokens
-        if self._parts.rules.auto and tokens > self.limit and tokens >= self._not_before:
-            async with aclosing(self._compact_or_drop("auto")) as events:
-                async for event in events:
-                    yield event
-            self._not_before = int(self._memory.tokens * GROWN)
-
-    async def recover(self, refusal: ContextTooLong) -> AsyncGenerator[Event, None]:
-        """After the provider said that the window is full: compact, or without leave to do so drop outputs.
-
-        Raises:
-            ContextTooLong: nothing could be made smaller.
-        """
-        before = self._memory.context()
-        way = self._compact_or_drop("window") if self._parts.rules.auto else self._drop("window")
-        async with aclosing(way) as events:
-            async for event in events:
-                yield event
-        if self._memory.context() == before:
-            raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
-
-    async def compact(self, focus: str) -> AsyncGenerator[Event, None]:
-        """Because the person asked; `focus` is what they want kept."""
-        await self._memory.read_all()
-        plan = self._plan("manual")
-        if plan is None:
-            yield Said("There is nothing to compact yet: what was said last stays as it is.")
-            return
-        try:
-            async with aclosing(self._sum_up(plan, "manual", focus)) as events:
-                async for event in events:
-                    yield event
-        except ModelError as error:
-            yield Said(f"Nothing was compacted. {error}", "error")
-
-    async def _compact_or_drop(self, trigger: CompactionTrigger) -> AsyncGenerator[Event, None]:
-        before = self._memory.context()
-        plan = self._plan(trigger)
-        try:
-            if plan is not None:
-                async with aclosing(self._sum_up(plan, trigger, "")) as events:
-                    async for event in events:
-                        yield event
-        except ModelError as error:
-            yield Said(f"The conversation could not be summed up: {error.message}", "warning")
-        if self._memory.context() == before:
-            async with aclosing(self._drop(trigger)) as dropping:
-                async for event in dropping:
-                    yield event
-
-    def _plan(self, trigger: CompactionTrigger) -> CompactionPlan | None:
-        rules, window, transcript = self._parts.rules, self._room(self.window, trigger), self._memory.transcript
+    def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
+        """What a compaction would do now; None where there is nothing to compact."""
+        rules, window, transcript = self._rules, self._room(self.window, trigger), self._memory.transcript
         return plan_compaction(
             transcript.sent_entries(),
             transcript.compaction,
@@ -167,39 +112,79 @@ class Compactor:
             last=window // 3,
         )
 
-    async def _sum_up(
-        self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str
-    ) -> AsyncGenerator[Event, None]:
-        """Raises ModelError where there is no summary. Until the record is kept nothing has changed."""
-        summariser = Summariser(self._parts.summarisers(), self._parts.requests, focus)
-        room = self._room_of_summariser(trigger)
+    async def make_room(self, emit: Emit) -> None:
+        """Before a model call: compact if the share of the window in the settings is reached."""
+        tokens = self._memory.tokens
+        if self._rules.auto and tokens > self._limit() and tokens >= self._not_before:
+            await self._compact_or_drop("auto", emit)
+            self._not_before = int(self._memory.tokens * GROWTH_BEFORE_RETRY)
+
+    async def recover(self, refusal: ContextTooLong, emit: Emit) -> None:
+        """After the provider refused a request as too long: compact, or drop outputs if automatic compaction is off.
+
+        Raises:
+            ContextTooLong: nothing could be made smaller.
+        """
+        before = self._memory.context()
+        if self._rules.auto:
+            await self._compact_or_drop("window", emit)
+        else:
+            await self._drop("window", emit)
+        if self._memory.context() == before:
+            raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
+
+    async def compact(self, focus: str, emit: Emit) -> None:
+        """Compact because the user asked; `focus` is what they want to keep."""
+        await self._memory.read_all()
+        plan = self.plan()
+        if plan is None:
+            emit(Said("Nothing to compact: the newest messages stay as they are."))
+            return
+        try:
+            await self._summarise(plan, "manual", focus, emit)
+        except ModelError as error:
+            emit(Said(f"Nothing was compacted. {error}", "error"))
+
+    async def _compact_or_drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
+        before = self._memory.context()
+        plan = self.plan(trigger)
+        try:
+            if plan is not None:
+                await self._summarise(plan, trigger, "", emit)
+        except ModelError as error:
+            emit(Said(f"No summary could be written: {error.message}", "warning"))
+        if self._memory.context() == before:
+            await self._drop(trigger, emit)
+
+    async def _summarise(self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, emit: Emit) -> None:
+        """Raises ModelError if there is no summary. Nothing changes before the record is saved."""
+        summariser = Summariser(self._summarisers(), self._requests, focus, emit)
         record = None
         try:
-            async with aclosing(summariser.run(self._memory.context(), self._size(trigger), room)) as signs:
-                async for sign in signs:
-                    yield sign
-            record = await self._summed_up(plan, trigger, focus, summariser.summary)
+            await summariser.run(self._memory.context(), self._size(trigger), self._summariser_room(trigger))
+            record = await self._summary_record(plan, trigger, focus, summariser.summary)
         finally:
             if record is None and summariser.summary.usage is not None:
-                self._note_cost(summariser.summary.model, summariser.summary.usage)
+                change: ChangeRecord = CostRecord(
+                    "compaction", self._memory.now(), summariser.summary.model, summariser.summary.usage
+                )
+                self._memory.note(change)
         if record is None:
-            yield Said("The summary would not have made it smaller: nothing was compacted.")
+            emit(Said("Nothing was compacted: the summary would not have made the request smaller."))
             return
-        async with aclosing(self._keep(record)) as events:
-            async for event in events:
-                yield event
+        await self._save(record, emit)
         if lost := plan.lost(self._memory.context()):
             numbers = ", ".join(map(str, lost))
-            yield Said(f"Message {numbers} should still be sent word for word, and is not.", "error")
+            emit(Said(f"Message {numbers} should still be sent verbatim, but is not.", "error"))
 
-    async def _summed_up(
+    async def _summary_record(
         self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summary: Summary
     ) -> CompactionRecord | None:
-        """The record with this summary; None where what is sent would not become smaller."""
+        """The record with this summary; None if the request would not become smaller."""
         body = await self._body(plan, summary.text)
         sent, tokens, dropped = self._memory.context(), self._memory.tokens, self._still_dropped(plan)
         after = smaller(tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self._constant())
-        if after >= tokens * (1 if trigger == "manual" else WORTH):
+        if after >= tokens * (1 if trigger == "manual" else MIN_GAIN):
             return None
         return replace(
             self._record(trigger, (tokens, after), dropped),
@@ -213,30 +198,26 @@ class Compactor:
             spent=self._memory.usage + (summary.usage or Usage()),
         )
 
-    async def _drop(self, trigger: CompactionTrigger) -> AsyncGenerator[Event, None]:
-        """Without a model: leave the oldest tool outputs out of what is sent."""
+    async def _drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
+        """Without a model: leave the oldest tool outputs out of the request."""
         sent, tokens = self._memory.context(), self._memory.tokens
         constant, whole = self._constant(), estimate_messages(sent)
-        goal = int(self._parts.rules.limit(self._room(self.window, trigger)) * DROPPED_TO)
+        goal = int(self._rules.limit(self._room(self.window, trigger)) * DROP_TARGET)
         target = int((constant + whole) * goal / max(1, tokens)) - constant
         dropped = outputs_to_drop(sent, min(max(0, target), whole - 1))
-        if not dropped:
-            return
-        after = smaller(tokens, sent, without_outputs(sent, frozenset(dropped)), constant)
-        record = self._record(trigger, (tokens, after), tuple(dropped))
-        async with aclosing(self._keep(record)) as events:
-            async for event in events:
-                yield event
+        if dropped:
+            after = smaller(tokens, sent, without_outputs(sent, frozenset(dropped)), constant)
+            await self._save(self._record(trigger, (tokens, after), tuple(dropped)), emit)
 
-    async def _keep(self, record: CompactionRecord) -> AsyncGenerator[Event, None]:
+    async def _save(self, record: CompactionRecord, emit: Emit) -> None:
         try:
             await self._memory.record(record)
         except SaveFailed as error:
-            yield Said(str(error), "error")
+            emit(Said(str(error), "error"))
         finally:
-            self._parts.on_compacted()
-        yield compaction_event(record)
-        yield UsageUpdated(self._memory.usage, self._memory.tokens, self.window)
+            self._on_compacted()
+        emit(compaction_event(record))
+        emit(UsageUpdated(self._memory.usage, self._memory.tokens, self.window))
 
     def _record(
         self, trigger: CompactionTrigger, tokens: tuple[int, int], dropped: tuple[str, ...]
@@ -262,67 +243,67 @@ class Compactor:
         """The model's words, and what goes with them."""
         before = self._memory.transcript.compaction
         listed = files_listed(before.summary) if before else []
-        files = self._parts.requests.files_in([entry.message for entry in plan.covered])
-        said = quotes(plan.quoted)
-        parts = [
+        files = self._requests.files_in([entry.message for entry in plan.covered])
+        quoted = quotes(plan.quoted)
+        sections = [
             summary,
-            f"## Said by the person, too long to be kept whole\n{said}" if said else "",
+            f"## Said by the user, too long to be kept whole\n{quoted}" if quoted else "",
             files_section([*listed, *files]),
             pictures_section(plan),
-            await self._parts.carried(),
+            await self._environment(),
         ]
-        return "\n\n".join(part.strip() for part in parts if part.strip())
+        return "\n\n".join(section.strip() for section in sections if section.strip())
+
+    def _limit(self) -> int:
+        return self._rules.limit(self.window)
 
     def _room(self, window: int, trigger: CompactionTrigger) -> int:
-        """What a window holds; where the provider has just said that it is full, less than was sent."""
+        """What a window holds; less than was sent if the provider has just refused that."""
         return min(window, self._size(trigger)) if trigger == "window" else window
 
     def _size(self, trigger: CompactionTrigger) -> int:
-        """Tokens that are sent now; where the provider says that they are too many, the larger of two figures."""
+        """Tokens of the request; the larger of two figures if the provider has just refused it."""
         if trigger != "window":
             return self._memory.tokens
         return max(self._memory.tokens, self._constant() + estimate_messages(self._memory.context()))
 
-    def _room_of_summariser(self, trigger: CompactionTrigger) -> int:
-        model = self._parts.summarisers()[0].spec
-        is_same = model.name == self._parts.models()[0].spec.name
+    def _summariser_room(self, trigger: CompactionTrigger) -> int:
+        model = self._summarisers()[0].spec
+        is_same = model.name == self._models()[0].spec.name
         return self._room(model.window, trigger) if is_same else model.window
 
     def _still_dropped(self, plan: CompactionPlan) -> tuple[str, ...]:
-        """The outputs that are left out by now, of those that will be sent."""
+        """The outputs that are dropped already, of those that stay in the request."""
         return tuple(
-            reply.call_id
+            result.call_id
             for message in sendable([entry.message for entry in plan.tail])
-            for reply in message.parts_of(ToolReply)
-            if reply.call_id in self._memory.transcript.dropped
+            for result in message.parts_of(ToolReply)
+            if result.call_id in self._memory.transcript.dropped
         )
 
     def _constant(self) -> int:
-        return sum(self._parts.requests.sizes(self._parts.models()[0]))
-
-    def _note_cost(self, model: str, usage: Usage) -> None:
-        change: ChangeRecord = CostRecord("compaction", self._memory.now(), model, usage)
-        self._memory.note(change)
+        """Tokens of the system prompt and the tools."""
+        return sum(self._requests.sizes(self._models()[0]))
 
 
 ATTEMPTS = 3
 HALVINGS = 3
 """How often the parts are made smaller when even one of them does not fit."""
-LONGEST_SUMMARY = 8_000
+MAX_SUMMARY = 8_000
 """Tokens; never more than an eighth of the window."""
-THE_REQUEST = 600
-"""Tokens of the request itself, and of what the estimate misses."""
+REQUEST_TOKENS = 600
+"""Tokens of the request for a summary, and of the error of the estimate."""
 PROGRESS = 400
-"""Characters between two signs of life."""
+"""Characters between two progress events."""
 
 
 def longest_summary(window: int) -> int:
-    """The tokens of the longest summary that a model with this window may write."""
-    return min(LONGEST_SUMMARY, window // 8)
+    """The most tokens that a summary may have, for a model with this window."""
+    return min(MAX_SUMMARY, window // 8)
 
 
 class Summary(msgspec.Struct):
-    """What has come so far; the money is spent also where nothing came of it."""
+    """What a summariser has so far; its cost counts also if no summary came of it."""
 
     text: str = ""
     model: str = ""
@@ -330,90 +311,78 @@ class Summary(msgspec.Struct):
 
 
 class Summariser:
-    """Asks `models` for one summary; `summary` is what came.
+    """Asks `models` for one summary of a conversation.
 
     Args:
-        models: the one to ask, then its fallbacks.
-        requests: what goes with every request of the conversation.
-        focus: what the person asks to keep.
+        models: the model to ask, then its fallbacks.
+        requests: the system prompt and the tools of the session.
+        focus: what the user asks to keep.
+        emit: gets the progress.
     """
 
-    def __init__(self, models: Sequence[Model], requests: Requests, focus: str) -> None:
+    def __init__(self, models: Sequence[Model], requests: Requests, focus: str, emit: Emit) -> None:
         self.summary = Summary()
         self._models = models
         self._requests = requests
         self._focus = focus
+        self._emit = emit
         self._longest = longest_summary(models[0].spec.window)
-        self._progress = Compacting()
 
-    async def run(
-        self, sent: Sequence[Message], tokens: int, window: int
-    ) -> AsyncGenerator[Compacting | Retrying, None]:
-        """Sum up what is `sent`: about `tokens`, to a model that holds `window`.
+    async def run(self, sent: Sequence[Message], tokens: int, window: int) -> None:
+        """Summarise what is `sent`, about `tokens`, with a model that holds `window`, into `summary`.
 
         Raises:
             ModelError: there is no summary; the message says why.
         """
-        if tokens + THE_REQUEST + self._longest <= window:
+        if tokens + REQUEST_TOKENS + self._longest <= window:
             try:
-                async with aclosing(self._at_once(sent)) as events:
-                    async for event in events:
-                        yield event
-                return
+                await self._at_once(sent)
             except ContextTooLong:
                 window = min(window, tokens)
+            else:
+                return None
         for _ in range(HALVINGS):
             try:
-                async with aclosing(self._in_steps(sent, window)) as events:
-                    async for event in events:
-                        yield event
-                return
+                return await self._in_parts(sent, window)
             except ContextTooLong:
                 window //= 2
-        raise ContextTooLong("The model takes not even a part of the conversation.")
+        raise ContextTooLong("The model does not accept even a part of the session.")
 
-    async def _at_once(self, sent: Sequence[Message]) -> AsyncGenerator[Compacting | Retrying, None]:
-        """Behind the very bytes of the conversation, which the provider has in its cache."""
+    async def _at_once(self, sent: Sequence[Message]) -> None:
+        """Append the request for a summary to the same bytes that the provider has in its cache."""
         messages = [*self._requests.messages(sent), ask_for_summary(self._focus, words_for(self._longest))]
-        async with aclosing(self._ask(messages, self._requests.specs(self._models[0]))) as events:
-            async for event in events:
-                yield event
+        await self._ask(messages, self._requests.specs(self._models[0]), Compacting())
 
-    async def _in_steps(self, sent: Sequence[Message], window: int) -> AsyncGenerator[Compacting | Retrying, None]:
+    async def _in_parts(self, sent: Sequence[Message], window: int) -> None:
         """Part by part, each with the summary of those before it."""
         self.summary.text = ""
         longest = min(self._longest, window // 8)
         parts = parts_of(sent, longest_part(window))
         for number, part in enumerate(parts, 1):
-            self._progress = Compacting(0, number, len(parts))
             messages = ask_for_part(part, number, len(parts), self.summary.text, self._focus, words_for(longest))
-            async with aclosing(self._ask(messages, ())) as events:
-                async for event in events:
-                    yield event
+            await self._ask(messages, (), Compacting(0, number, len(parts)))
 
-    async def _ask(
-        self, messages: Sequence[Message], tools: Sequence[ToolSpec]
-    ) -> AsyncGenerator[Compacting | Retrying, None]:
-        builder, written = ReplyBuilder(self._models[0].spec.name), 0
-        yield self._progress
-        async with aclosing(stream_with_retries(self._models, messages, tools, attempts=ATTEMPTS)) as chunks:
-            async for chunk in chunks:
-                if isinstance(chunk, Attempt):
-                    builder, written = ReplyBuilder(chunk.model), 0
-                    yield Retrying(chunk.reason, chunk.number, chunk.wait, chunk.model)
-                    continue
-                builder.add(chunk)
-                if isinstance(chunk, TextChunk):
-                    before, written = written, written + len(chunk.text)
-                    if written // PROGRESS > before // PROGRESS:
-                        yield replace(self._progress, written=written)
-        self._take(builder.finish(), messages)
+    async def _ask(self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting) -> None:
+        written = 0
 
-    def _take(self, reply: Message, messages: Sequence[Message]) -> None:
+        def on_chunk(chunk: Chunk) -> None:
+            nonlocal written
+            if isinstance(chunk, TextChunk):
+                before, written = written, written + len(chunk.text)
+                if written // PROGRESS > before // PROGRESS:
+                    self._emit(replace(progress, written=written))
+
+        async def on_retry(retry: Retry) -> None:
+            nonlocal written
+            written = 0
+            self._emit(Retrying(retry.reason, retry.number, retry.wait, retry.model))
+
+        self._emit(progress)
+        reply = await ModelCall(self._models, messages, tools, attempts=ATTEMPTS).run(on_chunk, on_retry)
         usage = reply.usage or Usage(estimate_messages(messages), output=estimate_messages([reply]))
         self.summary.usage = (self.summary.usage or Usage()) + usage
         self.summary.model = reply.model
         if not is_summary(reply.text):
-            said = f": it said “{' '.join(reply.text.split())[:80]}”" if reply.text.strip() else ""
-            raise ModelError(f"{reply.model} did not sum the conversation up{said}.")
+            answer = f": it answered “{' '.join(reply.text.split())[:80]}”" if reply.text.strip() else ""
+            raise ModelError(f"{reply.model} wrote no summary{answer}.")
         self.summary.text = cut_summary(reply.text, int(self._longest * CHARACTERS_A_TOKEN))

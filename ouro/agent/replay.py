@@ -1,4 +1,4 @@
-"""A transcript that was kept, as the events that would have shown it."""
+"""A saved transcript as the events that showed it."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from ouro.memory.transcript import ShownItem
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 
 
-def replay(told: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Iterator[Event]:
-    """The events of past turns, in order; tools are not run."""
-    for each in told:
-        match each:
+def replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Iterator[Event]:
+    """The events of past turns, in order. No tool is run."""
+    for item in items:
+        match item:
             case TranscriptEntry():
-                yield from _message(each.message, title)
+                yield from _message(item.message, title)
             case CompactionRecord():
-                yield compaction_event(each)
-            case RecalledRecord(items=items, way=way):
-                # Notes are told by their ids alone: that is what is kept of them.
+                yield compaction_event(item)
+            case RecalledRecord(items=notes, way=way):
+                # The record holds the ids of notes, not their texts.
                 yield NotesRecalled(
-                    tuple(Remembered(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in items), way
+                    tuple(Remembered(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in notes), way
                 )
             case ModelRecord(model):
                 yield Said(f"Model: {model}")
             case RewindRecord():
-                yield Said("Went back to here. What was left is kept: /rewind lists it.")
+                yield Said("Rewound to here. What followed is kept: /rewind lists it.")
 
 
 def compaction_event(record: CompactionRecord) -> Event:
-    """What is told of a compaction when it is made, and whenever the conversation is shown again."""
+    """The event that shows a compaction: when it is made, and when the session is shown again."""
     (before, after), kept = record.tokens, len(record.kept)
     covered = record.messages or (record.covers[1] - record.covers[0] + 1 if record.summary else 0)
     if record.summary and not record.model:
@@ -63,7 +63,7 @@ def _message(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Eve
             yield from _replied(message)
             yield from (ToolStarted(call, title(call)) for call in message.tool_calls)
         case "tool":
-            yield from (_finished(reply) for reply in message.parts_of(ToolReply))
+            yield from (_finished(result) for result in message.parts_of(ToolReply))
         case "system":
             pass
 
@@ -82,6 +82,6 @@ def _replied(message: Message) -> Iterator[Event]:
     yield Replied(message)
 
 
-def _finished(reply: ToolReply) -> ToolFinished:
-    display = reply.display or Display(reply.text.partition("\n")[0][:120], Plain(reply.text))
-    return ToolFinished(reply.call_id, reply.name, display, reply.failed, 0.0)
+def _finished(result: ToolReply) -> ToolFinished:
+    display = result.display or Display(result.text.partition("\n")[0][:120], Plain(result.text))
+    return ToolFinished(result.call_id, result.name, display, result.failed, 0.0)

@@ -1,4 +1,4 @@
-"""Requests: what goes with every request of a conversation, the same each time, so that providers can cache it."""
+"""Requests: what goes with every request of a session, the same each time, so that providers can cache it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ouro.safety.access import Effect
 
 
 class Requests(msgspec.Struct, frozen=True):
-    """The system prompt and the tools of a conversation."""
+    """The system prompt and the tools of a session."""
 
     instructions: str
     tools: ToolRunner
 
     def messages(self, sent: Sequence[Message]) -> list[Message]:
-        """What is sent, behind the system prompt."""
+        """The messages of a request: the system prompt, then `sent`."""
         return [system(self.instructions), *sent]
 
     def specs(self, model: Model) -> tuple[ToolSpec, ...]:
-        """The tools as this model is told of them: with the way of editing that it knows best."""
+        """The tools for this model: with the edit tool that it was trained on."""
         return self.tools.specs(("edit",) if model.spec.patches else ("apply_patch",))
 
     def sizes(self, model: Model) -> tuple[int, int]:
@@ -34,16 +34,16 @@ class Requests(msgspec.Struct, frozen=True):
         return estimate(self.instructions), tools
 
     def files_in(self, messages: Sequence[Message]) -> Iterator[str]:
-        """The files that the calls in `messages` changed or read, in order, as lines of a list."""
-        answered = {reply.call_id: reply for message in messages for reply in message.parts_of(ToolReply)}
+        """The files that the calls in `messages` changed or read, in order, as list items."""
+        results = {result.call_id: result for message in messages for result in message.parts_of(ToolReply)}
         for call in (call for message in messages for call in message.tool_calls):
-            reply = answered.get(call.id)
-            if reply is None or reply.failed:
+            result = results.get(call.id)
+            if result is None or result.failed:
                 continue
             try:
-                tool, args = self.tools.understand(call)
+                tool, args = self.tools.parse(call)
             except ToolError:
-                continue  # a tool that is not here any more
+                continue  # a tool that no longer exists
             if tool.effect is Effect.WRITE:
                 yield from (f"- changed `{path}`" for path in tool.targets(args))
             elif tool.name == "read":

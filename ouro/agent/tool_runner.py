@@ -1,11 +1,11 @@
-"""Check, ask and run one batch of tool calls, side by side; results in the order asked."""
+"""ToolRunner: check, ask for permission and run the tool calls of one answer, side by side."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,10 @@ from ouro.display import Display, Plain, Question
 from ouro.errors import OuroError, ToolError
 from ouro.events import (
     Answer,
-    Event,
+    Emit,
     PermissionAsked,
     Permit,
     QuestionAsked,
-    QuestionClosed,
     Reply,
     Said,
     ToolFinished,
@@ -34,15 +33,15 @@ from ouro.tools.tool import AnyTool, ToolContext, ToolResult, parse_arguments, s
 from ouro.utils.log import log
 
 MAX_SIDE_BY_SIDE = 8
-INTERRUPTED = "Interrupted by the person before it was done."
-SAID_NO = "The person said no. Ask what they would prefer, or go on without it."
+INTERRUPTED = "Interrupted by the user before it finished."
+REFUSED = "The user refused. Ask what they prefer, or continue without it."
 
-Inquire = Callable[[str], Awaitable[Answer]]
-"""Wait for the person's answer to the question with this id."""
+AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[Answer]]
+"""Emits a question, waits for the user's answer, emits that the question is closed."""
 
 
 class RefusedError(ToolError):
-    """The person, a rule or the mode said no."""
+    """The user, a rule or the mode refused the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +50,27 @@ class ToolRunner:
 
     tools: Mapping[str, AnyTool]
     permissions: Permissions
-    inquire: Inquire
+    ask_user: AskUser
+    after_tool: Callable[[str], Awaitable[None]]
+    """Is awaited with the name of a tool that has run, before its result is shown; for one tool at a time."""
 
     def specs(self, without: Sequence[str] = ()) -> tuple[ToolSpec, ...]:
-        """What a model is told of the tools, in a fixed order."""
+        """The tools as the model sees them, in a fixed order."""
         return tuple(spec_of(tool) for name, tool in self.tools.items() if name not in without)
 
     def title(self, call: ToolCall) -> str:
-        """A call in a few words, for the reader."""
+        """A call in a few words, for the user."""
         try:
-            tool, args = self.understand(call)
+            tool, args = self.parse(call)
         except ToolError:
             return call.name
         return tool.title(args)
 
-    def understand(self, call: ToolCall) -> tuple[AnyTool, Any]:
+    def parse(self, call: ToolCall) -> tuple[AnyTool, Any]:
         """The tool that is called, and its arguments.
 
         Raises:
-            ToolError: no such tool, or arguments that do not fit it.
+            ToolError: no such tool, or arguments that do not match its schema.
         """
         tool = self.tools.get(call.name)
         if tool is None:
@@ -78,100 +79,90 @@ class ToolRunner:
             raise ToolError(f"The arguments were not a JSON object, so nothing was run: {call.malformed[:200]!r}")
         return tool, parse_arguments(tool, call.arguments)
 
-    def batch(self, calls: Sequence[ToolCall]) -> Batch:
-        """The calls of one reply, ready to run."""
-        return Batch(self, calls)
+    def batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
+        """The calls of one answer, ready to run."""
+        return ToolBatch(self, calls, emit)
 
 
-class Batch:
-    """The tool calls of one reply: run side by side, answered in the order asked."""
+class ToolBatch:
+    """The tool calls of one answer: run side by side, with results in the order of the calls."""
 
-    def __init__(self, runner: ToolRunner, calls: Sequence[ToolCall]) -> None:
+    def __init__(self, runner: ToolRunner, calls: Sequence[ToolCall], emit: Emit) -> None:
         self._runner = runner
         self._calls = calls
-        self._replies: dict[str, ToolReply] = {}
-        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._emit = emit
+        self._results: dict[str, ToolReply] = {}
         self._began: dict[str, float] = {}
         self._numbers = itertools.count(1)
-        self._places = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
+        self._slots = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
         self._asking = asyncio.Lock()
+        self._ending = asyncio.Lock()
 
-    def replies(self) -> tuple[ToolReply, ...]:
-        """One reply a call, in the order asked; a call that was not finished is answered as interrupted."""
-        return tuple(self._replies.get(call.id) or _interrupted(call) for call in self._calls)
+    def results(self) -> tuple[ToolReply, ...]:
+        """One result a call, in the order of the calls; a call that did not finish has the result "interrupted"."""
+        return tuple(self._results.get(call.id) or _interrupted(call) for call in self._calls)
 
     def touched(self) -> tuple[str, ...]:
         """The paths that the calls have read or written."""
         paths: list[str] = []
         for call in self._calls:
             tool = self._runner.tools.get(call.name)
-            reply = self._replies.get(call.id)
-            if tool and reply and not reply.failed and tool.effect in (Effect.READ, Effect.WRITE):
+            result = self._results.get(call.id)
+            if tool and result and not result.failed and tool.effect in (Effect.READ, Effect.WRITE):
                 paths.extend(tool.targets(parse_arguments(tool, call.arguments)))
         return tuple(paths)
 
-    async def run(self) -> AsyncGenerator[Event, None]:
-        """Run all calls; ends when each has its reply. Closing it ends what still runs."""
-        work = asyncio.create_task(self._run_all())
-        try:
-            while (event := await self._events.get()) is not None:
-                yield event
-            await work
-        finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
-
-    async def _run_all(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                for call in self._calls:
-                    group.create_task(self._run_one(call))
-        finally:
-            self._events.put_nowait(None)
+    async def run(self) -> None:
+        """Run all calls to their results. When cancelled, it first ends what still runs."""
+        async with asyncio.TaskGroup() as group:
+            for call in self._calls:
+                group.create_task(self._run_one(call))
 
     async def _run_one(self, call: ToolCall) -> None:
         self._began[call.id] = time.monotonic()
-        self._events.put_nowait(ToolStarted(call, self._runner.title(call)))
-        async with self._places:
+        self._emit(ToolStarted(call, self._runner.title(call)))
+        async with self._slots:
             result = await self._result(call)
-        self._replies[call.id] = ToolReply(
+        self._results[call.id] = ToolReply(
             call.id, call.name, result.text, result.failed, result.images, result.display
         )
         seconds = time.monotonic() - self._began[call.id]
-        self._events.put_nowait(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
+        async with self._ending:
+            await self._runner.after_tool(call.name)
+        self._emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
 
     async def _result(self, call: ToolCall) -> ToolResult:
         try:
-            tool, args = self._runner.understand(call)
+            tool, args = self._runner.parse(call)
             comment = await self._permit(call, tool, args)
-            self._began[call.id] = time.monotonic()  # the person's time is not the tool's
+            self._began[call.id] = time.monotonic()  # waiting for the user is not part of the tool's time
             result = await tool.run(args, self._context(call))
         except OuroError as error:
             return _failure(str(error), type(error) is RefusedError)
-        except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the conversation
+        except Exception as error:  # noqa: BLE001  # a defect in a tool must not end the session
             log.exception("tool %s failed", call.name)
             return _failure(f"{call.name} failed inside ouro: {type(error).__name__}: {error}")
         if comment:
-            return replace(result, text=f"{result.text}\n\nThe person adds: {comment}")
+            return replace(result, text=f"{result.text}\n\nThe user adds: {comment}")
         return result
 
     async def _permit(self, call: ToolCall, tool: AnyTool, args: Any) -> str:
-        """Return once the call may run, with what the person adds to it.
+        """Return once the call may run, with the user's comment on it.
 
         Raises:
-            RefusedError: it may not.
+            RefusedError: it may not run.
         """
         decision, comment = self._decide(tool, args), ""
         if isinstance(decision, Ask):
             async with self._asking:  # one question at a time: "always" to the first may answer the second
-                decision, comment = await self._settle(call, tool, args)
+                decision, comment = await self._ask_until_decided(call, tool, args)
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
         return comment
 
-    async def _settle(self, call: ToolCall, tool: AnyTool, args: Any) -> tuple[Decision, str]:
-        """Ask until the question that was answered is still the question: meanwhile a path may lead elsewhere."""
+    async def _ask_until_decided(self, call: ToolCall, tool: AnyTool, args: Any) -> tuple[Decision, str]:
+        """Ask again if the question has changed while it was open: a path may lead elsewhere now."""
         decision, answered, comment = self._decide(tool, args), None, ""
         while isinstance(decision, Ask) and decision != answered:
             comment = await self._ask_permission(call, tool, args, decision)
@@ -183,34 +174,28 @@ class Batch:
 
     async def _ask_permission(self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask) -> str:
         display = await tool.preview(args)
-        question_id = f"{call.id}:{next(self._numbers)}"
-        permit = await self._inquire(
-            PermissionAsked(question_id, call, tool.title(args), display, ask.reason, ask.rule)
-        )
+        question = PermissionAsked(self._question_id(call), call, tool.title(args), display, ask.reason, ask.rule)
+        permit = await self._runner.ask_user(question, self._emit)
         if not isinstance(permit, Permit):
-            raise RefusedError(SAID_NO)
+            raise RefusedError(REFUSED)
         if permit.choice == "no":
-            raise RefusedError(f"Refused: {permit.comment}" if permit.comment else SAID_NO)
+            raise RefusedError(f"Refused: {permit.comment}" if permit.comment else REFUSED)
         if permit.choice == "always" and ask.rule:
             try:
                 self._runner.permissions.remember(ask.rule)
             except (OSError, OuroError) as error:
-                self._events.put_nowait(Said(f"`{ask.rule}` holds for this session only: {error}", "warning"))
+                self._emit(Said(f"`{ask.rule}` holds for this session only: {error}", "warning"))
         return permit.comment
-
-    async def _inquire(self, asked: PermissionAsked | QuestionAsked) -> Answer:
-        self._events.put_nowait(asked)
-        try:
-            return await self._runner.inquire(asked.question_id)
-        finally:
-            self._events.put_nowait(QuestionClosed(asked.question_id))
 
     def _context(self, call: ToolCall) -> ToolContext:
         async def ask(question: Question) -> tuple[str, ...]:
-            reply = await self._inquire(QuestionAsked(f"{call.id}:{next(self._numbers)}", question))
-            return reply.answers if isinstance(reply, Reply) else ()
+            answer = await self._runner.ask_user(QuestionAsked(self._question_id(call), question), self._emit)
+            return answer.answers if isinstance(answer, Reply) else ()
 
-        return ToolContext(lambda text: self._events.put_nowait(ToolProgress(call.id, text)), ask)
+        return ToolContext(lambda text: self._emit(ToolProgress(call.id, text)), ask)
+
+    def _question_id(self, call: ToolCall) -> str:
+        return f"{call.id}:{next(self._numbers)}"
 
 
 def _interrupted(call: ToolCall) -> ToolReply:

@@ -55,7 +55,7 @@ async def copy(front_end: FrontEnd, _argument: str) -> None:
 
 async def export(front_end: FrontEnd, argument: str) -> None:
     """Write the session, all of it, to a Markdown, HTML or JSON file."""
-    from ouro.commands.export import ENDINGS, document, format_of
+    from ouro.commands.export.export import ENDINGS, document, format_of
     from ouro.utils.files import write_document
 
     session = front_end.session
@@ -67,7 +67,7 @@ async def export(front_end: FrontEnd, argument: str) -> None:
     path = session.cwd / Path(named).expanduser()
 
     def write() -> None:
-        write_document(path, document(session.past.whole(), format_of(path)), force=force)
+        write_document(path, document(session.rewind.whole(), format_of(path)), force=force)
 
     await asyncio.to_thread(write)
     front_end.say(f"Written to {path}.")

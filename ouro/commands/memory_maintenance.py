@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
     from ouro.memory.index.search import Search
     from ouro.memory.long_term.maintenance.background import Digest
-    from ouro.memory.long_term.maintenance.crystallizer import OldSession, Step
+    from ouro.memory.long_term.maintenance.crystallizer import CrystallizedPart, OldSession
     from ouro.memory.long_term.maintenance.note_consolidator import Merge
     from ouro.memory.long_term.recall.recall import Recall
     from ouro.session import Session
@@ -66,9 +66,9 @@ async def crystallize(context: ActionContext, age: str, days: int, every: bool, 
     async with context.open_session() as session:
         digest = await _digest(context, session)
         found = await digest.find_sessions(0 if every or age == "all" else int(age or days))
-        parts = sum(each.pieces for each in found if not each.skipped)
+        parts = sum(each.parts for each in found if not each.skipped)
         plan = plan_of_sessions(found, digest.price(sum(each.tokens for each in found)))
-        steps: list[Step] = []
+        steps: list[CrystallizedPart] = []
         if parts and await confirm(context, plan, "Read them", assume_yes=yes):
             if context.session:
                 await context.run(digest.crystallizing(found))
@@ -177,7 +177,7 @@ async def _digest(context: ActionContext, session: Session) -> Digest:
     """
     if session.memory.maintenance is None:
         raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
-    if warning := await session.money.check():  # every model call from here on keeps to the limits
+    if warning := await session.budget.check(0):  # every model call from here on keeps to the limits
         context.say(warning, "warning")
     return session.memory.maintenance
 
@@ -208,15 +208,15 @@ def _merge_data(merge: Merge) -> dict[str, Any]:
         "notes": [note.id for note in merge.notes],
         "into": written.note.id if written else None,
         "commit": written.commit if written else "",
-        "why": merge.said,
+        "why": merge.reason,
     }
 
 
-def _crystallize_data(steps: Sequence[Step], found: Sequence[OldSession], digest: Digest) -> dict[str, Any]:
+def _crystallize_data(steps: Sequence[CrystallizedPart], found: Sequence[OldSession], digest: Digest) -> dict[str, Any]:
     read = [
         {
             "session": step.session.info.id,
-            "part": step.piece,
+            "part": step.part,
             "kept": [
                 {"id": one.note.id, "text": one.note.text, "change": one.change, "commit": one.commit}
                 for one in step.captured.written

@@ -136,9 +136,7 @@ async def edit(context: ActionContext, entry: str) -> Answer:
     done = await context.memory(lambda memory: save(memory.desk, opened, after))
     changed = [] if context.session else [line(f"Changed {opened.scope}/{opened.name}.")]
     view = changed if done.changed else [line("Nothing was changed.")]
-    warnings = [
-        line(f"{opened.name} is saved as you wrote it, but {each}.", level="warning") for each in done.complaints
-    ]
+    warnings = [line(f"{opened.name} is saved as you wrote it, but {each}.", level="warning") for each in done.problems]
     return Answer(done, [*view, *warnings, *views.undo_hint(context, done.undo)])
 
 

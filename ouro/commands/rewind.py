@@ -17,7 +17,7 @@ LISTED = 20
 
 async def rewind(front_end: FrontEnd, argument: str) -> None:
     """Go back before a message of yours (1: the last one), to edit and send it again."""
-    past = front_end.session.past
+    past = front_end.session.rewind
     while past.has_earlier and len(past.points()) < (int(argument) if argument.isdigit() else LISTED):
         await past.earlier()
     if argument:
@@ -34,26 +34,26 @@ async def rewind(front_end: FrontEnd, argument: str) -> None:
 
 async def undo(front_end: FrontEnd, _argument: str) -> None:
     """Take back your last message and what came of it; it can be edited and sent again."""
-    rewound = await front_end.session.past.undo()
+    rewound = await front_end.session.rewind.undo()
     front_end.show_again(rewound.text, rewound.images)
     _tell(front_end, "/redo returns to it.", rewound.told)
 
 
 async def redo(front_end: FrontEnd, _argument: str) -> None:
     """Return to where the conversation was before you went back."""
-    await front_end.session.past.redo()
+    await front_end.session.rewind.redo()
     front_end.show_again()
     front_end.say("Returned to where the conversation was.")
 
 
 async def fork(front_end: FrontEnd, argument: str) -> None:
     """Go on in a copy of the session; this one stays as it is."""
-    await _open_copy(front_end, await front_end.session.past.fork(title=argument))
+    await _open_copy(front_end, await front_end.session.rewind.fork(title=argument))
 
 
 async def go(front_end: FrontEnd, way: WayBack) -> None:
     """Go the way that the person chose."""
-    past = front_end.session.past
+    past = front_end.session.rewind
     match way.kind:
         case "rewind":
             rewound = await past.rewind(way.number, way.scopes)
@@ -70,7 +70,7 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
 
 async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
     """Let the person choose the way back from printed lists: what the plain prompt has in place of a screen."""
-    past = front_end.session.past
+    past = front_end.session.rewind
     points = past.points()[-LISTED:]
     branches = {f"branch {each.number}": each for each in past.branches()}
     choices = [Choice(str(each.number), one_line(each.text), gone(each)) for each in reversed(points)]

@@ -1,4 +1,4 @@
-"""Fuzzy: the names that a few typed letters mean, fast enough for 100,000 files."""
+"""The project's files, searched by a few typed letters for `@` completion."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ouro.utils.log import log
 
-_CONSIDERED = 400
+MAX_CANDIDATES = 400
+MAX_AGE = 20.0
+"""Seconds after which the list of files is read again."""
 
 
-class Haystack:
-    """Names to be searched; joined once, so that a key costs passes of the C string search, not a loop."""
+class FileIndex:
+    """File names, joined once: a typed key costs passes of the C string search, not a Python loop.
+
+    rapidfuzz scores every name, which takes too long for a typed key: see docs/dependencies.md.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -21,24 +26,24 @@ class Haystack:
         lowered = self._joined.lower()
         self._lowered = lowered if len(lowered) == len(self._joined) else self._joined
 
-    def search(self, needle: str, limit: int = 8) -> list[str]:
-        """The best names that have the letters of `needle` in their order, best first."""
-        wanted = needle.lower().replace("\n", "")
-        if not wanted:
+    def search(self, text: str, limit: int = 8) -> list[str]:
+        """The best names that contain the letters of `text` in their order, best first."""
+        letters = text.lower().replace("\n", "")
+        if not letters:
             return list(self.names[:limit])
-        literal = re.escape(wanted)
-        scattered = "".join(f"[^{re.escape(letter)}\n]*{re.escape(letter)}" for letter in wanted[1:])
+        literal = re.escape(letters)
+        scattered = "".join(f"[^{re.escape(letter)}\n]*{re.escape(letter)}" for letter in letters[1:])
         found: dict[str, None] = {}
-        for pattern in (f"[/\n]{literal}[^/\n]*\n", f"[/\n]{literal}", literal, re.escape(wanted[0]) + scattered):
+        for pattern in (f"[/\n]{literal}[^/\n]*\n", f"[/\n]{literal}", literal, re.escape(letters[0]) + scattered):
             found |= dict.fromkeys(self._matching(pattern))
             if len(found) >= limit * 4:
                 break
-        return sorted(found, key=lambda name: _rank(name, wanted))[:limit]
+        return sorted(found, key=lambda name: _rank(name, letters))[:limit]
 
     def _matching(self, pattern: str) -> Iterator[str]:
-        """Up to so many names with a match, from the first on."""
+        """The first MAX_CANDIDATES names with a match."""
         search, position = re.compile(pattern).search, 0
-        for _ in range(_CONSIDERED):
+        for _ in range(MAX_CANDIDATES):
             match = search(self._lowered, position)
             if match is None:
                 return
@@ -49,38 +54,34 @@ class Haystack:
             position = end
 
 
-def _rank(name: str, wanted: str) -> tuple[bool, bool, bool, int, str]:
+def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
     lowered = name.lower()
     last = lowered.rstrip("/").rpartition("/")[2]
-    return (not last.startswith(wanted), wanted not in last, wanted not in lowered, len(name), name)
-
-
-_FRESH = 20.0
-"""Seconds that a list is taken as it is."""
+    return (not last.startswith(letters), letters not in last, letters not in lowered, len(name), name)
 
 
 class ProjectFiles:
-    """The files of the project, for completion."""
+    """The list of files, read in the background, and again when it is old."""
 
     def __init__(self, read: Callable[[], list[str]], changed: Callable[[], None]) -> None:
         self._read = read
         self._changed = changed
-        self._haystack: Haystack | None = None
+        self._index: FileIndex | None = None
         self._read_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
-    def haystack(self) -> Haystack | None:
-        """The list as far as it is known; None until it was read for the first time."""
-        is_old = time.monotonic() - self._read_at > _FRESH
+    def index(self) -> FileIndex | None:
+        """The newest list; None until the first one was read."""
+        is_old = time.monotonic() - self._read_at > MAX_AGE
         if is_old and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._refresh())
-        return self._haystack
+        return self._index
 
     async def _refresh(self) -> None:
         try:
-            self._haystack = await asyncio.to_thread(lambda: Haystack(self._read()))
+            self._index = await asyncio.to_thread(lambda: FileIndex(self._read()))
         except OSError as error:
             log.warning("the project's files could not be listed: %s", error)
-            self._haystack = Haystack([])
+            self._index = FileIndex([])
         self._read_at = time.monotonic()
         self._changed()

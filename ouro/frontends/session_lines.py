@@ -9,7 +9,7 @@ from ouro.session.opening import Part
 from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
-    from ouro.session import RepositoryNews, ResumeCard, SessionExcerpt, SessionInfo
+    from ouro.session import RepositoryChanges, ResumeCard, SessionExcerpt, SessionInfo
 
 _UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
 """Seconds of a unit, up to how many of them it is used, its sign."""
@@ -89,6 +89,7 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
         ("repository", _repository(card.repository)),
         ("memory", _memory(card)),
         ("folder", f"it was in {clean(card.info.project)}, and goes on in {clean(card.folder)}" if card.folder else ""),
+        ("mode", _mode(card)),
         ("open", _open(card)),
     ]
     return [(name, words) for name, words in rows if words]
@@ -97,7 +98,8 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
 def card_line(card: ResumeCard, now: datetime) -> str:
     """The same in one line, where there is little to tell."""
     parts = [_ago(card, now), _first_call(card), _repository(card.repository), _memory(card)]
-    parts += [f"in {clean(card.folder)} now" if card.folder else "", _open(card)]
+    parts += [f"in {clean(card.folder)} now" if card.folder else "", f"mode {mode}" if (mode := _mode(card)) else ""]
+    parts.append(_open(card))
     return f"Resumed: {' · '.join(filter(None, parts))}"
 
 
@@ -110,6 +112,10 @@ def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
         price = "one call" if card.price is None else f"made for {_dollars(card.price)}"
         choices.append(("summary", f"summary: {price}"))
     return choices
+
+
+def _mode(card: ResumeCard) -> str:
+    return "" if card.info.mode in ("", "ask") else card.info.mode
 
 
 def _ago(card: ResumeCard, now: datetime) -> str:
@@ -130,7 +136,7 @@ def _dollars(price: float) -> str:
     return f"${price:.2f}" if price >= 0.005 else "under 1 ¢"
 
 
-def _repository(news: RepositoryNews | None) -> str:
+def _repository(news: RepositoryChanges | None) -> str:
     if news is None:
         return ""
     parts = []

@@ -17,7 +17,7 @@ Scope = str
 THESE, PROJECT, ALL = "these", "this project", "all projects"
 
 
-class Match(NamedTuple):
+class SessionMatch(NamedTuple):
     """A session in the list, and the words in it that were looked for."""
 
     info: SessionInfo
@@ -77,20 +77,20 @@ class SessionMatches:
         """From here on titles that are only like the words fit, too; see `alike`."""
         self._fuzzy = fuzzy
 
-    def matches(self) -> list[Match]:
+    def matches(self) -> list[SessionMatch]:
         """The sessions that fit: by title or id, then by what was said, each last used first; then by likeness."""
         if not self._words:
-            return [Match(info) for info in self.in_scope]
+            return [SessionMatch(info) for info in self.in_scope]
         named = self._named()
         seen = set(named)
-        found = [Match(self.in_scope[place], self._hits.get(self.in_scope[place].id, "")) for place in named]
+        found = [SessionMatch(self.in_scope[place], self._hits.get(self.in_scope[place].id, "")) for place in named]
         if self._hits:
             said = [place for place, info in enumerate(self.in_scope) if info.id in self._hits and place not in seen]
             seen.update(said)
-            found += [Match(self.in_scope[place], self._hits[self.in_scope[place].id]) for place in said]
+            found += [SessionMatch(self.in_scope[place], self._hits[self.in_scope[place].id]) for place in said]
         if self._fuzzy is not None and len(self.query) >= _SHORTEST:
             alike = self._fuzzy(self.query, self._titles)
-            found += [Match(self.in_scope[place]) for place in alike if place not in seen]
+            found += [SessionMatch(self.in_scope[place]) for place in alike if place not in seen]
         return found
 
     def _named(self) -> list[int]:

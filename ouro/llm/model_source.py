@@ -35,7 +35,8 @@ class ModelSource:
         effort: how long it thinks.
         make: makes a model and its fallbacks.
         choices: lists what could be used.
-        roles: the full name of the model that each role is given to; a role that is left out falls back.
+        roles: the full name of the model for each role; a role that is left out falls back.
+        afford: raises LimitReached if no call beside the turns may be paid.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ModelSource:
         make: Callable[[str, Effort], Sequence[Model]],
         choices: Callable[[], Awaitable[tuple[ModelChoice, ...]]],
         roles: Mapping[Role, str] | None = None,
+        afford: Callable[[], None] = lambda: None,
     ) -> None:
         self._make = make
         self.choices = choices
@@ -53,8 +55,7 @@ class ModelSource:
         self._before: list[Model] = []
         self._roles = dict(roles or {})
         self._made: dict[str, Sequence[Model]] = {}
-        self.afford: Callable[[], None] = lambda: None
-        """Refuses a call beside the conversation where the money for it has run out: raises LimitReached."""
+        self._afford = afford
 
     def current(self) -> Sequence[Model]:
         """The model that is asked first, then its fallbacks."""
@@ -68,7 +69,7 @@ class ModelSource:
         Raises:
             LimitReached: no further call may be paid.
         """
-        self.afford()
+        self._afford()
         for each in _TRIED[role]:
             if models := self._named(each):
                 return models

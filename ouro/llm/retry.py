@@ -1,10 +1,10 @@
-"""Ask again when a model fails, then ask the next one: the only place where anything is asked twice."""
+"""ModelCall: one answer of a model, asked again when it fails, then asked of the next model."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -16,12 +16,12 @@ from ouro.messages import Message
 
 ATTEMPTS = 5
 FIRST_WAIT = 1.0
-LONGEST_WAIT = 60.0
-"""Seconds. Who is asked to wait longer is better told than kept waiting."""
+MAX_WAIT = 60.0
+"""Seconds. A longer wait is reported instead."""
 
 
-class Attempt(msgspec.Struct, frozen=True):
-    """What was streamed so far is void: after `wait` seconds `model` is asked, for the `number`th time."""
+class Retry(msgspec.Struct, frozen=True):
+    """What was streamed so far is void: `model` is asked for the `number`th time, after `wait` seconds."""
 
     model: str
     number: int
@@ -29,64 +29,120 @@ class Attempt(msgspec.Struct, frozen=True):
     wait: float
 
 
-async def stream_with_retries(
-    models: Sequence[Model],
-    messages: Sequence[Message],
-    tools: Sequence[ToolSpec] = (),
-    *,
-    attempts: int = ATTEMPTS,
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-) -> AsyncGenerator[Chunk | Attempt, None]:
-    """The chunks of a whole answer: of the first model, or of the next ones once its attempts are spent.
+def _ignore(_chunk: Chunk) -> None:
+    pass
+
+
+async def _retry_silently(_retry: Retry) -> None:
+    pass
+
+
+class ModelCall:
+    """One answer of the first of `models`, or of the next ones once its attempts are used up.
+
+    The answer is built here, once. This is the only place where a model is asked twice.
+
+    Args:
+        models: the model to ask, then its fallbacks.
+        messages: the request.
+        tools: what the model may call.
+        attempts: how often each model is asked.
+        taken: the ids of tool calls that the transcript has already.
+        sleep: waits between attempts; takes seconds.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec] = (),
+        *,
+        attempts: int = ATTEMPTS,
+        taken: Iterable[str] = (),
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._models = models
+        self._messages = messages
+        self._tools = tools
+        self._attempts = attempts
+        self._taken = frozenset(taken)
+        self._sleep = sleep
+        self._builder = ReplyBuilder(models[0].spec.name, self._taken)
+
+    def partial(self) -> Message:
+        """What has come so far of the attempt that runs, without its tool calls; the message is marked as cut."""
+        return self._builder.message(cut=True)
+
+    async def run(
+        self,
+        on_chunk: Callable[[Chunk], None] = _ignore,
+        on_retry: Callable[[Retry], Awaitable[None]] = _retry_silently,
+    ) -> Message:
+        """Return the whole answer.
+
+        Args:
+            on_chunk: gets every chunk as it comes.
+            on_retry: is called before an attempt is repeated; `partial` still returns what the failed one gave.
+
+        Raises:
+            TransientModelError: the last attempt of the last model failed.
+            ModelError: a model failed in a way that another attempt does not fix.
+        """
+        failure: TransientModelError | None = None
+        for place, model in enumerate(self._models):
+            if failure is not None:
+                await self._begin(Retry(model.spec.name, 1, _first_line(failure), 0.0), on_retry)
+            for number in range(1, self._attempts + 1):
+                try:
+                    return await self._attempt(model, on_chunk)
+                except TransientModelError as error:
+                    failure = error
+                wait = _wait(failure, number)
+                if number == self._attempts or wait > MAX_WAIT:
+                    break
+                await self._begin(Retry(model.spec.name, number + 1, _first_line(failure), wait), on_retry)
+                await self._sleep(wait)
+            if place == len(self._models) - 1 and failure is not None:
+                raise _with_attempts(failure, model.spec.name, number)
+        raise AssertionError("no model was given")
+
+    async def _attempt(self, model: Model, on_chunk: Callable[[Chunk], None]) -> Message:
+        builder = self._builder
+        async with aclosing(model.stream(self._messages, self._tools)) as chunks:
+            async for chunk in chunks:
+                builder.add(chunk)
+                on_chunk(chunk)
+        return builder.finish()
+
+    async def _begin(self, retry: Retry, on_retry: Callable[[Retry], Awaitable[None]]) -> None:
+        await on_retry(retry)
+        self._builder = ReplyBuilder(retry.model, self._taken)
+
+
+async def ask(
+    models: Sequence[Model], messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, attempts: int = ATTEMPTS
+) -> Message:
+    """One answer, for work beside the turns (summaries, titles, capture); with its usage and model.
 
     Raises:
-        TransientModelError: the last model failed the last time.
-        ModelError: a model failed in a way that asking again does not mend.
+        ModelError: none of the models answered.
     """
-    failure: TransientModelError | None = None
-    for place, model in enumerate(models):
-        if failure is not None:
-            yield Attempt(model.spec.name, 1, _first_line(failure), 0.0)
-        for number in range(1, attempts + 1):
-            try:
-                async with aclosing(_whole(model, messages, tools)) as chunks:
-                    async for chunk in chunks:
-                        yield chunk
-                return
-            except TransientModelError as error:
-                failure = error
-            wait = _wait(failure, number)
-            if number == attempts or wait > LONGEST_WAIT:
-                break
-            yield Attempt(model.spec.name, number + 1, _first_line(failure), wait)
-            await sleep(wait)
-        if place == len(models) - 1 and failure is not None:
-            raise _told(failure, model.spec.name, number)
-
-
-async def _whole(model: Model, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
-    """The chunks of one attempt; what turns out to be no answer raises at its end."""
-    seen = ReplyBuilder()
-    async with aclosing(model.stream(messages, tools)) as chunks:
-        async for chunk in chunks:
-            seen.add(chunk)
-            yield chunk
-    seen.check()
+    return await ModelCall(models, messages, tools, attempts=attempts).run()
 
 
 def _wait(failure: TransientModelError, number: int) -> float:
-    """Seconds to wait: what the provider asked for, else twice as long each time, never the same for all who wait."""
+    """Seconds to wait: what the provider asked for, else twice as long each time, with jitter."""
     if failure.retry_after is not None:
         return failure.retry_after
-    longest: float = min(LONGEST_WAIT, FIRST_WAIT * 2 ** (number - 1))
-    return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret hangs on it)
+    longest: float = min(MAX_WAIT, FIRST_WAIT * 2 ** (number - 1))
+    return longest * random.uniform(0.5, 1)  # noqa: S311 (no secret depends on it)
 
 
-def _told(failure: TransientModelError, model: str, number: int) -> TransientModelError:
-    """The failure with what was tried, as it is told at last."""
+def _with_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:
+    """The failure, with how often the model was asked or how long it asks to wait."""
     wait = failure.retry_after
-    if wait is not None and wait > LONGEST_WAIT:
-        message = f"{failure.message} {model} asks to wait {wait:.0f} s, longer than ouro does ({LONGEST_WAIT:.0f} s)."
+    if wait is not None and wait > MAX_WAIT:
+        message = f"{failure.message} {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."
         hint = "Try again later, or choose another model: `/model`."
     else:
         message = f"{failure.message} ({model} was asked {number} times.)" if number > 1 else failure.message

@@ -20,6 +20,7 @@ from ouro.memory.sessions.records import (
     ForkRecord,
     MessageRecord,
     ModelRecord,
+    ModeRecord,
     PinRecord,
     RecalledItem,
     RecalledRecord,
@@ -45,6 +46,7 @@ __all__ = [
     "LoadedSession",
     "MemoryStore",
     "MessageRecord",
+    "ModeRecord",
     "ModelRecord",
     "PinRecord",
     "Progress",
@@ -99,6 +101,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """By day and model; what a fork has from its source is not among it."""
     fork_of: str = ""
     """The id of the session that it is a copy of."""
+    mode: str = ""
+    """The permission mode that was saved last; empty if none was."""
 
     @property
     def is_copied_by_hand(self) -> bool:

@@ -14,6 +14,7 @@ from ouro.memory.backend import (
     MemoryStore,
     MessageRecord,
     ModelRecord,
+    ModeRecord,
     Record,
     RewindRecord,
     SessionHeader,
@@ -40,8 +41,7 @@ class MemoryManager:
         self.session_id = header.id
         self.project = header.project
         self.notices: tuple[str, ...] = loaded.notices if loaded else ()
-        self.tell: Callable[[str], None] = lambda _notice: None
-        """Is given each notice that comes later, with what is read behind the screen."""
+        self._on_notice: Callable[[str], None] = lambda _notice: None
         self.read_only = loaded.read_only if loaded else False
         self.is_private = False
         """Long-term memory is off: what is said from here on is never to be learned from."""
@@ -84,6 +84,7 @@ class MemoryManager:
         read_only: bool = False,
         fork: bool = False,
         said: Callable[[str], Iterable[str]] = lambda _words: (),
+        on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> MemoryManager:
         """The session that `query` means, as `find_session` understands it.
 
@@ -95,6 +96,7 @@ class MemoryManager:
             fork: a copy is opened, and the session itself stays as it is; it may be open elsewhere. The copy belongs to
                 `project`.
             said: the ids of the sessions in which these words were said.
+            on_notice: gets each notice that is found later, while the rest is read.
 
         Raises:
             SessionNotFound: none answers to it, or several do.
@@ -115,6 +117,7 @@ class MemoryManager:
             manager._believe(info)
         if not loaded.is_complete:
             manager._rest.read_what_is_sent(manager._fold_again)
+        manager._on_notice = on_notice
         return manager
 
     @property
@@ -243,6 +246,16 @@ class MemoryManager:
             self.note(ModelRecord(model, self.now()))
 
     @property
+    def mode(self) -> str:
+        """The permission mode that was saved last; empty if none was."""
+        return self.transcript.mode
+
+    def set_mode(self, mode: str) -> None:
+        """Save another permission mode, as `note` does."""
+        if mode != self.mode:
+            self.note(ModeRecord(mode, self.now()))
+
+    @property
     def is_being_read(self) -> bool:
         """Whether what is sent is not all there yet: `read_all` waits for it."""
         return self._rest.is_being_read
@@ -295,7 +308,7 @@ class MemoryManager:
     def _notice(self, text: str) -> None:
         if text not in self.notices:
             self.notices += (text,)
-            self.tell(text)
+            self._on_notice(text)
 
     def _take(self, record: Record) -> None:
         self.transcript.take(record)
@@ -320,6 +333,7 @@ class MemoryManager:
         self.transcript.usage = sum((each.usage for each in info.spent), Usage())
         self.transcript.title = self.transcript.title or info.title
         self.transcript.model = self.transcript.model or info.model
+        self.transcript.mode = self.transcript.mode or info.mode
 
     def _fold_again(self, loaded: LoadedSession) -> None:
         """More of the session was read; what was noted meanwhile comes behind it."""

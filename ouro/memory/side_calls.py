@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from ouro.display import Question
 from ouro.events import Answer, Event
-from ouro.llm.ask import ask
 from ouro.llm.model_source import ModelSource, Role
+from ouro.llm.retry import ask
 from ouro.memory.backend import CostRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message
@@ -27,6 +27,10 @@ class SessionChannel(Protocol):
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a task in the background; a failure is logged under `name`."""
+        ...
+
+    def run_as_turn(self, events: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
+        """Run a stream of events as a turn, for the user to see and to interrupt."""
         ...
 
 

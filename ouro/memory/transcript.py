@@ -16,6 +16,7 @@ from ouro.memory.sessions.records import (
     ForkRecord,
     MessageRecord,
     ModelRecord,
+    ModeRecord,
     PinRecord,
     RecalledRecord,
     Record,
@@ -73,6 +74,7 @@ class Transcript:
     def __init__(self, kept: Iterable[MessageRecord] = (), *, is_whole: bool = True, above: int = 0) -> None:
         self.title = ""
         self.model = ""
+        self.mode = ""
         """The one that was chosen last; empty: that of the header."""
         self.usage = Usage()
         """Of all model calls of the session, those beside the conversation and on branches among them."""
@@ -261,6 +263,8 @@ class Transcript:
             case ModelRecord(model):
                 self.model, self._asked_since = model, self._highest + 1
                 self._marks.setdefault(self._line.last, []).append(_Mark(record))
+            case ModeRecord(mode):
+                self.mode = mode
             case PinRecord(message, _, pinned):
                 self.pins = self.pins | {message} if pinned else self.pins - {message}
             case CostRecord(usage=usage):

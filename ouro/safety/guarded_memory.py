@@ -44,16 +44,25 @@ _HARMLESS = re.compile(
     r"\s*|[#;].*|\[(remote|branch) \"[\w./-]+\"\]|\s*(url|fetch|pushurl|remote|merge) = [\w./:@~+*-]+"
 )
 """What a person may have added to them: where to sync to."""
-_ACTING = ("commondir", "config.worktree", "hooks", "info/attributes", "info/grafts", "refs/replace")
+_ACTING = (
+    "commondir",
+    "config.worktree",
+    "hooks",
+    "info/attributes",
+    "info/grafts",
+    "refs/replace",
+    "objects/info/alternates",
+)
 _NAME = re.compile(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
 _MOST_BYTES = 1 << 16
 
 
 class GuardedMemory(msgspec.Struct, frozen=True):
-    """The folder of one memory, at its real path, and its history; none where the host repository keeps it."""
+    """The folder of one memory, at its real path, and where ouro records what of it is approved."""
 
     path: Path
-    git_dir: Path | None = None
+    state_dir: Path | None = None
+    """None where the host repository shares the folder. An earlier version kept the git directory there."""
 
     def holds(self, path: Path) -> bool:
         """Whether a real path is in the folder, or the folder itself."""
@@ -71,23 +80,28 @@ class GuardedMemory(msgspec.Struct, frozen=True):
 
     def tampered(self) -> str:
         """Why a git command in the folder might do more than it says; empty where it cannot."""
-        if self.git_dir is None:
+        if self.state_dir is None:
             return "the host repository keeps this memory"
-        named = _small(self.path / ".git").removeprefix("gitdir: ").strip()
-        if not named or os.path.realpath(self.path / named) != os.path.realpath(self.git_dir):
-            return f"{self.path / '.git'} is not ouro's"
-        if found := next((name for name in _ACTING if os.path.lexists(self.git_dir / name)), ""):
-            return f"{self.git_dir / found} is not ouro's"
+        git_dir = self.path / ".git"
+        if not git_dir.is_dir() or git_dir.is_symlink():
+            named = _small(git_dir).removeprefix("gitdir: ").strip()
+            if not named or os.path.realpath(self.path / named) != os.path.realpath(self.state_dir):
+                return f"{git_dir} is not ouro's"
+            git_dir = self.state_dir
+        if found := next((name for name in _ACTING if os.path.lexists(git_dir / name)), ""):
+            return f"{git_dir / found} is not ouro's"
         own = set(GIT_CONFIG.splitlines())
-        lines = _small(self.git_dir / "config").splitlines()
+        lines = _small(git_dir / "config").splitlines()
         strange = next((line for line in lines if line not in own and not _HARMLESS.fullmatch(line)), "")
         if strange or not own.issubset(lines):
-            return f"the settings in {self.git_dir / 'config'} are not ouro's"
+            return f"the settings in {git_dir / 'config'} are not ouro's"
         return next((f"{path} names programs" for path in self._acting_below()), "")
 
     def _acting_below(self) -> Iterator[Path]:
         """What in the folder git obeys: attributes, and repositories in it, whose settings it reads for a status."""
         for root, folders, files in os.walk(self.path):
+            if Path(root) == self.path and ".git" in folders:
+                folders.remove(".git")
             names = {name.casefold(): name for name in (*folders, *files)}
             acting = {".gitattributes", ".git"} if Path(root) != self.path else {".gitattributes"}
             yield from (Path(root, names[each]) for each in sorted(acting & names.keys()))

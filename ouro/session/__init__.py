@@ -41,17 +41,16 @@ if TYPE_CHECKING:
     from ouro.session.opening import OpenRequest as OpenRequest
     from ouro.session.opening import Part as Part
     from ouro.session.opening import open_interactively as open_interactively
-    from ouro.session.parts import SessionParts as SessionParts
-    from ouro.session.parts import Status as Status
-    from ouro.session.resume import RepositoryNews as RepositoryNews
+    from ouro.session.resume import RepositoryChanges as RepositoryChanges
     from ouro.session.resume import ResumeCard as ResumeCard
     from ouro.session.resume import Resumed as Resumed
     from ouro.session.resume import Tail as Tail
     from ouro.session.rewind import Branch as Branch
-    from ouro.session.rewind import Past as Past
     from ouro.session.rewind import Point as Point
+    from ouro.session.rewind import Rewind as Rewind
     from ouro.session.rewind import Rewound as Rewound
     from ouro.session.session import Session as Session
+    from ouro.session.session import Status as Status
     from ouro.session.turn_queue import Draft as Draft
     from ouro.session.turn_queue import TurnObserver as TurnObserver
     from ouro.session.turn_queue import TurnQueue as TurnQueue
@@ -74,10 +73,9 @@ _HOMES = {
     "ouro.memory.sessions.session_search": ("SessionHit",),
     "ouro.session.context_window": ("ContextWindow", "Outlook", "Pinnable", "WindowReport"),
     "ouro.session.opening": ("OpenDialog", "OpenRequest", "PICK", "Part", "open_interactively"),
-    "ouro.session.parts": ("SessionParts", "Status"),
-    "ouro.session.resume": ("RepositoryNews", "ResumeCard", "Resumed", "Tail"),
-    "ouro.session.rewind": ("Branch", "Past", "Point", "Rewound"),
-    "ouro.session.session": ("Session",),
+    "ouro.session.session": ("Session", "Status"),
+    "ouro.session.resume": ("RepositoryChanges", "ResumeCard", "Resumed", "Tail"),
+    "ouro.session.rewind": ("Branch", "Rewind", "Point", "Rewound"),
     "ouro.session.turn_queue": ("Draft", "TurnObserver", "TurnQueue"),
     "ouro.tools.shell_jobs": ("JobInfo",),
 }

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 from ouro.display import Question
-from ouro.events import Answer, Event, QuestionAsked, QuestionClosed
-from ouro.session.turn import Questions
+from ouro.events import Answer, Event, QuestionAsked, Said
+from ouro.session.turn import Questions, TurnRunner
 from ouro.utils.log import log
 
 
 class Background:
     """Runs what the user does not wait for: titles, capture, commits. Owned by one Session, which closes it."""
 
-    def __init__(self, questions: Questions) -> None:
+    def __init__(self, questions: Questions, turns: TurnRunner) -> None:
         self._questions = questions
+        self._turns = turns
         self._tasks: set[asyncio.Task[None]] = set()
-        self._news: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a task; a failure is logged under `name`."""
@@ -26,35 +27,43 @@ class Background:
         self._tasks.add(task)
         task.add_done_callback(self._end)
 
+    def run_as_turn(self, events: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
+        """Run a stream of events as a turn, for the user to see and to interrupt.
+
+        Raises:
+            UsageError: a turn runs already.
+        """
+        return self._turns.run_stream(events)
+
     def emit(self, event: Event) -> None:
-        """Hand an event to the reader of `news`."""
-        self._news.put_nowait(event)
+        """Hand an event to the reader of `events`."""
+        self._events.put_nowait(event)
+
+    def warn(self, text: str) -> None:
+        """Emit a warning."""
+        self.emit(Said(text, "warning"))
 
     async def ask(self, question_id: str, question: Question) -> Answer:
         """Ask the user beside the turns, and wait for the answer."""
-        self.emit(QuestionAsked(question_id, question, of_turn=False))
-        try:
-            return await self._questions.inquire(question_id)
-        finally:
-            self.emit(QuestionClosed(question_id))
+        return await self._questions.ask(QuestionAsked(question_id, question, of_turn=False), self.emit)
 
-    async def news(self) -> AsyncGenerator[Event, None]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         """What happens beside the turns, as it happens; ends when the session is closed. For one reader."""
-        while (event := await self._news.get()) is not None:
+        while (event := await self._events.get()) is not None:
             yield event
 
     async def settle(self, seconds: float) -> None:
-        """Wait until nothing runs, but no longer than that; what is begun meanwhile counts too."""
+        """Wait at most that long until nothing runs, tasks that start meanwhile included."""
         deadline = asyncio.get_running_loop().time() + seconds
         while self._tasks and (left := deadline - asyncio.get_running_loop().time()) > 0:
             await asyncio.wait(self._tasks, timeout=left)
 
     async def close(self) -> None:
-        """End what still runs, and the news."""
+        """End what still runs, and the events."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._news.put_nowait(None)
+        self._events.put_nowait(None)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -1,4 +1,4 @@
-"""Money: what was spent, in this session and in all others, and whether another model call may be paid."""
+"""Budget: what was spent, in this session and in all others, and whether another model call is allowed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ouro.messages import Usage
 from ouro.utils.log import log
 
 WARN_AT = 0.8
-_WORDS = {"session": "this session", "today": "today", "month": "this month"}
-_LATER = {"today": "It goes on tomorrow. ", "month": "It goes on next month. "}
+_PERIODS = {"session": "this session", "today": "today", "month": "this month"}
+_NEXT = {"today": "It is reset tomorrow. ", "month": "It is reset next month. "}
 
 
-class Budget(msgspec.Struct, frozen=True):
+class SpendingLimit(msgspec.Struct, frozen=True):
     """A limit in US dollars, and what of it is spent."""
 
     period: str
@@ -33,95 +33,97 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def left(self) -> float:
-        """US dollars; never less than nothing."""
+        """US dollars, at least 0."""
         return max(0.0, self.limit - self.spent)
 
 
-class MoneyReport(msgspec.Struct, frozen=True):
+class SpendingReport(msgspec.Struct, frozen=True):
     """What was used, and the limits that are set."""
 
     periods: tuple[UsagePeriod, ...]
-    budgets: tuple[Budget, ...]
+    limits: tuple[SpendingLimit, ...]
 
 
-class Money:
-    """What was spent, and whether more may be.
+class Budget:
+    """What was spent, and whether more may be spent.
 
     Args:
         memory: the messages of this session.
         session_catalog: all sessions there are.
-        limits: what may be spent.
+        limits: what may be used.
     """
 
     def __init__(self, memory: MemoryManager, session_catalog: SessionCatalog, limits: Limits) -> None:
         self._memory = memory
         self._session_catalog = session_catalog
         self._limits = limits
-        self._told: set[str] = set()
-        self._known: tuple[Budget, ...] = ()
-        self._spent_then = 0.0
+        self._warned: set[str] = set()
+        self._checked: tuple[SpendingLimit, ...] = ()
+        self._spent_at_check = 0.0
 
-    async def report(self) -> MoneyReport:
-        """What was used by model in this session, today, this month and in all; and what is left."""
+    async def report(self) -> SpendingReport:
+        """What was used by model in this session, today, this month and in all; and the limits."""
         found = await asyncio.to_thread(_periods, self._session_catalog, self._memory.session_id)
-        return MoneyReport(found, self._budgets(found))
+        return SpendingReport(found, self._spending(found))
 
-    async def check(self) -> str:
-        """Before a model call: a warning, once for each limit, where most of it is spent; else nothing.
+    async def check(self, calls_made: int) -> str:
+        """Check the limits before a model call in a turn that has made `calls_made`.
 
-        What other processes have spent counts from the moment it is in their sessions' files.
+        Returns a warning, once for each limit, if most of it is spent; else nothing. What other processes have spent
+        counts from the moment it is in their session files.
 
         Raises:
             LimitReached: a limit is reached; the message says which, and what to do.
         """
         limits = self._limits
+        limits.check_calls(calls_made)
         reads = limits.max_cost_day is not None or limits.max_cost_month is not None
         found: tuple[UsagePeriod, ...] = ()
-        if reads:  # a list is not read for nothing
+        if reads:  # else the list is not needed
             found = await asyncio.to_thread(_periods, self._session_catalog, self._memory.session_id)
-        self._known, self._spent_then = self._budgets(found), self._memory.usage.cost or 0.0
+        self._checked, self._spent_at_check = self._spending(found), self._memory.usage.cost or 0.0
         self.refuse()
-        return " ".join(self._news(self._known, found))
+        return " ".join(self._warnings(self._checked, found))
 
     def refuse(self) -> None:
-        """Refuse a call beside the conversation, too, by what `check` found and what this session has spent since.
+        """Refuse a call beside the turns, by what `check` found and what this session has spent since.
 
         Raises:
             LimitReached: a limit is reached.
         """
-        since = (self._memory.usage.cost or 0.0) - self._spent_then
-        refuse_over(replace(each, spent=each.spent + since) for each in self._known)
+        since = (self._memory.usage.cost or 0.0) - self._spent_at_check
+        refuse_over(replace(limit, spent=limit.spent + since) for limit in self._checked)
 
-    def _news(self, budgets: Sequence[Budget], periods: Sequence[UsagePeriod]) -> Iterator[str]:
-        """What was not told yet: which limits are near, and what counts for none."""
-        for each in budgets:
-            if each.spent >= WARN_AT * each.limit and self._is_new(each.setting):
+    def _warnings(self, limits: Sequence[SpendingLimit], periods: Sequence[UsagePeriod]) -> Iterator[str]:
+        """Warnings that were not given yet: limits that are near, models whose cost is unknown."""
+        for limit in limits:
+            if limit.spent >= WARN_AT * limit.limit and self._is_new(limit.setting):
                 yield (
-                    f"{_WORDS[each.period].capitalize()} has cost ${each.spent:.2f} of ${each.limit:.2f} "
-                    f"({each.setting}): ${each.left:.2f} are left."
+                    f"{_PERIODS[limit.period].capitalize()} has cost ${limit.spent:.2f} of ${limit.limit:.2f} "
+                    f"({limit.setting}): ${limit.left:.2f} are left."
                 )
-        models = next((each.models for each in periods if each.name == "today"), ())
+        models = next((period.models for period in periods if period.name == "today"), ())
         names = [use.model for use in models if use.usage.cost is None]
         if names and self._is_new("prices"):
             yield f"The price of {', '.join(names)} is not known: it counts for no limit (`prices` in models.yaml)."
 
     def _is_new(self, what: str) -> bool:
-        is_new = what not in self._told
-        self._told.add(what)
+        is_new = what not in self._warned
+        self._warned.add(what)
         return is_new
 
-    def _budgets(self, periods: Sequence[UsagePeriod]) -> tuple[Budget, ...]:
+    def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
         limits, spent = self._limits, self._memory.usage.cost or 0.0
-        own = () if limits.max_cost is None else (Budget("session", "limits.max_cost", limits.max_cost, spent),)
-        return (*own, *budgets_of(periods, limits.max_cost_day, limits.max_cost_month))
+        own = () if limits.max_cost is None else (SpendingLimit("session", "limits.max_cost", limits.max_cost, spent),)
+        return (*own, *spending_limits(periods, limits.max_cost_day, limits.max_cost_month))
 
 
-class Purse:
-    """Pays for what belongs to no session: vectors. Blocks on the disk.
+class VectorBudget:
+    """The cost of vectors, which belongs to no session. Blocks on the disk.
 
     Args:
-        session_catalog: all sessions there are, and what was spent beside them.
-        limits: what may be spent of a day and a month.
+        session_catalog: all sessions there are, and what was spent outside of sessions.
+        limits: what may be spent in a day and a month.
     """
 
     def __init__(self, session_catalog: SessionCatalog, limits: Limits) -> None:
@@ -129,17 +131,17 @@ class Purse:
         self._limits = limits
 
     def afford(self) -> None:
-        """Look whether another call may be paid.
+        """Check the limits before a call.
 
         Raises:
-            LimitReached: it may not.
+            LimitReached: a limit is reached.
         """
         limits = self._limits
         if limits.max_cost_day is not None or limits.max_cost_month is not None:
-            refuse_over(budgets_of(_periods(self._session_catalog), limits.max_cost_day, limits.max_cost_month))
+            refuse_over(spending_limits(_periods(self._session_catalog), limits.max_cost_day, limits.max_cost_month))
 
     def pay(self, model: str, usage: Usage) -> None:
-        """Count a call; where that cannot be written the log has it."""
+        """Record the cost of a call; if that cannot be written, the log has it."""
         try:
             self._session_catalog.save_cost(CostRecord("vectors", timestamp(), model, usage))
         except SaveFailed as error:
@@ -147,28 +149,32 @@ class Purse:
 
 
 def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tuple[UsagePeriod, ...]:
-    # Those in the trash, too: what they cost was paid.
+    # Deleted sessions count too: their cost was paid.
     return periods_of(
         [*session_catalog.sessions(), *session_catalog.deleted()], session_catalog.spent_beside(), today(), session_id
     )
 
 
-def budgets_of(periods: Sequence[UsagePeriod], day: float | None, month: float | None) -> tuple[Budget, ...]:
+def spending_limits(
+    periods: Sequence[UsagePeriod], day: float | None, month: float | None
+) -> tuple[SpendingLimit, ...]:
     """The limits of a day and of a month that are set, with what was spent."""
-    spent = {each.name: each.total.cost or 0.0 for each in periods}
+    spent = {period.name: period.total.cost or 0.0 for period in periods}
     found = (("today", "limits.max_cost_day", day), ("month", "limits.max_cost_month", month))
-    return tuple(Budget(period, name, limit, spent[period]) for period, name, limit in found if limit is not None)
+    return tuple(
+        SpendingLimit(period, name, limit, spent[period]) for period, name, limit in found if limit is not None
+    )
 
 
-def refuse_over(budgets: Iterable[Budget]) -> None:
-    """Refuse a model call where nothing is left of one of these.
+def refuse_over(limits: Iterable[SpendingLimit]) -> None:
+    """Refuse a model call if a limit is reached.
 
     Raises:
-        LimitReached: so it is; the message says which, and what to do.
+        LimitReached: one is; the message says which, and what to do.
     """
-    for each in budgets:
-        if not each.left:
+    for limit in limits:
+        if not limit.left:
             raise LimitReached(
-                f"Stopped: {_WORDS[each.period]} has cost ${each.spent:.2f} of ${each.limit:.2f}.",
-                f"{_LATER.get(each.period, '')}Raise {each.setting} to go on now; `/usage` shows what was spent.",
+                f"Stopped: {_PERIODS[limit.period]} has cost ${limit.spent:.2f} of ${limit.limit:.2f}.",
+                f"{_NEXT.get(limit.period, '')}Raise {limit.setting} to continue now; `/usage` shows what was spent.",
             )

@@ -1,46 +1,49 @@
-"""Resumed: a session that was taken up again: what the first call will cost, what has happened since, how to go on."""
+"""Resumed: what a resumed session reports: the cost of the first call, what has changed since; and how it continues."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.agent.replay import compaction_event
 from ouro.display import Todo
 from ouro.errors import SaveFailed, SessionError
-from ouro.events import Event, Said, TurnFinished, UsageUpdated
+from ouro.events import Emit, Event, Said, TurnFinished, UsageUpdated
 from ouro.llm.model import ModelSpec
 from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
+from ouro.memory.long_term.session_memory import SessionMemory
+from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Message, Usage
-from ouro.session.context_window import ContextWindow
+from ouro.session.context_window import ContextWindow, SentContext
 from ouro.session.opening import Part
-from ouro.session.parts import SessionParts
+from ouro.session.turn import TurnRunner
+from ouro.session.workbench import Workbench
 from ouro.utils.git import Git, GitError
 from ouro.utils.repository import branch_in_note, git_branch
 
 TAIL_TURNS = 3
 TINY, SMALL = 2_000, 8_000
-"""Tokens of conversation below which nothing is to be chosen: in any case, and while the provider still has it."""
+"""Tokens below which there is no choice to make: in any case, and while the provider still has them cached."""
 ANTHROPIC_CACHE_SECONDS = 300
-_GIT_SECONDS = 1.5
+_GIT_TIMEOUT = 1.5
 _SUBJECTS = 3
 _MOST_COMMITS = 1_000
 CacheState = Literal["warm", "cold", "probably warm", "probably cold"]
-Play = Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]]
 
 
-class RepositoryNews(msgspec.Struct, frozen=True):
+class RepositoryChanges(msgspec.Struct, frozen=True):
     """What has happened in the repository since the session was last used."""
 
     branch: str
@@ -72,7 +75,7 @@ class ResumeCard(msgspec.Struct, frozen=True):
     """Of the first call without its answer, in US dollars, with the cache as it is; None where prices are not known."""
     price_cold: float | None
     """The same where the provider has nothing of it any more."""
-    repository: RepositoryNews | None
+    repository: RepositoryChanges | None
     """None outside a repository, or where git took too long."""
     memory: Mapping[str, int]
     """Changes of long-term memory since then, by scope; those without any are left out."""
@@ -88,97 +91,108 @@ class ResumeCard(msgspec.Struct, frozen=True):
 
 
 class Resumed:
-    """What a session that was taken up again says of itself, and how it goes on."""
+    """What a resumed session reports about itself, and how it continues.
+
+    Args:
+        info: what was known of the session when it was resumed.
+        transcript: its messages.
+        workbench: its folder, models and todos.
+        window: makes a summary.
+        runner: runs the choice of a part as a turn.
+        memory: knows what has changed since.
+        context: what is sent again when older messages are left out.
+    """
 
     def __init__(
         self,
-        parts: SessionParts,
         info: SessionInfo,
+        transcript: MemoryManager,
+        workbench: Workbench,
         window: ContextWindow,
-        play: Play,
-        carried: Callable[[], Awaitable[str]],
-        tell_again: Callable[[], None],
+        runner: TurnRunner,
+        memory: SessionMemory,
+        context: SentContext,
     ) -> None:
-        self._parts = parts
-        self._memory = parts.memory
         self._info = info
+        self._memory = transcript
+        self._workbench = workbench
         self._window = window
-        self._play = play
-        self._carried = carried
-        self._tell_again = tell_again
+        self._runner = runner
+        self._long_term = memory
+        self._context = context
         self._is_decided = False
 
     async def card(self) -> ResumeCard:
-        """What there is to know before the first call; waits until all that is sent is loaded."""
+        """What the user needs to know before the first model call; waits until all that is sent is loaded."""
         await self._memory.read_all()
-        parts, info, memory = self._parts, self._info, self._memory
+        info, memory, bench = self._info, self._memory, self._workbench
         entries = memory.transcript.sent_entries()
         messages = [entry.message for entry in entries]
         repository, changes = await asyncio.gather(
-            asyncio.to_thread(repository_news, parts.cwd, info.updated_at, _branch_then(messages)),
-            asyncio.to_thread(parts.remembers.changes_since, info.updated_at),
+            asyncio.to_thread(repository_changes, bench.cwd, info.updated_at, _branch_then(messages)),
+            asyncio.to_thread(self._long_term.changes_since, info.updated_at),
         )
-        spec = parts.models.current()[0].spec
+        spec = bench.models.current()[0].spec
         cache = _cache_state(spec.name, info.model, _seconds_since(info.updated_at))
         size, tokens = estimate_messages(messages), memory.tokens
         return ResumeCard(
-            info=info,
+            info=replace(info, mode=bench.permissions.mode if info.mode else ""),
             tokens=tokens,
             cache=cache,
             price=_price(spec, tokens, cached="warm" in cache),
             price_cold=_price(spec, tokens, cached=False),
             repository=repository,
             memory=changes,
-            folder="" if info.project == str(parts.cwd) else str(parts.cwd),
-            todos=tuple(todo for todo in parts.plan.items if todo.state != "done"),
+            folder="" if info.project == str(bench.cwd) else str(bench.cwd),
+            todos=tuple(todo for todo in bench.plan.items if todo.state != "done"),
             in_the_middle=_is_in_the_middle(messages),
             tail=self._tail(entries),
             is_long=not self._is_decided and size >= (SMALL if "warm" in cache else TINY),
         )
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
-        """Go on with this part of it, as a turn. `full`: with all that was sent before; nothing is done.
+        """Continue with this part of the session, as a turn. `full`: with all that was sent before.
 
         Raises:
-            UsageError: a turn is under way.
+            UsageError: a turn runs.
         """
         if part == "summary":
             return self._window.compact("")
-        return self._play(self._keep_tail if part == "tail" else _nothing)
+        return self._runner.run(self._send_tail if part == "tail" else _send_all)
 
     async def apply(self, part: Part) -> None:
-        """The same, before anyone looks on.
+        """The same, to its end.
 
         Raises:
-            SessionError: it could not be done.
+            SessionError: it failed.
         """
         self._is_decided = True
         async with aclosing(self.take(part)) as events:
             async for event in events:
                 if isinstance(event, Said) and event.level == "error":
-                    raise SessionError(event.text, "Without `--part` it goes on with all that was said.")
+                    raise SessionError(event.text, "Without `--part` it continues with all messages.")
 
-    async def _keep_tail(self) -> AsyncGenerator[Event, None]:
-        """Cover all but the last turns, without a summary: they stay in the session and can be searched."""
+    async def _send_tail(self, emit: Emit) -> TurnFinished:
+        """Leave all but the last turns out of the request, without a summary: they stay in the session."""
         await self._memory.read_all()
         memory = self._memory
         entries = memory.transcript.sent_entries()
         begin = _begin_of_tail(entries)
         before, sent = memory.tokens, memory.context()
         if begin == 0:
-            yield Said("The last turns are all there is: nothing is left out.")
-        else:
-            record = self._tail_record(entries, begin, await self._carried())
-            after = smaller(before, sent, self._sent_with(record, entries, begin), memory.constant)
-            record = msgspec.structs.replace(record, tokens=(before, after))
-            try:
-                await memory.record(record)
-            except SaveFailed as error:
-                yield Said(str(error), "error")
-            self._tell_again()
-            yield compaction_event(record)
-            yield UsageUpdated(memory.usage, memory.tokens, self._parts.models.current()[0].spec.window)
-        yield TurnFinished("answered")
+            emit(Said("Nothing is left out: the last turns are all there is."))
+            return TurnFinished("answered")
+        record = self._tail_record(entries, begin, await self._context.for_summary())
+        after = smaller(before, sent, self._sent_with(record, entries, begin), memory.constant)
+        record = replace(record, tokens=(before, after))
+        try:
+            await memory.record(record)
+        except SaveFailed as error:
+            emit(Said(str(error), "error"))
+        self._context.clear()
+        emit(compaction_event(record))
+        emit(UsageUpdated(memory.usage, memory.tokens, self._workbench.models.current()[0].spec.window))
+        return TurnFinished("answered")
 
     def _tail_record(self, entries: Sequence[TranscriptEntry], begin: int, carried: str) -> CompactionRecord:
         memory, transcript = self._memory, self._memory.transcript
@@ -214,26 +228,12 @@ class Resumed:
         return Tail(turns, after) if after < memory.tokens * 0.9 else None
 
 
-def taken_up(
-    parts: SessionParts,
-    window: ContextWindow,
-    play: Play,
-    carried: Callable[[], Awaitable[str]],
-    tell_again: Callable[[], None],
-) -> Resumed | None:
-    """What a session says of being taken up again; None for a new one."""
-    if parts.resumed is None:
-        return None
-    parts.memory.set_model(parts.models.current()[0].spec.name)  # the command line may have named another one
-    return Resumed(parts, parts.resumed, window, play, carried, tell_again)
-
-
-def repository_news(cwd: Path, since: str, branch_then: str) -> RepositoryNews | None:
+def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryChanges | None:
     """What has happened in the repository since then; None outside of one, or where git took too long. Blocks."""
     branch = git_branch(cwd)
     if not branch:
         return None
-    git = Git(cwd, _GIT_SECONDS)
+    git = Git(cwd, _GIT_TIMEOUT)
     try:
         # Where HEAD was then; a clone that is younger has no such entry, and git gives its oldest.
         then = git.ask("rev-parse", "--quiet", "--verify", f"HEAD@{{{since}}}").strip()
@@ -242,11 +242,11 @@ def repository_news(cwd: Path, since: str, branch_then: str) -> RepositoryNews |
     except GitError:
         return None
     commits = lines.splitlines()
-    return RepositoryNews(branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines()))
+    return RepositoryChanges(branch, branch_then, len(commits), tuple(commits[:_SUBJECTS]), len(changed.splitlines()))
 
 
-async def _nothing() -> AsyncGenerator[Event, None]:
-    yield TurnFinished("answered")
+async def _send_all(_emit: Emit) -> TurnFinished:
+    return TurnFinished("answered")
 
 
 def _begin_of_tail(entries: Sequence[TranscriptEntry]) -> int:

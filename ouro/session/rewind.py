@@ -1,4 +1,4 @@
-"""Past: going back in a conversation, to what was left by going back, and into copies of it. Nothing is lost by it."""
+"""Rewind: go back in a session, to its branches, and into copies of it. Nothing is lost by it."""
 
 from __future__ import annotations
 
@@ -80,28 +80,28 @@ class Undoer(Protocol):
         ...
 
 
-class Past:
-    """What lies behind in a session, and the ways back to it.
+class Rewind:
+    """The earlier messages and the branches of a session, and the ways back to them.
 
     Args:
         memory: the session's messages.
-        is_running: whether a turn is under way.
-        changed: called when the conversation is another one.
-        undoers: what takes back what was done outside the conversation, by its scope.
-        settled: waits until all that the last turn did is there to be taken back.
+        is_running: whether a turn runs.
+        on_change: is called when the transcript is another one.
+        undoers: undo what turns did outside the transcript, by scope.
+        settled: waits until all that the last turn did can be undone.
     """
 
     def __init__(
         self,
         memory: MemoryManager,
         is_running: Callable[[], bool],
-        changed: Callable[[], None],
+        on_change: Callable[[], None],
         undoers: Mapping[RewindScope, Undoer],
         settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._memory = memory
         self._is_running = is_running
-        self._changed = changed
+        self._on_change = on_change
         self._undoers = undoers
         self._settled = settled
 
@@ -233,7 +233,7 @@ class Past:
 
     async def _go(self, number: int, scopes: Sequence[RewindScope] = ("conversation",)) -> None:
         await self._memory.record(RewindRecord(number, self._memory.now(), tuple(scopes)))
-        self._changed()
+        self._on_change()
 
     async def _undoable(self, number: int, scopes: Collection[RewindScope]) -> dict[RewindScope, Undoable]:
         found: dict[RewindScope, Undoable] = {}

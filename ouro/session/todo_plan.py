@@ -1,12 +1,12 @@
-"""The agent's plan as a session has it that was taken up again, or has gone back."""
+"""The agent's todos in a session that was resumed or rewound."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ouro.display import Todo, Todos, TodoState
-from ouro.events import Event, TodosChanged
+from ouro.events import Emit, TodosChanged
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message, ToolReply
 from ouro.tools.todo import Plan
@@ -31,13 +31,13 @@ def plan_of(memory: MemoryManager) -> tuple[Todo, ...]:
     return _plan_in(compaction.summary) if compaction is not None else ()
 
 
-async def plan_once_read(plan: Plan, memory: MemoryManager, tell: Callable[[Event], None]) -> None:
+async def plan_once_read(plan: Plan, memory: MemoryManager, emit: Emit) -> None:
     """Put right what was found in the part that a screen waits for, as soon as all that is sent is read."""
     await memory.read_all()
     found = plan_of(memory)
     if found != plan.items:
         plan.change(found)
-        tell(TodosChanged(found))
+        emit(TodosChanged(found))
 
 
 def _last_written(messages: Sequence[Message]) -> tuple[Todo, ...] | None:

@@ -1,39 +1,38 @@
-"""One turn as a task: its events in a queue, its open questions, its interruption."""
+"""Turn: work that emits events, as a task that can be interrupted; TurnRunner; Questions to the user."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 
-from ouro.display import Display
-from ouro.errors import ToolError
-from ouro.events import Answer, Event, ToolFinished, ToolProgress, ToolStarted, TurnFinished
-from ouro.messages import ToolCall
-from ouro.tools.shell import Shell
-from ouro.tools.tool import ToolResult
+from ouro.errors import UsageError
+from ouro.events import Answer, Emit, Event, PermissionAsked, QuestionAsked, QuestionClosed, TurnFinished
 from ouro.utils.log import log
+
+Work = Callable[[Emit], Awaitable[TurnFinished]]
+"""Emits what happens; returns how it ended."""
 
 
 class Questions:
-    """The questions that wait for the person. An answer that comes before its question is asked is dropped."""
+    """The open questions to the user. An answer that comes before its question is dropped."""
 
     def __init__(self) -> None:
         self._open: dict[str, asyncio.Future[Answer]] = {}
 
-    async def inquire(self, question_id: str) -> Answer:
-        """Wait for the answer."""
-        answer = self._open[question_id] = asyncio.get_running_loop().create_future()
+    async def ask(self, question: PermissionAsked | QuestionAsked, emit: Emit) -> Answer:
+        """Emit the question, wait for its answer, emit that it is closed."""
+        waiting = self._open[question.question_id] = asyncio.get_running_loop().create_future()
+        emit(question)
         try:
-            given: Answer = await answer
-            return given
+            answer: Answer = await waiting
+            return answer
         finally:
-            self._open.pop(question_id, None)
+            self._open.pop(question.question_id, None)
+            emit(QuestionClosed(question.question_id))
 
     def answer(self, question_id: str, answer: Answer) -> bool:
-        """Give the answer; False when nothing waits for it (any more)."""
+        """Answer a question; return False if it is not open (any more)."""
         waiting = self._open.get(question_id)
         if waiting is None or waiting.done():
             return False
@@ -42,22 +41,22 @@ class Questions:
 
 
 class Turn:
-    """Runs a stream of events in a task of its own, so that it can be interrupted wherever it waits."""
+    """Runs work in a task of its own, so that it can be interrupted wherever it waits."""
 
-    def __init__(self, events: Callable[[], AsyncGenerator[Event, None]]) -> None:
-        self._source = events
+    def __init__(self, work: Work) -> None:
+        self._work = work
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
         self._task: asyncio.Task[TurnFinished] | None = None
 
     def interrupt(self) -> None:
-        """End the turn; its stream closes with `TurnFinished("interrupted")`."""
+        """End the turn; its events end with `TurnFinished("interrupted")`."""
         if self._task is not None:
             self._task.cancel()
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """All events; TurnFinished comes last, exactly once. Closing the stream interrupts the turn."""
         self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(self._tell_end)  # not in `_run`: a task cancelled early never gets there
+        self._task.add_done_callback(self._finish)  # not in `_run`: a task cancelled early never gets there
         try:
             while True:
                 event = await self._queue.get()
@@ -69,57 +68,86 @@ class Turn:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def ended(self) -> None:
-        """Wait until it has tidied up, whoever reads its events."""
+        """Wait until it has cleaned up, whoever reads its events."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def _tell_end(self, task: asyncio.Task[TurnFinished]) -> None:
+    def _finish(self, task: asyncio.Task[TurnFinished]) -> None:
         self._queue.put_nowait(TurnFinished("interrupted") if task.cancelled() else task.result())
 
     async def _run(self) -> TurnFinished:
-        outcome = TurnFinished("failed", "The turn ended without an answer.")
         try:
-            async with aclosing(self._source()) as events:
-                async for event in events:
-                    if isinstance(event, TurnFinished):
-                        outcome = event
-                    else:
-                        self._queue.put_nowait(event)
+            return await self._work(self._queue.put_nowait)
         except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program
             log.exception("the turn failed")
-            outcome = TurnFinished("failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`.")
-        return outcome
+            return TurnFinished("failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`.")
 
 
-class OwnLine:
-    """Runs one line; `result` is what came of it."""
+class TurnRunner:
+    """Runs one turn at a time, and shell lines of the user beside it. Owned by one Session, which closes it."""
 
-    def __init__(self, shell: Shell, line: str) -> None:
-        self.result = ToolResult("(it was ended)", Display("ended"), failed=True)
-        self._shell = shell
-        self._line = line
-        self._call = ToolCall(f"own_{uuid.uuid4().hex[:12]}", "shell", {"command": line})
-        self._started = time.monotonic()
+    def __init__(self) -> None:
+        self._turn: Turn | None = None
+        self._lines: set[Turn] = set()
 
-    async def run(self) -> AsyncGenerator[ToolStarted | ToolProgress, None]:
-        """Run it to its end. Closing the stream ends it."""
-        events = asyncio.Queue[ToolProgress | None]()
-        yield ToolStarted(self._call, self._line)
-        work = asyncio.create_task(
-            self._shell.run_line(self._line, lambda text: events.put_nowait(ToolProgress(self._call.id, text)))
-        )
-        work.add_done_callback(lambda _: events.put_nowait(None))
+    @property
+    def running(self) -> bool:
+        """Whether a turn runs."""
+        return self._turn is not None
+
+    async def run(self, work: Work) -> AsyncGenerator[Event, None]:
+        """The events of a turn; TurnFinished comes last, exactly once.
+
+        Raises:
+            UsageError: a turn runs already.
+        """
+        if self._turn is not None:
+            raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
+        self._turn = Turn(work)
         try:
-            while (event := await events.get()) is not None:
-                yield event
-            self.result = await work
-        except ToolError as error:
-            self.result = ToolResult(str(error), Display(str(error)), failed=True)
+            async with aclosing(self._turn.events()) as events:
+                async for event in events:
+                    yield event
         finally:
-            work.cancel()
-            await asyncio.gather(work, return_exceptions=True)
+            self._turn = None
 
-    def finished(self) -> ToolFinished:
-        """Its end, for the reader."""
-        seconds = time.monotonic() - self._started
-        return ToolFinished(self._call.id, self._call.name, self.result.display, self.result.failed, seconds)
+    def run_stream(self, events: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
+        """Run a stream of events as a turn; what it yields comes out, and a TurnFinished at its end."""
+
+        async def work(emit: Emit) -> TurnFinished:
+            finished = TurnFinished("answered")
+            async with aclosing(events()) as stream:
+                async for event in stream:
+                    if isinstance(event, TurnFinished):
+                        finished = event
+                    else:
+                        emit(event)
+            return finished
+
+        return self.run(work)
+
+    async def run_beside(self, work: Work) -> AsyncGenerator[Event, None]:
+        """The events of work that may run beside a turn, without a TurnFinished."""
+        line = Turn(work)
+        self._lines.add(line)
+        try:
+            async with aclosing(line.events()) as events:
+                async for event in events:
+                    if not isinstance(event, TurnFinished):
+                        yield event
+        finally:
+            self._lines.discard(line)
+
+    def interrupt(self) -> bool:
+        """End what runs; return whether something did."""
+        running = [turn for turn in (self._turn, *self._lines) if turn is not None]
+        for turn in running:
+            turn.interrupt()
+        return bool(running)
+
+    async def close(self) -> None:
+        """End what runs, and wait until it has cleaned up: it saves what was streamed."""
+        running = [turn for turn in (self._turn, *self._lines) if turn is not None]
+        self.interrupt()
+        for turn in running:
+            await turn.ended()

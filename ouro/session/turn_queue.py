@@ -290,7 +290,7 @@ class TurnQueue:
             self._observer.show(Said(f"{type(error).__name__}: {error} (details are in ouro.log)", "error"))
 
     async def _show_background(self, session: Session) -> None:
-        async with aclosing(session.news()) as events:
+        async with aclosing(session.events()) as events:
             async for event in events:
                 self._observer.show_background(event)
 

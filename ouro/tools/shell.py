@@ -21,7 +21,7 @@ from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import Capture, readable
 from ouro.utils.text import plural
 
-_DEFAULT_SECONDS = 120
+DEFAULT_SECONDS = 120
 _MOST_SECONDS = 600
 _TITLE = 100
 _SETTLE = 1.0
@@ -37,9 +37,9 @@ class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
     timeout_seconds: Annotated[
         float,
         msgspec.Meta(
-            gt=0, le=_MOST_SECONDS, description=f"It is ended after this time; {_DEFAULT_SECONDS} if not given."
+            ge=0, le=_MOST_SECONDS, description="It is ended after this time; without it, after the user's own limit."
         ),
-    ] = _DEFAULT_SECONDS
+    ] = 0.0
     background: Annotated[
         bool,
         msgspec.Meta(
@@ -73,6 +73,7 @@ class Shell(Tool[ShellArgs]):
         *,
         secrets: Sequence[str] = (),
         keep: Collection[str] = (),
+        timeout_seconds: float = DEFAULT_SECONDS,
     ) -> None:
         """Prepare the shell.
 
@@ -85,6 +86,7 @@ class Shell(Tool[ShellArgs]):
             mask: takes secrets out of what is kept.
             secrets: values, such as provider keys, that no variable may hold.
             keep: variables that are passed on although they look secret.
+            timeout_seconds: the time limit of a call that sets none.
         """
         self._root = root.resolve()
         self._jobs = jobs
@@ -92,6 +94,7 @@ class Shell(Tool[ShellArgs]):
         self._environment = child_environment(environment, secrets=secrets, keep=keep)
         self._sandbox = sandbox or NoSandbox()
         self._mask = mask
+        self._timeout = timeout_seconds
         self._running: set[ShellProcess] = set()
 
     def title(self, args: ShellArgs) -> str:
@@ -124,7 +127,9 @@ class Shell(Tool[ShellArgs]):
                 f"end it with shell_kill(id={job.id!r})."
             )
             return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
-        return await self.run_line(args.command, ctx.report, cwd=cwd, timeout_seconds=args.timeout_seconds)
+        return await self.run_line(
+            args.command, ctx.report, cwd=cwd, timeout_seconds=args.timeout_seconds or self._timeout
+        )
 
     async def run_line(
         self, line: str, report: Callable[[str], None], *, cwd: Path | None = None, timeout_seconds: float | None = None

@@ -26,10 +26,20 @@ _ENVIRONMENT = {
 _KEPT = {"GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CEILING_DIRECTORIES"}
 _NOT_ITS_OWN = {"system", "global", "command"}
 _FILTER = re.compile(r"filter\..*\.(clean|smudge|process)", re.DOTALL)
-_READING_RUNS = re.compile(
-    r"core\.fsmonitor|diff\.external|diff\..*\.(textconv|command)|gpg\.(.*\.)?program|" + _FILTER.pattern, re.DOTALL
+_HARMLESS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|safecrlf|quotepath|abbrev|sparsecheckout(cone)?|longpaths|compression|commentchar|whitespace"
+    r"|untrackedcache|preloadindex|checkstat|trustctime|excludesfile|attributesfile|fsync|hookspath|sshcommand|hidedotfiles)"
+    r"|remote\..*\.(url|fetch|pushurl|push|tagopt|prune|mirror|gh-resolved)|branch\..*|submodule\.(.*\.(url|active)|active)"
+    r"|user\.(name|email|signingkey|useconfigonly)|(commit|tag|push)\.gpgsign|commit\.(verbose|template|status)"
+    r"|(pull|push|init|gc|rebase|rerere|color|advice|column|stash|versionsort|maintenance|feature|index|pack|gui)\..*"
+    r"|diff\.(algorithm|renames|renamelimit|colormoved|mnemonicprefix|noprefix|context|statgraphwidth|indentheuristic)"
+    r"|log\.(date|decorate|abbrevcommit|follow)|merge\.(conflictstyle|ff|renames|stat|log)|fetch\.(prune|prunetags|parallel)"
+    r"|status\.(short|branch|showuntrackedfiles|renames|relativepaths)|grep\.(linenumber|patterntype|column)"
+    r"|blame\.(date|coloring)|extensions\.(worktreeconfig|objectformat|refstorage)",
+    re.DOTALL,
 )
-_FETCHING_RUNS = re.compile(r"core\.sshcommand|remote\..*\.(uploadpack|vcs)|protocol\..*", re.DOTALL)
+"""Settings of a repository by which a git that only reads runs no program. Its hooks are looked at one by one."""
 _ON_OR_OFF = {"true", "false", "yes", "no", "on", "off", "1", "0", ""}
 
 
@@ -68,17 +78,17 @@ class Git:
         return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
     def own_programs(self) -> list[str]:
-        """What of the repository's own makes a git which only reads run a program: settings, and a hook.
+        """The settings and hooks of the repository by which a git that only reads may run a program.
+
+        A setting that is not known to be harmless is listed.
 
         Raises:
-            GitError: git is not there, or took too long.
+            GitError: git is not installed, or took too long.
         """
-        fetches = any(name.endswith(".promisor") for name in self._own)  # what is missing, while it reads
         found = [
             name
             for name, value in self._own.items()
-            if (_READING_RUNS.fullmatch(name) and not (name == "core.fsmonitor" and value.lower() in _ON_OR_OFF))
-            or (fetches and _FETCHING_RUNS.fullmatch(name))
+            if not _HARMLESS.fullmatch(name) and not (name == "core.fsmonitor" and value.lower() in _ON_OR_OFF)
         ]
         return found or self._hooks_of_reading() or self._programs_inside()
 

@@ -32,7 +32,7 @@ def get_memory_dir() -> Path:
 
 
 def get_history_dir() -> Path:
-    """Where the git histories of the memories are kept, out of reach of what the agent runs."""
+    """Where ouro records what of each memory is approved, and keeps the git history of shared memories."""
     return get_home() / "history.git"
 
 

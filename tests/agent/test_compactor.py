@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 
 import msgspec
 import pytest
-from fakes.agents import make_agent, make_compactor
+from fakes.agents import events_of, make_agent, make_compactor, make_runner, turn_of
 
-from ouro.agent.loop import Prompt
-from ouro.agent.tool_runner import ToolRunner
 from ouro.display import Display
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, RequestRefused, SaveFailed, StreamCut
 from ouro.events import Compacted, Compacting, Said, TurnFinished, UsageUpdated
@@ -38,7 +35,6 @@ from ouro.messages import (
 from ouro.safety.access import Effect
 from ouro.safety.permissions import Permissions
 from ouro.safety.workspace import Workspace
-from ouro.session.turn import Questions
 from ouro.tools.tool import Tool, ToolResult
 
 SUMMARY = "## Goal\nMend the parser.\n## Next\nRun the tests."
@@ -95,7 +91,7 @@ class World:
     def __init__(self, tmp_path, store=None):
         self.store = store or DictMemoryStore()
         self.memory = MemoryManager.start(self.store, project="/p", model="small")
-        self.runner = ToolRunner({"look": Look()}, Permissions(Workspace(tmp_path), "auto"), Questions().inquire)
+        self.runner = make_runner({"look": Look()}, Permissions(Workspace(tmp_path), "auto"))
         self.told_again = 0
 
     def tell_again(self):
@@ -106,7 +102,7 @@ class World:
 
     async def turn(self, text, *models, **more):
         agent = make_agent(self.memory, self.runner, models, compactor=self.compactor(*models, **more))
-        return [event async for event in agent.run(Prompt(text))]
+        return [event async for event in turn_of(agent, text)]
 
     async def filled(self, rounds=6, size=3_600):
         """A conversation of about `rounds` thousand tokens."""
@@ -118,7 +114,7 @@ class World:
         return self
 
     async def compact(self, *models, focus="", **more):
-        return [event async for event in self.compactor(*models, **more).compact(focus)]
+        return await events_of(lambda emit: self.compactor(*models, **more).compact(focus, emit))
 
     async def resumed(self):
         await self.memory.close()
@@ -238,7 +234,7 @@ async def test_there_is_nothing_to_compact_at_the_start(world):
     await world.memory.add(user("hi"))
     model = ScriptedModel([], spec=SMALL)
     assert [event.text for event in await world.compact(model)] == [
-        "There is nothing to compact yet: what was said last stays as it is."
+        "Nothing to compact: the newest messages stay as they are."
     ]
     assert model.requests == []
 
@@ -305,7 +301,7 @@ async def test_a_summary_that_would_not_make_it_smaller_is_not_taken_and_its_cos
     before = world.memory.context()
     seen = await world.compact(ScriptedModel([says(SUMMARY * 20)], spec=SMALL))
     assert of(Compacted, seen) == []
-    assert "nothing was compacted" in of(Said, seen)[-1].text
+    assert "Nothing was compacted" in of(Said, seen)[-1].text
     assert world.memory.context() == before
     await world.memory.close()
     kept = world.store.load_session(world.memory.session_id, read_only=True).records
@@ -369,10 +365,7 @@ async def test_esc_while_it_is_summed_up_leaves_everything_as_it_was(world):
     asked = asyncio.Event()
 
     async def compact():
-        async with aclosing(world.compactor(model).compact("")) as events:
-            async for event in events:
-                if isinstance(event, Compacting):
-                    asked.set()
+        await world.compactor(model).compact("", lambda event: isinstance(event, Compacting) and asked.set())
 
     task = asyncio.create_task(compact())
     await asked.wait()

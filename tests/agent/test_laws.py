@@ -8,11 +8,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from fakes.agents import make_agent
+from fakes.agents import make_agent, make_runner
 
 from ouro.agent.limits import Limits
 from ouro.agent.loop import Prompt
-from ouro.agent.tool_runner import ToolRunner
 from ouro.display import Display
 from ouro.errors import StreamCut, ToolError
 from ouro.events import PermissionAsked, Permit, Replied, ToolFinished, ToolStarted, TurnFinished
@@ -107,7 +106,7 @@ class World:
         self.steering: list[Prompt] = []
         self.tools = {"step": Step(), "guarded": Guarded()}
         self.model = ScriptedModel(script)
-        runner = ToolRunner(self.tools, Permissions(Workspace(tmp_path), "ask"), self.questions.inquire)
+        runner = make_runner(self.tools, Permissions(Workspace(tmp_path), "ask"), self.questions)
         self.agent = make_agent(self.memory, runner, [self.model], steering=self.take, limits=Limits(max_turns=12))
 
     def take(self):
@@ -116,7 +115,7 @@ class World:
 
     async def play(self, chance: random.Random) -> list:
         """One turn, answered and interrupted by chance."""
-        turn = Turn(lambda: self.agent.run(Prompt("do it")))
+        turn = Turn(lambda emit: self.agent.run(Prompt("do it"), emit))
         seen, end = [], chance.randrange(5, 60)
         async for event in turn.events():
             seen.append(event)

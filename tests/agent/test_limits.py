@@ -4,7 +4,7 @@ import pytest
 
 from ouro.agent.limits import STOP_AFTER, WARN_AFTER, Limits, Repetition
 from ouro.errors import LimitReached
-from ouro.messages import ToolCall, ToolReply, Usage
+from ouro.messages import ToolCall, ToolReply
 
 CALL = ToolCall("1", "read", {"path": "api.py"})
 
@@ -14,19 +14,13 @@ def reply(text="the same"):
 
 
 def test_no_limit_never_stops():
-    Limits().check(10_000, Usage(cost=10_000.0))
+    Limits().check_calls(10_000)
 
 
 def test_a_turn_limit_names_itself():
-    Limits(max_turns=3).check(2, Usage())
+    Limits(max_turns=3).check_calls(2)
     with pytest.raises(LimitReached, match="after 3 model calls"):
-        Limits(max_turns=3).check(3, Usage())
-
-
-def test_a_cost_limit_counts_only_known_costs():
-    Limits(max_cost=1.0).check(1, Usage(cost=None))
-    with pytest.raises(LimitReached, match=r"cost \$1\.00"):
-        Limits(max_cost=1.0).check(1, Usage(cost=1.0))
+        Limits(max_turns=3).check_calls(3)
 
 
 def test_repetition_warns_then_stops():

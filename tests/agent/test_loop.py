@@ -6,12 +6,11 @@ import asyncio
 
 import msgspec
 import pytest
-from fakes.agents import make_agent
+from fakes.agents import make_agent, make_runner, turn_of
 
 from ouro.agent.compactor import TOO_LONG
 from ouro.agent.limits import Limits
 from ouro.agent.loop import Prompt
-from ouro.agent.tool_runner import ToolRunner
 from ouro.display import Display, Plain
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed
 from ouro.events import (
@@ -34,7 +33,6 @@ from ouro.messages import Context, Message, Text, ToolReply
 from ouro.safety.access import Effect
 from ouro.safety.permissions import Permissions
 from ouro.safety.workspace import Workspace
-from ouro.session.turn import Questions
 from ouro.tools.tool import Tool, ToolResult
 
 BIG = "x" * 5000
@@ -70,7 +68,7 @@ def make_world(tmp_path, store=None):
             self.memory = MemoryManager.start(store or DictMemoryStore(), project=str(tmp_path), model="scripted")
 
         def agent(self, *models, limits=None, instructions_for=lambda _: ""):
-            runner = ToolRunner({"echo": Echo()}, Permissions(Workspace(tmp_path), "auto"), Questions().inquire)
+            runner = make_runner({"echo": Echo()}, Permissions(Workspace(tmp_path), "auto"))
             return make_agent(
                 self.memory, runner, models, steering=self.take, instructions_for=instructions_for, limits=limits
             )
@@ -83,7 +81,7 @@ def make_world(tmp_path, store=None):
 
 
 async def play(agent, text="hi"):
-    return [event async for event in agent.run(Prompt(text))]
+    return [event async for event in turn_of(agent, text)]
 
 
 async def test_a_plain_answer(world):
@@ -210,7 +208,7 @@ async def test_cancelling_mid_stream_keeps_what_was_said(world):
     model = ScriptedModel([ScriptedReply("So far ", calls=(call("echo", what="a"),), hold=holding.wait)])
 
     async def consume():
-        async for event in world.agent(model).run(Prompt("hi")):
+        async for event in turn_of(world.agent(model)):
             if event == TextDelta("far "):
                 reached.set()
 

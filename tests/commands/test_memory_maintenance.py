@@ -13,7 +13,7 @@ from ouro.errors import UsageError
 from ouro.events import Said, TurnFinished
 from ouro.llm.model import ModelSpec, Prices
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
-from ouro.memory.long_term.maintenance.crystallizer import ORDER
+from ouro.memory.long_term.maintenance.crystallizer import INSTRUCTIONS
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.messages import Usage, assistant, user
 from ouro.session import OpenRequest
@@ -26,7 +26,7 @@ USED = Usage(input=900, output=20, cost=0.0012)
 
 
 def answer(messages):
-    text = [TESTS] if messages[0].text.endswith(ORDER) else MERGED
+    text = [TESTS] if messages[0].text.endswith(INSTRUCTIONS) else MERGED
     return ScriptedReply(json.dumps(text), usage=USED)
 
 
@@ -41,7 +41,7 @@ async def front_end(repository):
 async def keep(front_end, *texts):
     for number, text in enumerate(texts, 1):
         note = Note(id=f"mem_{number:08x}", text=text, category="corrections", updated_at=f"2026-11-{number:02}")
-        await front_end.session.knowledge.write("repo", {note.file_name: note_text(note)}, "Add", "capture")
+        await front_end.session.memory.manager.write("repo", {note.file_name: note_text(note)}, "Add", "capture")
 
 
 def lines(front_end):
@@ -80,14 +80,12 @@ async def test_notes_are_merged_after_a_yes_and_each_merge_can_be_undone(front_e
     await memory(front_end, "consolidate notes")
     assert front_end.asked[0][0].startswith("1 cluster of notes that say about the same; about ")
     merged, whole = lines(front_end)
-    assert merged.startswith(
-        "1 of 1 · 2 notes are one now: Run the tests of this project with pytest -q. · /memory undo "
-    )
+    assert merged.startswith("1 of 1 · 2 notes merged: Run the tests of this project with pytest -q. · /memory undo ")
     assert whole == "1 cluster merged, 1 note fewer; 900 tokens read, 20 written, $0.0012."
     await memory(front_end, "consolidate notes")
     assert front_end.said == [("info", "No notes say the same.")]
-    await front_end.session.knowledge.undo(merged.rpartition(" ")[2])
-    folder = front_end.session.knowledge.folder("repo")
+    await front_end.session.memory.manager.undo(merged.rpartition(" ")[2])
+    folder = front_end.session.memory.manager.folder("repo")
     assert sorted(path.name for path in folder.rglob("mem_*.md")) == ["mem_00000001.md", "mem_00000002.md"]
 
 

@@ -141,7 +141,7 @@ async def test_search_narrows_by_all_that_the_command_line_has(told, home, repos
         talk.say(user(f"A heron of {title}"))
         talk.change(TitleRecord(title, AT))
         talk.end()
-    front_end.session.remember(front_end.session.knowledge, make_lookup(None, lambda: None))
+    front_end.session.remember(front_end.session.memory.manager, make_lookup(None, lambda: None))
     front_end.session.session_catalog = catalog_of(home / "sessions", home / "cache" / "none", str(repository))
     for narrowing, found in (
         ("", {"pond", "lake"}),
@@ -155,4 +155,4 @@ async def test_search_narrows_by_all_that_the_command_line_has(told, home, repos
         assert {each for each in ("pond", "lake") if f"A heron of the {each}" in "".join(front_end.shown)} == found
     await dispatch(front_end, "/memory search heron scope:all")
     assert "There is no scope all" in front_end.said[-1][1]
-    await front_end.session.lookup.close()
+    await front_end.session.memory.lookup.close()

@@ -28,14 +28,14 @@ class OpeningFrontEnd(FakeFrontEnd):
 
 def front_end_with(points=POINTS, branches=(), picks=()):
     front_end = OpeningFrontEnd(picks=picks)
-    front_end.session.past = FakePast(points, branches)
+    front_end.session.rewind = FakePast(points, branches)
     return front_end
 
 
 async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_prompt():
     front_end = front_end_with()
     await dispatch(front_end, "/undo")
-    assert front_end.session.past.went == [("undo",)]
+    assert front_end.session.rewind.went == [("undo",)]
     assert front_end.drafts == [("and\nthe docs", ())]
     assert front_end.said == [("info", "/redo returns to it.")]
 
@@ -43,13 +43,13 @@ async def test_undo_goes_back_before_the_last_message_and_puts_it_into_the_promp
 async def test_redo_shows_the_conversation_as_it_was():
     front_end = front_end_with()
     await dispatch(front_end, "/redo")
-    assert (front_end.session.past.went, front_end.drafts) == ([("redo",)], [("", ())])
+    assert (front_end.session.rewind.went, front_end.drafts) == ([("redo",)], [("", ())])
 
 
 async def test_rewind_with_a_number_counts_messages_from_the_last():
     front_end = front_end_with()
     await dispatch(front_end, "/rewind 2")
-    assert front_end.session.past.went == [("rewind", 5, ())]
+    assert front_end.session.rewind.went == [("rewind", 5, ())]
     assert front_end.drafts == [("now the tests", ())]
 
 
@@ -57,16 +57,16 @@ async def test_rewind_with_a_number_counts_messages_from_the_last():
 async def test_a_number_that_is_none_is_refused(number):
     front_end = front_end_with()
     await dispatch(front_end, f"/rewind {number}")
-    assert front_end.session.past.went == []
+    assert front_end.session.rewind.went == []
     [(level, text)] = front_end.said
     assert (level, "from 1 to 3" in text) == ("error", True)
 
 
 async def test_rewind_alone_goes_the_way_that_was_chosen_and_tells_what_could_not_be_taken_back():
     front_end = front_end_with(picks=[WayBack("rewind", 5, ("memory",))])
-    front_end.session.past.told = ("A note was changed since: it stays.",)
+    front_end.session.rewind.told = ("A note was changed since: it stays.",)
     await dispatch(front_end, "/rewind")
-    assert front_end.session.past.went == [("rewind", 5, ("memory",))]
+    assert front_end.session.rewind.went == [("rewind", 5, ("memory",))]
     assert front_end.said == [
         ("info", "/redo returns to it."),
         ("warning", "A note was changed since: it stays."),
@@ -79,7 +79,7 @@ async def test_rewind_without_anything_said_and_without_a_choice_does_nothing():
     assert front_end.said == [("error", "Nothing was said yet that one could go back to.")]
     front_end = front_end_with(picks=[None])
     await dispatch(front_end, "/rewind")
-    assert (front_end.session.past.went, front_end.said) == ([], [])
+    assert (front_end.session.rewind.went, front_end.said) == ([], [])
 
 
 async def test_a_turn_that_runs_is_not_rewound():
@@ -87,13 +87,13 @@ async def test_a_turn_that_runs_is_not_rewound():
         front_end = front_end_with()
         front_end.session.running = True
         await dispatch(front_end, line)
-        assert front_end.session.past.went == []
+        assert front_end.session.rewind.went == []
         assert "waits for the agent" in front_end.said[0][1]
 
 
 async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():
     front_end = front_end_with()
-    past = front_end.session.past
+    past = front_end.session.rewind
     await dispatch(front_end, "/fork Another way")
     assert past.went == [("fork", None, "Another way")]
     assert front_end.opened == [OpenRequest("s-copy")]
@@ -102,7 +102,7 @@ async def test_fork_opens_the_copy_and_tells_the_way_to_the_other():
 
 async def test_a_fork_at_a_message_has_it_in_the_prompt():
     front_end = front_end_with(picks=[WayBack("fork", 5)])
-    past = front_end.session.past
+    past = front_end.session.rewind
     await dispatch(front_end, "/rewind")
     assert past.went == [("fork", 5, "")]
     assert (front_end.opened, front_end.drafts) == ([OpenRequest("s-copy")], [("now the tests", ())])
@@ -140,5 +140,5 @@ async def test_the_printed_list_has_the_last_message_first_then_branches():
 )
 async def test_each_way_can_be_chosen_from_the_list(picks, way):
     front_end = front_end_with(branches=[LEFT], picks=picks)
-    front_end.session.past.offered = {"memory": "2 changes"}
+    front_end.session.rewind.offered = {"memory": "2 changes"}
     assert await choose_from_list(front_end) == way

@@ -3,12 +3,12 @@ from fakes.fake_front_end import FakeFrontEnd
 from ouro.commands.slash import dispatch
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.messages import Usage
-from ouro.session.budget import Budget, MoneyReport
+from ouro.session.budget import SpendingLimit, SpendingReport
 
 
-async def shown(report: MoneyReport) -> str:
+async def shown(report: SpendingReport) -> str:
     front_end = FakeFrontEnd()
-    front_end.session.money.given = report
+    front_end.session.budget.given = report
     await dispatch(front_end, "/usage")
     return front_end.shown[0]
 
@@ -16,9 +16,12 @@ async def shown(report: MoneyReport) -> str:
 async def test_usage_is_told_by_model_and_period_with_what_is_left():
     one, two = ModelUse("a/one", Usage(5_210, 4_800, 0, 41, 0.25), 3), ModelUse("a/two", Usage(10, 0, 0, 5, 1.0), 1)
     periods = (UsagePeriod("session", (one,)), UsagePeriod("today", (two, one)), UsagePeriod("month", ()))
-    budgets = (Budget("today", "limits.max_cost_day", 5.0, 1.25), Budget("month", "limits.max_cost_month", 1.0, 1.25))
+    budgets = (
+        SpendingLimit("today", "limits.max_cost_day", 5.0, 1.25),
+        SpendingLimit("month", "limits.max_cost_month", 1.0, 1.25),
+    )
     assert (
-        await shown(MoneyReport(periods, budgets))
+        await shown(SpendingReport(periods, budgets))
         == """\
 ```
 This session   read  cached  written  calls     cost
@@ -39,7 +42,7 @@ $1.25 of $1.00 spent this month, $0.00 left (limits.max_cost_month)
 
 async def test_a_price_that_is_not_known_is_never_shown_as_free():
     free, priced = ModelUse("local/one", Usage(9, 0, 0, 1), 1), ModelUse("a/two", Usage(10, 0, 0, 5, 0.5), 1)
-    text = await shown(MoneyReport((UsagePeriod("today", (priced, free)), UsagePeriod("all", (free, free))), ()))
+    text = await shown(SpendingReport((UsagePeriod("today", (priced, free)), UsagePeriod("all", (free, free))), ()))
     rows = [line.split()[-1] for line in text.splitlines() if line.startswith("  ")]
     assert rows == ["$0.5000", "unknown", "unknown", "unknown", "unknown", "unknown"]
     assert "$0.5000 + unknown" in text
@@ -48,7 +51,7 @@ async def test_a_price_that_is_not_known_is_never_shown_as_free():
 
 async def test_names_of_models_from_outside_are_cleaned():
     text = await shown(
-        MoneyReport((UsagePeriod("today", (ModelUse("a\x1b[31m", Usage(1), 1), ModelUse("", Usage(1), 1))),), ())
+        SpendingReport((UsagePeriod("today", (ModelUse("a\x1b[31m", Usage(1), 1), ModelUse("", Usage(1), 1))),), ())
     )
     assert "\x1b" not in text
     assert "(no name)" in text

@@ -107,11 +107,10 @@ def held(home):
     """What below ouro's home holds the preference: files as they are, and the objects of each history."""
     files = [path for path in home.rglob("*") if path.is_file() and "secret-rules" not in path.parts]
     found = [str(path) for path in files if b"answer in german" in path.read_bytes().lower()]
-    for git_dir in (home / "history.git").glob("*.git"):
-        command = ["git", "--git-dir", git_dir, "cat-file", "--batch-all-objects", "--batch"]
-        objects = subprocess.run(command, check=True, capture_output=True).stdout
-        found += [str(git_dir)] if b"answer in german" in objects.lower() else []
-    return found
+    git_dir = home / "memory" / ".git"
+    command = ["git", "--git-dir", git_dir, "cat-file", "--batch-all-objects", "--batch"]
+    objects = subprocess.run(command, check=True, capture_output=True).stdout
+    return found + ([str(git_dir)] if b"answer in german" in objects.lower() else [])
 
 
 def messages_of(raw):

@@ -1,17 +1,29 @@
-"""A LoopAgent as a session puts it together, from the parts that a test cares for."""
+"""A LoopAgent as `assemble` makes it, from what a test sets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
-from ouro.agent.compactor import Compactor, CompactorParts
+from ouro.agent.compactor import Compactor
 from ouro.agent.limits import Limits
-from ouro.agent.loop import AgentParts, LoopAgent
+from ouro.agent.loop import LoopAgent, Prompt
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
+from ouro.events import Event
 from ouro.llm.model import Model
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.manager import MemoryManager
+from ouro.safety.permissions import Permissions
+from ouro.session.turn import Questions, TurnRunner
+from ouro.tools.tool import AnyTool
+
+
+def make_runner(
+    tools: Mapping[str, AnyTool], permissions: Permissions, questions: Questions | None = None
+) -> ToolRunner:
+    """A ToolRunner with nothing to do after a tool."""
+    return ToolRunner(tools, permissions, (questions or Questions()).ask, _nothing)
 
 
 def make_compactor(
@@ -24,21 +36,19 @@ def make_compactor(
     carried: str = "",
     on_compacted=lambda: None,
 ) -> Compactor:
-    """A Compactor; without `summarisers` the models sum up themselves."""
+    """A Compactor; without `summarisers` the models write summaries themselves."""
 
-    async def carry() -> str:
+    async def environment() -> str:
         return carried
 
     return Compactor(
-        CompactorParts(
-            memory=memory,
-            models=lambda: models,
-            summarisers=lambda: summarisers or models,
-            requests=Requests("Be good.", runner),
-            rules=rules or CompactionRules(),
-            carried=carry,
-            on_compacted=on_compacted,
-        )
+        memory,
+        lambda: models,
+        lambda: summarisers or models,
+        Requests("Be good.", runner),
+        rules or CompactionRules(),
+        environment,
+        on_compacted,
     )
 
 
@@ -51,23 +61,35 @@ def make_agent(
     steering=lambda: (),
     instructions_for=lambda _: "",
     limits: Limits | None = None,
-    afford=None,
 ) -> LoopAgent:
     """A LoopAgent whose system prompt is "Be good."."""
+
+    async def before_call(calls_made: int) -> str:
+        (limits or Limits()).check_calls(calls_made)
+        return ""
+
     return LoopAgent(
-        AgentParts(
-            models=lambda: models,
-            memory=memory,
-            tools=runner,
-            requests=Requests("Be good.", runner),
-            compactor=compactor or make_compactor(memory, runner, models),
-            steering=steering,
-            instructions_for=instructions_for,
-            limits=limits or Limits(),
-            afford=afford or _rich,
-        )
+        memory,
+        lambda: models,
+        Requests("Be good.", runner),
+        compactor or make_compactor(memory, runner, models),
+        steering,
+        instructions_for,
+        before_call,
     )
 
 
-async def _rich() -> str:
-    return ""
+def turn_of(agent: LoopAgent, text: str = "hi") -> AsyncGenerator[Event, None]:
+    """The events of one turn."""
+    return TurnRunner().run(lambda emit: agent.run(Prompt(text), emit))
+
+
+async def events_of(work) -> list[Event]:
+    """What work emits, run in this task."""
+    events: list[Event] = []
+    await work(events.append)
+    return events
+
+
+async def _nothing(_tool: str) -> None:
+    await asyncio.sleep(0)

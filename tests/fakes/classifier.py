@@ -12,7 +12,7 @@ from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
 from ouro.messages import Message
 from ouro.session import OpenRequest
 
-BEGIN = "You keep the notebook"
+BEGIN = "You maintain the notes of a coding assistant. You read"
 
 
 class Two:
@@ -67,13 +67,15 @@ async def say(session, *texts):
 async def quiet(session, *, seconds: float = 30.0):
     """Until nothing is at work beside the conversation but what waits for the person."""
     async with asyncio.timeout(seconds):
-        while any(not each.get_name().startswith(("ask about", "nothing")) for each in session._background._tasks):
+        while any(
+            not task.get_name().startswith(("ask about", "nothing")) for task in session.controls.background._tasks
+        ):
             await asyncio.sleep(0.01)
 
 
 def news(session) -> list:
     """What was told beside the turns and nobody has read yet."""
-    queue = session._background._news
+    queue = session.controls.background._events
     return [queue.get_nowait() for _ in range(queue.qsize())]
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from ouro.display import Todo
 from ouro.events import Said, TurnFinished
-from ouro.session import RepositoryNews, ResumeCard, SessionInfo, Tail
+from ouro.session import RepositoryChanges, ResumeCard, SessionInfo, Tail
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 INFO = SessionInfo(
@@ -28,7 +28,7 @@ CARD = ResumeCard(
     cache="cold",
     price=0.252,
     price_cold=0.252,
-    repository=RepositoryNews("main", "parser", 4, ("a1b2c3d fix the lexer", "b2c3d4e say why", "c3d4e5f tidy"), 3),
+    repository=RepositoryChanges("main", "parser", 4, ("a1b2c3d fix the lexer", "b2c3d4e say why", "c3d4e5f tidy"), 3),
     memory={"user": 1, "repo": 2},
     folder="",
     todos=(Todo("write the tests", "in_progress"), Todo("say so in the docs", "pending")),

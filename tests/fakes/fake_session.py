@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 from msgspec.structs import replace
 
-from fakes.fake_money import FakeMoney
+from fakes.fake_budget import FakeBudget
 from fakes.fake_past import FakePast, FakeTitles
 from fakes.fake_scrollback import FakeScrollback
 from fakes.fake_window import FakeWindow
@@ -125,9 +125,9 @@ class FakeSession:
         self.notices: tuple[str, ...] = ()
         self.shown_before: list[Event] = []
         self.scrollback = FakeScrollback()
-        self.past = FakePast()
+        self.rewind = FakePast()
         self.titles = FakeTitles()
-        self.money = FakeMoney()
+        self.budget = FakeBudget()
         self.sent: list[str] = []
         self.sent_images: list[Image] = []
         self.steered: list[str] = []
@@ -147,12 +147,11 @@ class FakeSession:
         self.usage = Usage(input=1200, cached=1000, output=34, cost=0.0123)
         self._status = Status("fake/one", "off", "ask", "main", 1200, 128_000, self.usage)
         self._turns = list(turns)
-        self._news: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
     def remember(self, manager: LongTermMemoryManager | None, lookup: Lookup | None = None) -> None:
         """Give the session a long-term memory."""
         self.memory = FakeSessionMemory(self, manager, lookup)
-        self.knowledge, self.lookup = manager, lookup
         self._interrupted = asyncio.Event()
         self._answered: dict[str, asyncio.Event] = {}
 
@@ -271,15 +270,15 @@ class FakeSession:
 
     def happens(self, event: Event) -> None:
         """Something happens beside the turns."""
-        self._news.put_nowait(event)
+        self._events.put_nowait(event)
 
-    async def news(self) -> AsyncGenerator[Event, None]:
-        while (event := await self._news.get()) is not None:
+    async def events(self) -> AsyncGenerator[Event, None]:
+        while (event := await self._events.get()) is not None:
             yield event
 
     async def close(self) -> None:
         self.closed = True
-        self._news.put_nowait(None)
+        self._events.put_nowait(None)
 
     def usage_event(self) -> UsageUpdated:
         return UsageUpdated(self.usage, 1200, 128_000)

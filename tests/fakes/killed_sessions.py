@@ -59,7 +59,7 @@ async def live(folder: Path, session_id: str, seed: int) -> None:
                 case TurnFinished():
                     _tell("turn", str(number))
         if number % 3 == 0:
-            await _compact(session._memory)
+            await _compact(session.transcript)
 
 
 async def _compact(memory: MemoryManager) -> None:

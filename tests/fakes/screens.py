@@ -39,14 +39,14 @@ async def opened(pilot) -> None:
 
 async def asked(pilot) -> QuestionPanel:
     """Until a question is on the screen and listens; gives its panel."""
-    questions = pilot.app.parts.questions
+    questions = pilot.app.conversation.questions
     await until(pilot, lambda: questions.panel is not None and questions.panel._listens_from < time.monotonic())
     return questions.panel
 
 
 def shown(app: OuroApp) -> str:
     """The conversation as plain text."""
-    return app.parts.transcript.tail(500)
+    return app.conversation.transcript.tail(500)
 
 
 def screen_text(app: OuroApp) -> str:

@@ -144,7 +144,7 @@ class SyncedHomes:
                       if each not in whole]  # fmt: skip
             core = "\n".join(text for name, text in found.items() if "mem_" not in name)
             wrong += [f"{home.name} has {each} again" for each in self.taken_out if each in core]
-            git_dir = home / "history.git" / "user.git"
+            git_dir = home / "memory" / ".git"
             command = ["git", "--git-dir", git_dir, "fsck", "--strict"]
             checked = subprocess.run(command, capture_output=True, check=False)
             wrong += [f"{home.name}: {checked.stderr.decode()}"] if checked.returncode or checked.stderr else []

@@ -3,7 +3,7 @@
 from textual.app import App, ComposeResult
 
 from ouro.frontends.tui.transcript_writer import TranscriptWriter
-from ouro.frontends.tui.widgets.transcript import Transcript
+from ouro.frontends.tui.widgets.transcript import TranscriptView
 
 
 class TranscriptApp(App[None]):
@@ -14,7 +14,7 @@ class TranscriptApp(App[None]):
         self.events = events
         self.wanted_theme = theme
         self.now = 100.0
-        self.transcript = Transcript(clock=lambda: self.now)
+        self.transcript = TranscriptView(clock=lambda: self.now)
         self.writer = TranscriptWriter(self.transcript)
 
     def compose(self) -> ComposeResult:

@@ -63,4 +63,4 @@ def test_m12_nor_does_an_escape_sequence_of_yaml_bring_it_in():
     note = parsed.note
     values = [*(getattr(note, name) for name in fields), *note.entities, *(each.id for each in note.related)]
     assert values == ["one</memory>two three"] * 6
-    assert "`category` holds what no reader can see: left out" in parsed.complaints
+    assert "`category` holds invisible characters: removed" in parsed.problems

@@ -37,7 +37,7 @@ def one_session(repository):
             while not two.captures:
                 await asyncio.sleep(0.01)
         await quiet(again)
-        waiting = again.knowledge.proposals()
+        waiting = again.memory.manager.proposals()
         await again.close()
         return files(repository), two, waiting
 

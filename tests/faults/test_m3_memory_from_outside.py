@@ -135,18 +135,18 @@ def test_m3_a_shared_memory_is_compared_with_what_was_accepted_before(home, tmp_
 
 
 def test_m3_the_ledger_is_the_users_alone_and_outside_of_the_folder(store):
-    own = store.repository.git_dir / "ouro"
+    own = store.repository.own_dir
 
     assert {each.name: oct(each.stat().st_mode & 0o777) for each in (own, own / "accepted", own / "vouched")} == {
         "ouro": "0o700", "accepted": "0o600", "vouched": "0o600",
     }  # fmt: skip
     assert not own.is_relative_to(store.folder)
-    assert store.repository.git_dir.stat().st_mode & 0o777 == 0o700
+    assert store.repository.state_dir.stat().st_mode & 0o777 == 0o700
 
 
-def test_m3_a_history_that_was_thrown_away_leaves_nothing_believed(store, home):
+def test_m3_a_state_that_was_deleted_leaves_nothing_approved(store, home):
     shutil.rmtree(home / ".ouro" / "history.git")
 
     again = open_store(home)
     assert [each.name for each in again.outside_edits()] == ["facts.md", "mem_1.md"]
-    assert again.load_all().head == ""
+    assert (again.accepted, again.load_all().head) == ("", store.get_current_head())

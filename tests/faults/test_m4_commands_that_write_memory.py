@@ -47,7 +47,7 @@ def stores(root: Path, home: Path) -> list[GitMemoryStore]:
 
 
 def permissions(root: Path, home: Path, mode: str) -> Permissions:
-    folders = [GuardedMemory(each.folder, each.repository.git_dir) for each in stores(root, home)]
+    folders = [GuardedMemory(each.folder, each.repository.state_dir) for each in stores(root, home)]
     return Permissions(Workspace(root, memory=folders), mode, finds_secret=finds, allow=["shell(git *)"])
 
 
@@ -161,8 +161,10 @@ def test_m4_a_commit_message_with_a_secret_is_refused(root, home, memory):
 @pytest.mark.parametrize(
     "tamper",
     [
-        lambda folder, git: (folder / ".git").write_text("gitdir: /tmp\n"),
-        lambda folder, git: ((folder / ".git").unlink(), (folder / ".git").mkdir()),
+        lambda folder, git: (git.rename(folder / "moved"), git.write_text("gitdir: /tmp\n")),
+        lambda folder, git: (git.rename(folder / "moved"), git.mkdir()),
+        lambda folder, git: (git.rename(folder / "moved"), git.symlink_to(folder / "moved")),
+        lambda folder, git: ((git / "objects/info").mkdir(), (git / "objects/info/alternates").write_text("/tmp\n")),
         lambda folder, git: (git / "config").write_text((git / "config").read_text() + "[core]\n\tpager = evil\n"),
         lambda folder, git: (git / "config").write_text("[core]\n\tbare = false\n"),
         lambda folder, git: (git / "config").write_text((git / "config").read_text() + "[include]\n\tpath = /tmp/x\n"),
@@ -176,7 +178,7 @@ def test_m4_a_commit_message_with_a_secret_is_refused(root, home, memory):
     ],
 )
 def test_m4_a_history_that_was_tampered_with_is_asked_about(root, home, memory, tamper):
-    tamper(memory, home / ".ouro" / "history.git" / "user.git")
+    tamper(memory, memory / ".git")
 
     assert verdicts(root, home, f"git -C {memory} commit -m x") == ["ask", "ask", "deny", "ask"]
 
@@ -274,7 +276,7 @@ async def test_m4_what_the_first_command_of_a_session_left_there_is_not_believed
     await session.close()
     again = await two.open(repository)
     await say(again, "hello")
-    waiting = again.knowledge.proposals()
+    waiting = again.memory.manager.proposals()
     await again.close()
 
     assert "evil" not in two.prompts[-1][0].text

@@ -26,7 +26,7 @@ for number in range(int(count)):
 
 def write_at_once(store: GitMemoryStore, way: str) -> None:
     command = [sys.executable, "-c", WRITER]
-    folders = [str(store.folder), str(store.repository.git_dir)]
+    folders = [str(store.folder), str(store.repository.state_dir)]
     running = [
         subprocess.Popen([*command, str(who), str(EACH), way, *folders], stderr=subprocess.PIPE, text=True)
         for who in range(PROCESSES)
@@ -71,7 +71,7 @@ def test_m5_four_processes_with_notes_of_their_own_lose_none(store):
 
 def test_m5_plain_git_commits_in_between_are_kept(store):
     store.save_and_commit({"decisions.md": "- first\n"}, "Begin")
-    folders = [str(store.folder), str(store.repository.git_dir)]
+    folders = [str(store.folder), str(store.repository.state_dir)]
     running = subprocess.Popen([sys.executable, "-c", WRITER, "0", "40", "notes", *folders])
     made = 0
     for number in range(40):

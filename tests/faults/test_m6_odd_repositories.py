@@ -265,7 +265,7 @@ def test_m6_in_these_states_the_text_is_kept_the_history_stays_and_the_reason_is
         (detached, "HEAD is on no branch.", "switch main"),
         (merging, "a merge is not finished.", "finish it, or end it with --abort"),
         (branch_gone, "refs/heads/main is gone.", "update-ref refs/heads/main"),
-        (empty_branch, "refs/heads/main is empty or unreadable.", "reflog refs/heads/main"),
+        (empty_branch, "refs/heads/main is empty or unreadable.", "write the last commit into"),
         (held_lock, "the branch is held by another git.", "what changed is committed next time"),
     ],
 )

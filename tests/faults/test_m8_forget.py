@@ -103,10 +103,11 @@ def every_byte(place: OuroHome, tmp_path) -> bytes:
     files = [each for root in (place.path, tmp_path / "app") for each in root.rglob("*") if each.is_file()]
     objects = [
         subprocess.run(
-            ["git", f"--git-dir={each}", "cat-file", "--batch-all-objects", "--batch", "--unordered"],
+            ["git", f"--git-dir={git_dir}", "cat-file", "--batch-all-objects", "--batch", "--unordered"],
             check=True, capture_output=True,
         ).stdout
-        for each in place.histories.glob("*.git")
+        for root in (place.path, tmp_path / "app")
+        for git_dir in root.rglob(".git")
     ]  # fmt: skip
     return b"\n".join([*(each.read_bytes() + str(each).encode() for each in files), *objects])
 
@@ -147,7 +148,7 @@ def test_m8_nothing_of_it_is_left_in_any_byte(told, tmp_path):
 
 
 def test_m8_the_objects_of_before_cannot_be_read(told):
-    history = told.histories / "user.git"
+    history = told.path / "memory" / ".git"
     blobs = git(history, "rev-list", "--all", "--reflog", "--objects", "--no-object-names").split()
     held = [each for each in blobs if SECRET.encode() in git(history, "cat-file", "-p", each.decode())]
     assert held
@@ -225,8 +226,8 @@ def test_m8_killed_in_the_middle_it_is_run_again_to_the_end(told, tmp_path):
         time.sleep(drawn.random() * 0.4)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        assert GitRepository(told.histories / "user.git").head().commit
-        git(told.histories / "user.git", "fsck", "--strict")
+        assert GitRepository(told.histories / "user.git", told.path / "memory").head().commit
+        git(told.path / "memory" / ".git", "fsck", "--strict")
 
     done = TrueForget(SECRET, told).forget()
 

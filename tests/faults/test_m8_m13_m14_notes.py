@@ -42,7 +42,7 @@ async def test_m8_a_secret_becomes_neither_note_nor_proposal_and_the_rest_is_kep
     session = await start(repository, two)
 
     assert texts(repository / ".ouro" / "memory") == [TESTS]
-    assert session.knowledge.proposals() == ()
+    assert session.memory.manager.proposals() == ()
     await session.close()
 
 
@@ -108,7 +108,7 @@ def test_m3_a_note_that_was_put_there_while_ouro_was_closed_is_not_believed(home
     found = opened()
 
     assert found.doubted == ("mem_0badc0de.md",)
-    book = Notebook({"user": found.store}, doubted=lambda _scope: found.doubted)
+    book = Notebook({"user": found.store}, untrusted=lambda _scope: found.doubted)
     assert [kept.note.text for kept in book.all()] == ["Before."]
 
 
@@ -137,7 +137,7 @@ async def test_m14_what_the_person_took_out_is_not_captured_from_the_same_turns_
             log = subprocess.run(
                 ["git", "-C", str(folder), "log", "-1", "--format=%H"], capture_output=True, text=True, check=True
             )
-            await session.knowledge.undo(log.stdout.strip())
+            await session.memory.manager.undo(log.stdout.strip())
     await session.close()
     forget_that_it_was_captured()
 
@@ -164,5 +164,5 @@ async def test_three_sessions_that_capture_at_once_lose_nothing(repository, home
         await session.close()
 
     last = await Two().open(repository)
-    assert (last.knowledge.proposals(), len(texts(repository / ".ouro" / "memory"))) == ((), 3)
+    assert (last.memory.manager.proposals(), len(texts(repository / ".ouro" / "memory"))) == ((), 3)
     await last.close()

@@ -82,7 +82,7 @@ def test_m8_a_file_with_a_secret_stays_out_of_the_history_and_is_named(store):
 
 
 def test_m8_a_file_tool_does_not_write_it_there_and_does_elsewhere(store, mask, tmp_path):
-    folder = GuardedMemory(store.folder, store.repository.git_dir)
+    folder = GuardedMemory(store.folder, store.repository.state_dir)
     workspace = Workspace(tmp_path, memory=[folder])
     seen = FilesSeen(no_secrets_in_memory(workspace, mask.kind_of_secret))
     patch = f"*** Begin Patch\n*** Add File: {store.folder}/mem_1.md\n+{SHAPED}\n*** End Patch"

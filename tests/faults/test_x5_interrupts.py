@@ -30,7 +30,7 @@ def said(session) -> list[str]:
     """The transcript in short: role, words, and what the calls were answered."""
     return [
         f"{message.role}: {message.text}{' | '.join(reply.text[:11] for reply in message.parts_of(ToolReply))}"
-        for message in session._memory.messages()
+        for message in session.transcript.messages()
     ]
 
 
@@ -66,7 +66,7 @@ async def test_x5_an_interrupt_ends_the_turn_in_each_phase_and_the_next_one_can_
     if step is None:
         silent = Held([])
         silent.session = session
-        session._parts.models._models = [silent]
+        session.workbench.models._models = [silent]
     seen = []
     async with asyncio.timeout(20):
         async for event in session.send("do it"):
@@ -77,9 +77,9 @@ async def test_x5_an_interrupt_ends_the_turn_in_each_phase_and_the_next_one_can_
                     await asyncio.sleep(0)
     assert seen[-1] == INTERRUPTED
     assert seen.count(INTERRUPTED) == 1
-    for message in session._memory.context():
+    for message in session.transcript.context():
         assert not (message.tool_calls and message.cut)
-    session._parts.models._models = [ScriptedModel(["Fine."])]
+    session.workbench.models._models = [ScriptedModel(["Fine."])]
     assert [event async for event in session.send("go on")][-1] == TurnFinished("answered")
     await session.close()
 
@@ -149,7 +149,7 @@ async def test_x5_another_model_in_the_middle_of_an_answer_does_not_break_it(rep
     going = asyncio.Event()
     session, model = await opened(repository, ScriptedReply("So far so good", hold=going.wait))
     new = ScriptedModel(["Fine."])
-    session._parts.models._make = lambda _name, _effort: [new]
+    session.workbench.models._make = lambda _name, _effort: [new]
     seen = []
     async for event in session.send("talk"):
         seen.append(event)
@@ -231,7 +231,7 @@ async def test_x5_an_interrupt_while_it_is_summed_up_leaves_everything_as_it_was
     session, _ = await opened(repository, "Fine.", filled, held, "Done.")
     for text in ("never push" + " or pull" * 9_000, "look"):
         assert [event async for event in session.send(text)][-1] == TurnFinished("answered")
-    before, status = session._memory.context(), session.status()
+    before, status = session.transcript.context(), session.status()
     stream = session.window.compact("") if by_hand else session.send("go on")
     seen = []
     async with asyncio.timeout(20):
@@ -241,10 +241,10 @@ async def test_x5_an_interrupt_while_it_is_summed_up_leaves_everything_as_it_was
                 asyncio.get_running_loop().call_soon(session.interrupt)
     assert seen[-1] == INTERRUPTED
     assert [event for event in seen if isinstance(event, Compacted)] == []
-    assert session._memory.context()[: len(before)] == before
+    assert session.transcript.context()[: len(before)] == before
     assert session.status().usage == status.usage
     assert not session.running
     await session.close()
     again = await resumed(repository)
-    assert again._memory.context()[: len(before)] == before
+    assert again.transcript.context()[: len(before)] == before
     await again.close()

@@ -12,14 +12,11 @@ from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import CoreChanged, QuestionAsked, Reply, Titled
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.memory_lines import memory_line
-from ouro.frontends.news import NewsReader
 from ouro.frontends.plain.output import PlainOutput
-from ouro.frontends.plain.printer import Printer
-from ouro.frontends.plain.questions import LineQuestions
-from ouro.frontends.plain.turns import PlainTurns
+from ouro.frontends.plain.repl import Repl
 from ouro.memory.long_term.git.values import FileEdit
 from ouro.memory.long_term.trust.edits import change_of
-from ouro.session.opening import OpenRequest
+from ouro.session import OpenRequest, TurnObserver, TurnQueue
 
 DIFF = Diff((FileChange("preferences.md", "", "- Answer in German\n"),))
 LEARNED = CoreChanged("user", "agent", "preferences.md: + Answer in German", Display("+1 -0", DIFF), "4be1c0d99")
@@ -44,7 +41,7 @@ async def test_the_screen_shows_news_in_the_middle_of_a_turn():
         await until(pilot, lambda: session.running)
         session.title = "Better"
         session.happens(Titled("Better"))
-        await until(pilot, lambda: pilot.app.parts.header.title == "Better")
+        await until(pilot, lambda: pilot.app.conversation.header.session_title == "Better")
         assert session.running
 
 
@@ -79,13 +76,14 @@ def test_a_long_title_gives_way_to_what_came_of_it(monkeypatch):
     assert printed[-1].count("echo") == 30
 
 
-async def test_the_plain_prompt_prints_news_as_they_come():
+async def test_the_plain_prompt_prints_news_as_they_come(monkeypatch):
     printed: list[str] = []
-    printer = Printer(PlainOutput(printed.append, plain=True))
+    repl = Repl(opener(session := FakeSession()), plain=True)
+    monkeypatch.setattr(repl.reader, "write", printed.append)
+    monkeypatch.setattr(repl.reader, "changed", lambda: changes.append(None))
     changes: list[None] = []
-    turns = PlainTurns(printer, LineQuestions(lambda: None), lambda: None, lambda: changes.append(None))
-    session = FakeSession()
-    turns.use(session)
+    turns = repl._turns
+    turns.attach(session)
     session.happens(LEARNED)
     await session.close()
     await turns.close()
@@ -133,10 +131,10 @@ async def test_a_session_that_never_ends_its_news_is_not_waited_for():
             await asyncio.Event().wait()
             yield
 
-    reader = NewsReader(lambda event: None)
-    reader.follow(Silent())
-    await reader.close(patience=0.01)
-    assert not [task for task in asyncio.all_tasks() if "_read" in repr(task.get_coro())]
+    turns = TurnQueue(TurnObserver())
+    turns.attach(Silent())
+    await turns.close(timeout=0.01)
+    assert not [task for task in asyncio.all_tasks() if "_show_background" in repr(task.get_coro())]
 
 
 QUESTION = QuestionAsked("memory:p1", Question("Remember this?", ("keep it", "leave it out")), of_turn=False)

@@ -1,4 +1,4 @@
-from ouro.frontends.project_files import Haystack
+from ouro.frontends.project_files import FileIndex
 
 NAMES = [
     "README.md",
@@ -11,14 +11,14 @@ NAMES = [
 
 
 def test_names_that_begin_so_come_first_then_those_that_hold_it_then_scattered_letters():
-    assert Haystack(NAMES).search("server") == ["src/api/server.py", "tests/test_server.py"]
-    assert Haystack(NAMES).search("sapir") == ["src/api/routes.py", "src/api/server.py"]
+    assert FileIndex(NAMES).search("server") == ["src/api/server.py", "tests/test_server.py"]
+    assert FileIndex(NAMES).search("sapir") == ["src/api/routes.py", "src/api/server.py"]
 
 
 def test_case_does_not_matter_and_what_does_not_fit_is_not_found():
-    assert Haystack(["README.md", "src/Main.py"]).search("MAIN") == ["src/Main.py"]
-    assert Haystack(["README.md"]).search("xyz") == []
+    assert FileIndex(["README.md", "src/Main.py"]).search("MAIN") == ["src/Main.py"]
+    assert FileIndex(["README.md"]).search("xyz") == []
 
 
 def test_an_empty_needle_gives_the_first_names():
-    assert Haystack(NAMES).search("", 2) == NAMES[:2]
+    assert FileIndex(NAMES).search("", 2) == NAMES[:2]

@@ -1,7 +1,6 @@
-"""stream_with_retries: who is asked again, after how long, and who is told."""
+"""ModelCall: who is asked again, after how long, and what is reported."""
 
 import asyncio
-from contextlib import aclosing
 
 import pytest
 
@@ -15,7 +14,7 @@ from ouro.errors import (
     StreamCut,
 )
 from ouro.llm.model import EndChunk, ModelSpec, TextChunk
-from ouro.llm.retry import Attempt, stream_with_retries
+from ouro.llm.retry import ModelCall, Retry
 from ouro.messages import user
 
 YES = (TextChunk("Yes."), EndChunk("stop"))
@@ -55,8 +54,13 @@ class Clock:
 
 async def ask(*models, clock=None, **more):
     clock = clock or Clock()
-    async with aclosing(stream_with_retries(models, [user("hi")], sleep=clock.sleep, **more)) as chunks:
-        return [chunk async for chunk in chunks]
+    seen = []
+
+    async def on_retry(retry):
+        seen.append(retry)
+
+    await ModelCall(models, [user("hi")], sleep=clock.sleep, **more).run(seen.append, on_retry)
+    return seen
 
 
 async def test_an_answer_is_passed_on():
@@ -69,7 +73,7 @@ async def test_an_answer_is_passed_on():
 async def test_what_is_no_answer_is_asked_again(failed):
     model, clock = Answers(failed, YES), Clock()
     chunks = await ask(model, clock=clock)
-    (attempt,) = [chunk for chunk in chunks if isinstance(chunk, Attempt)]
+    (attempt,) = [chunk for chunk in chunks if isinstance(chunk, Retry)]
     assert chunks[-3:] == [attempt, *YES]
     assert (attempt.model, attempt.number, [attempt.wait]) == ("m", 2, clock.waits)
     assert model.closed == 2
@@ -93,7 +97,7 @@ async def test_the_provider_says_how_long():
 
 async def test_a_wait_that_is_too_long_is_told_in_place_of_kept():
     clock, model = Clock(), Answers(RateLimited("Too many requests.", retry_after=3600))
-    with pytest.raises(RateLimited, match=r"m asks to wait 3600 s, longer than ouro does \(60 s\)") as failure:
+    with pytest.raises(RateLimited, match=r"m asks to wait 3600 s; ouro waits at most 60 s") as failure:
         await ask(model, clock=clock)
     assert (clock.waits, failure.value.retry_after, "/model" in failure.value.hint) == ([], 3600, True)
 
@@ -109,7 +113,7 @@ async def test_what_will_not_change_is_not_asked_again(error):
 async def test_the_next_model_is_asked_once_the_first_is_spent():
     first, second = Answers(*[ModelUnavailable("down")] * 2), Answers(EmptyAnswer("nothing"), YES, name="n")
     chunks = await ask(first, second, attempts=2)
-    told = [(chunk.model, chunk.number) for chunk in chunks if isinstance(chunk, Attempt)]
+    told = [(chunk.model, chunk.number) for chunk in chunks if isinstance(chunk, Retry)]
     assert told == [("m", 2), ("n", 1), ("n", 2)]
     assert chunks[-2:] == list(YES)
 
@@ -117,7 +121,7 @@ async def test_the_next_model_is_asked_once_the_first_is_spent():
 async def test_a_long_wait_goes_to_the_next_model_at_once():
     clock = Clock()
     chunks = await ask(Answers(RateLimited("slow", retry_after=600)), Answers(YES, name="n"), clock=clock)
-    assert chunks == [Attempt("n", 1, "slow", 0.0), *YES]
+    assert chunks == [Retry("n", 1, "slow", 0.0), *YES]
     assert clock.waits == []
 
 
@@ -128,11 +132,7 @@ async def test_a_wait_can_be_cancelled():
         waiting.set()
         await asyncio.Event().wait()
 
-    async def run():
-        async with aclosing(stream_with_retries([model], [user("hi")], sleep=sleep)) as chunks:
-            return [chunk async for chunk in chunks]
-
-    task = asyncio.create_task(run())
+    task = asyncio.create_task(ModelCall([model], [user("hi")], sleep=sleep).run())
     await waiting.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -140,11 +140,34 @@ async def test_a_wait_can_be_cancelled():
     assert model.asked == model.closed == 1
 
 
-async def test_closing_in_the_middle_closes_the_model():
-    model = Answers(YES)
-    async with aclosing(stream_with_retries([model], [user("hi")])) as chunks:
-        assert await anext(chunks) == YES[0]
-    assert model.closed == 1
+async def test_cancelling_in_the_middle_closes_the_model_and_leaves_what_came():
+    class Holds(Answers):
+        async def stream(self, messages, tools=()):
+            try:
+                yield TextChunk("Half")
+                reached.set()
+                await asyncio.Event().wait()
+            finally:
+                self.closed += 1
+
+    model, reached = Holds(), asyncio.Event()
+    call = ModelCall([model], [user("hi")])
+    task = asyncio.create_task(call.run())
+    await reached.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert (model.closed, call.partial().text, call.partial().cut) == (1, "Half", True)
+
+
+async def test_before_a_retry_the_partial_answer_is_still_there():
+    kept = []
+
+    async def on_retry(retry):
+        kept.append((call.partial().text, retry.number))
+
+    call = ModelCall([Answers((TextChunk("Half"), StreamCut("cut")), YES)], [user("hi")], sleep=Clock().sleep)
+    answer = await call.run(on_retry=on_retry)
+    assert (kept, answer.text) == ([("Half", 2)], "Yes.")
 
 
 async def test_a_real_server_is_asked_until_it_answers(model_server):
@@ -155,7 +178,7 @@ async def test_a_real_server_is_asked_until_it_answers(model_server):
     model = Wire("openai", model_server).model()
     chunks = await ask(model)
     await model.close()
-    numbers = [chunk.number for chunk in chunks if isinstance(chunk, Attempt)]
-    after = chunks[max(n for n, chunk in enumerate(chunks) if isinstance(chunk, Attempt)) + 1 :]
+    numbers = [chunk.number for chunk in chunks if isinstance(chunk, Retry)]
+    after = chunks[max(n for n, chunk in enumerate(chunks) if isinstance(chunk, Retry)) + 1 :]
     assert numbers == [2, 3, 4]
     assert "".join(chunk.text for chunk in after if isinstance(chunk, TextChunk)) == "Yes."

@@ -9,7 +9,7 @@ import pytest
 from fakes.model_server import Call, Reply
 
 from ouro.assemble import Options, open_session
-from ouro.commands.export import document
+from ouro.commands.export.export import document
 from ouro.events import Compacted, TurnFinished
 from ouro.messages import Image
 from ouro.session import OpenRequest
@@ -92,12 +92,12 @@ async def test_an_export_writes_them_and_names_those_that_are_missing(model, rep
     await shown_once(repository)
     session = await opened(repository, "latest")
     for kind in ("html", "markdown", "json"):
-        text = "".join(document(session.past.whole(), kind))
+        text = "".join(document(session.rewind.whole(), kind))
         assert "shot.png" in text, kind
         assert (SENT in text) == (kind != "markdown") or f"base64,{SENT}" in text, kind
     [kept] = get_sessions_dir().glob("2*/outputs/*.png")
     kept.unlink()
-    assert "the picture shot.png is no longer there" in "".join(document(session.past.whole(), "html"))
+    assert "the picture shot.png is no longer there" in "".join(document(session.rewind.whole(), "html"))
     await session.close()
 
 

@@ -54,7 +54,6 @@ def shell(root: Path, line: str, **rules) -> list[str]:
         "wc -l src/*.py *.py",
         "cd src && ls 2>/dev/null | sort | uniq -c",
         "test -f a && echo yes || echo no",
-        "for x in a b; do echo $x; done",
         "timeout 5 git diff 2>&1 | cat",
         "python --version; which git",
         "command -v git",
@@ -86,15 +85,15 @@ def test_lines_that_only_read_the_workspace_are_free_in_every_mode(root, line):
         "curl https://example.invalid",
         "echo 1 > /tmp/x",
         "source .venv/bin/activate && pytest",
+        "for x in a b; do echo $x; done",
+        "cat <<'EOF' >> notes.md\nx\nEOF",
     ],
 )
 def test_lines_that_do_more_are_asked_denied_in_plan_mode_and_free_in_auto(root, line):
     assert shell(root, line) == ["ask", "ask", "deny", "allow"]
 
 
-@pytest.mark.parametrize(
-    "line", ["echo 1 > src/b.py", "cat <<'EOF' >> notes.md\nx\nEOF", "mkdir -p src/x", "touch b.py"]
-)
+@pytest.mark.parametrize("line", ["echo 1 > src/b.py", "mkdir -p src/x", "touch b.py"])
 def test_shell_lines_that_only_make_files_inside_are_free_in_edit_mode(root, line):
     assert shell(root, line) == ["ask", "allow", "deny", "allow"]
 

@@ -11,7 +11,7 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
-from ouro.session.budget import Budget, Money
+from ouro.session.budget import Budget, SpendingLimit
 
 OLD = "2026-01-05T12:00:00.000Z"
 
@@ -34,9 +34,9 @@ def spend(store, number: int, cost: float | None, at: str = "", model: str = "a/
     return session_id
 
 
-def money(store, **limits) -> Money:
+def money(store, **limits) -> Budget:
     memory = MemoryManager.start(store, project="/p", model="a/one")
-    return Money(memory, SessionCatalog(store, "/p"), Limits(**limits))
+    return Budget(memory, SessionCatalog(store, "/p"), Limits(**limits))
 
 
 async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversation_too(store):
@@ -52,27 +52,27 @@ async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversat
         *(UsagePeriod(name, (one, small)) for name in ("today", "month")),
         UsagePeriod("all", (both, small)),
     )  # fmt: skip
-    assert report.budgets == ()
+    assert report.limits == ()
 
 
 async def test_what_lies_in_the_trash_was_paid_all_the_same(store):
     store.delete_session(spend(store, 1, 0.5))
     report = await money(store, max_cost_day=1.0).report()
-    assert report.budgets == (Budget("today", "limits.max_cost_day", 1.0, 0.5),)
+    assert report.limits == (SpendingLimit("today", "limits.max_cost_day", 1.0, 0.5),)
 
 
 async def test_without_a_limit_of_days_no_list_is_read(store, monkeypatch):
     monkeypatch.setattr(YamlFileMemoryStore, "list_sessions", None)
-    assert await money(store, max_cost=1.0).check() == ""
+    assert await money(store, max_cost=1.0).check(0) == ""
 
 
 async def test_most_of_a_limit_is_warned_of_once(store):
     purse = money(store, max_cost_day=1.0, max_cost_month=100.0)
     spend(store, 1, 0.79)
-    assert await purse.check() == ""
+    assert await purse.check(0) == ""
     spend(store, 2, 0.02)
-    assert await purse.check() == "Today has cost $0.81 of $1.00 (limits.max_cost_day): $0.19 are left."
-    assert await purse.check() == ""
+    assert await purse.check(0) == "Today has cost $0.81 of $1.00 (limits.max_cost_day): $0.19 are left."
+    assert await purse.check(0) == ""
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ async def test_most_of_a_limit_is_warned_of_once(store):
     [
         (
             {"max_cost_day": 1.0},
-            "Stopped: today has cost $1.00 of $1.00.\nIt goes on tomorrow. Raise limits.max_cost_day",
+            "Stopped: today has cost $1.00 of $1.00.\nIt is reset tomorrow. Raise limits.max_cost_day",
         ),
-        ({"max_cost_month": 0.5}, "Stopped: this month has cost $1.00 of $0.50.\nIt goes on next month."),
+        ({"max_cost_month": 0.5}, "Stopped: this month has cost $1.00 of $0.50.\nIt is reset next month."),
     ],
 )
 async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, told):
@@ -90,7 +90,7 @@ async def test_a_limit_that_is_reached_stops_and_says_what_to_do(store, limits, 
     purse.refuse()
     spend(store, 1, 1.0)
     with pytest.raises(LimitReached) as stopped:
-        await purse.check()
+        await purse.check(0)
     assert str(stopped.value).startswith(told)
     with pytest.raises(LimitReached):
         purse.refuse()  # beside the conversation, too
@@ -100,8 +100,8 @@ async def test_yesterday_and_unknown_prices_count_for_nothing(store):
     spend(store, 1, 5.0, at=OLD)
     spend(store, 2, None)
     purse = money(store, max_cost_day=1.0, max_cost_month=1.0)
-    assert await purse.check() == "The price of a/one is not known: it counts for no limit (`prices` in models.yaml)."
-    assert await purse.check() == ""
+    assert await purse.check(0) == "The price of a/one is not known: it counts for no limit (`prices` in models.yaml)."
+    assert await purse.check(0) == ""
 
 
 def _spend_elsewhere(root: Path, numbers) -> None:
@@ -120,7 +120,7 @@ async def test_what_other_processes_spend_counts_as_soon_as_it_is_on_disk(store,
         other.start()
     for other in others:
         other.join()
-    assert "$0.88 of $1.00" in await purse.check()
+    assert "$0.88 of $1.00" in await purse.check(0)
     spend(store, 8, 0.125)
     with pytest.raises(LimitReached, match=r"today has cost \$1\.00"):
-        await purse.check()
+        await purse.check(0)

@@ -40,7 +40,7 @@ async def opened(repository):
 
 
 async def told(session):
-    return [event async for event in session.news() if isinstance(event, Said)]
+    return [event async for event in session.events() if isinstance(event, Said)]
 
 
 async def test_a_damaged_record_far_above_is_told_once_it_is_read(path, repository):
@@ -66,6 +66,6 @@ async def test_that_the_rest_cannot_be_read_is_told(path, repository, monkeypatc
     monkeypatch.setattr(YamlFileMemoryStore, "load_session", fails_for_the_rest)
     session = await opened(repository)
     reading = asyncio.create_task(told(session))
-    await asyncio.gather(session.resumed.card(), session._memory.read_all())
+    await asyncio.gather(session.resumed.card(), session.transcript.read_all())
     await session.close()
     assert [each.text.partition(":")[0] for each in await reading] == ["What was said earlier could not be read"]

@@ -91,20 +91,20 @@ async def test_after_a_way_back_the_model_in_use_is_the_one_that_is_asked(reposi
     await say(session, "Two.")
     await session.set_model(SECOND)
     await say(session, "Three.")
-    last = session.past.points()[-1].number
+    last = session.rewind.points()[-1].number
 
-    await session.past.rewind(1)
+    await session.rewind.rewind(1)
     assert session.status().model == SECOND
     await say(session, "Else.")
-    await session.past.visit(last + 1)
+    await session.rewind.visit(last + 1)
     await say(session, "Four.")
     await session.close()
 
     session = await opened(repository, "latest")
-    await session.past.undo()
+    await session.rewind.undo()
     await say(session, "Five.")
     await session.set_model(FIRST)
-    await session.past.undo()
+    await session.rewind.undo()
     await say(session, "Six.")
     await session.close()
     asked = [request.body["model"] for request in model_server.requests]

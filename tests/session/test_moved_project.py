@@ -48,7 +48,7 @@ async def test_a_session_is_found_by_id_in_the_folder_that_the_project_was_moved
     session = await opened(new, was[:8])
     assert session.id == was
     [notice] = [each for each in session.notices if "is gone" in each]
-    assert f"{places / 'old'}, where this session was, is gone: it goes on in {new}." in notice
+    assert f"{places / 'old'}, where this session was, is gone: it continues in {new}." in notice
     assert (await session.resumed.card()).folder == str(new)
     await session.close()
     with pytest.raises(SessionNotFound, match="No session of this folder yet"):

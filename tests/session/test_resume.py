@@ -17,7 +17,7 @@ from ouro.llm.model import ModelSpec, Prices
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.messages import Context, Usage
 from ouro.session import OpenRequest
-from ouro.session.resume import repository_news
+from ouro.session.resume import repository_changes
 
 LONG = "a word and another, " * 1_000
 
@@ -112,14 +112,16 @@ async def test_commits_from_before_are_not_counted(repository):
 
 
 def test_outside_a_repository_there_is_no_news(tmp_path):
-    assert repository_news(tmp_path, "2026-11-21T20:14:03.120Z", "") is None
+    assert repository_changes(tmp_path, "2026-11-21T20:14:03.120Z", "") is None
 
 
 async def test_the_card_tells_what_memory_has_learned_since(repository):
     await said_before(repository, "hello")
     assert (await card_of(repository)).memory == {}
     other, _ = await opened(repository)
-    await other.knowledge.write("user", {"preferences.md": "- Answer in German.\n"}, "Prefer German", origin="person")
+    await other.memory.manager.write(
+        "user", {"preferences.md": "- Answer in German.\n"}, "Prefer German", origin="person"
+    )
     await other.close()
     assert (await card_of(repository)).memory == {"user": 1}
 

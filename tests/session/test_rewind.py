@@ -16,7 +16,7 @@ from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.memory.sessions.records import RewindRecord
 from ouro.messages import Context, Image, Usage
 from ouro.session import OpenRequest
-from ouro.session.rewind import Past
+from ouro.session.rewind import Rewind
 
 
 def make(repository, *script, **options):
@@ -49,7 +49,7 @@ async def test_the_points_are_the_persons_messages_with_what_would_go(repository
     open_session, _ = make(repository, "One.", call("glob", pattern="*.py"), "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "first", "second", "third")
-    assert [(each.text, each.messages, each.calls) for each in session.past.points()] == [
+    assert [(each.text, each.messages, each.calls) for each in session.rewind.points()] == [
         ("first", 8, 1),
         ("second", 6, 1),
         ("third", 2, 0),
@@ -64,7 +64,7 @@ async def test_a_rewind_takes_the_rest_out_of_what_is_sent_and_shown_and_gives_t
     await say(session, "first")
     await collect(session.send("second", [picture]))
     await say(session, "third")
-    rewound = await session.past.rewind(session.past.points()[1].number)
+    rewound = await session.rewind.rewind(session.rewind.points()[1].number)
     assert (rewound.text, rewound.images, rewound.told) == ("second", (picture,), ())
     assert words(session) == ["first", "One."]
     await say(session, "second, but better")
@@ -77,7 +77,7 @@ async def test_nothing_is_lost_the_file_holds_every_message_and_the_way_back(rep
     open_session, _ = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "first", "second")
-    await session.past.undo()
+    await session.rewind.undo()
     await say(session, "instead")
     await session.close()
     [file] = (home / ".ouro" / "sessions").glob("*/session.yaml")
@@ -89,12 +89,12 @@ async def test_it_is_resumed_where_it_was_rewound_to(repository):
     open_session, model = make(repository, "One.", "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "first", "second")
-    await session.past.undo()
+    await session.rewind.undo()
     await session.close()
     again = await open_session(OpenRequest("latest"))
     assert words(again) == ["first", "One."]
-    assert [each.texts for each in again.past.branches()] == [("second",)]
-    await again.past.redo()
+    assert [each.texts for each in again.rewind.branches()] == [("second",)]
+    await again.rewind.redo()
     assert words(again) == ["first", "One.", "second", "Two."]
     await say(again, "third")
     assert sent(model) == ["first", "One.", "second", "Two.", "third"]
@@ -105,18 +105,18 @@ async def test_undo_and_redo_go_step_by_step_and_end_when_something_is_said(repo
     open_session, _ = make(repository, "One.", "Two.", "Three.", "Four.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b", "c")
-    assert (await session.past.undo()).text == "c"
-    assert (await session.past.undo()).text == "b"
-    await session.past.redo()
+    assert (await session.rewind.undo()).text == "c"
+    assert (await session.rewind.undo()).text == "b"
+    await session.rewind.redo()
     assert words(session) == ["a", "One.", "b", "Two."]
-    await session.past.redo()
+    await session.rewind.redo()
     assert words(session) == ["a", "One.", "b", "Two.", "c", "Three."]
     with pytest.raises(UsageError, match="nothing to redo"):
-        await session.past.redo()
-    await session.past.undo()
+        await session.rewind.redo()
+    await session.rewind.undo()
     await say(session, "d")
     with pytest.raises(UsageError, match="nothing to redo"):
-        await session.past.redo()
+        await session.rewind.redo()
     await session.close()
 
 
@@ -124,10 +124,10 @@ async def test_the_very_first_message_can_be_taken_back(repository):
     open_session, model = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "first")
-    await session.past.undo()
-    assert (words(session), session.past.points()) == ([], ())
+    await session.rewind.undo()
+    assert (words(session), session.rewind.points()) == ([], ())
     with pytest.raises(UsageError, match="nothing to undo"):
-        await session.past.undo()
+        await session.rewind.undo()
     await say(session, "afresh")
     assert sent(model) == ["afresh"]
     await session.close()
@@ -137,17 +137,17 @@ async def test_a_branch_is_visited_and_left_again(repository):
     open_session, _ = make(repository, "One.", "Two.", "Three.", "Four.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    await session.past.undo()
+    await session.rewind.undo()
     await say(session, "c", "d")
-    [branch] = session.past.branches()
+    [branch] = session.rewind.branches()
     assert (branch.texts, branch.since, branch.messages, branch.calls) == (("b",), 2, 2, 0)
-    await session.past.visit(branch.number)
+    await session.rewind.visit(branch.number)
     assert words(session) == ["a", "One.", "b", "Two."]
-    assert [each.texts for each in session.past.branches()] == [("c", "d")]
-    await session.past.redo()
+    assert [each.texts for each in session.rewind.branches()] == [("c", "d")]
+    await session.rewind.redo()
     assert words(session) == ["a", "One.", "c", "Three.", "d", "Four."]
     with pytest.raises(UsageError, match="no branch"):
-        await session.past.visit(1)
+        await session.rewind.visit(1)
     await session.close()
 
 
@@ -155,11 +155,11 @@ async def test_a_compaction_leaves_older_branches_out_and_says_so(repository):
     open_session, _ = make(repository, *["So it is."] * 28, "## Goal\nNone.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    await session.past.undo()
+    await session.rewind.undo()
     await say(session, *["a word and another, " * 300] * 26)
-    assert ([each.texts for each in session.past.branches()], session.past.lacks_branches) == ([("b",)], False)
+    assert ([each.texts for each in session.rewind.branches()], session.rewind.lacks_branches) == ([("b",)], False)
     await collect(session.window.compact(""))
-    assert (session.past.branches(), session.past.lacks_branches) == ((), True)
+    assert (session.rewind.branches(), session.rewind.lacks_branches) == ((), True)
     await session.close()
 
 
@@ -169,11 +169,11 @@ async def test_the_plan_is_that_of_the_line_that_goes_on(repository):
     open_session, _ = make(repository, first, "One.", second, "Two.")
     session = await open_session(OpenRequest())
     await say(session, "plan", "go on")
-    await session.past.undo()
+    await session.rewind.undo()
     assert session.todos == (Todo("look"),)
-    await session.past.redo()
+    await session.rewind.redo()
     assert session.todos == (Todo("look", "done"), Todo("mend"))
-    await session.past.rewind(1)
+    await session.rewind.rewind(1)
     assert session.todos == ()
     await session.close()
 
@@ -183,7 +183,7 @@ async def test_money_that_was_spent_stays_spent(repository):
     open_session, _ = make(repository, ScriptedReply("One.", usage=used), ScriptedReply("Two.", usage=used))
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    await session.past.undo()
+    await session.rewind.undo()
     assert session.status().usage.cost == 1.0
     await session.close()
     again = await open_session(OpenRequest("latest"))
@@ -199,7 +199,7 @@ async def test_the_size_of_the_context_is_that_of_what_is_left(repository):
     before = session.status().context
     await say(session, "b")
     assert session.status().context > 5000
-    await session.past.undo()
+    await session.rewind.undo()
     assert session.status().context == before
     await session.close()
 
@@ -209,7 +209,7 @@ async def test_a_file_that_was_read_in_what_went_has_to_be_read_again(repository
     open_session, _ = make(repository, "Yes?", call("read", path="api.py"), "Read.", edit, "Not read.")
     session = await open_session(OpenRequest())
     await say(session, "hello", "look at it")
-    await session.past.undo()
+    await session.rewind.undo()
     seen = await collect(session.send("change it"))
     [finished] = [each for each in seen if isinstance(each, ToolFinished)]
     assert finished.failed
@@ -221,7 +221,7 @@ async def test_the_surroundings_are_told_again(repository):
     open_session, model = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a")
-    await session.past.undo()
+    await session.rewind.undo()
     await say(session, "b")
     [note] = [part.text for message in model.requests[-1].messages for part in message.parts_of(Context)]
     assert "Git state" in note
@@ -234,7 +234,7 @@ async def test_nothing_is_rewound_while_a_turn_runs(repository):
     await say(session, "a")
     turn = session.send("b")
     await anext(turn)
-    for way in (session.past.undo(), session.past.rewind(1), session.past.redo(), session.past.visit(2)):
+    for way in (session.rewind.undo(), session.rewind.rewind(1), session.rewind.redo(), session.rewind.visit(2)):
         with pytest.raises(UsageError, match="The agent is at work"):
             await way
     await turn.aclose()
@@ -246,10 +246,10 @@ async def test_a_session_that_is_only_looked_at_stays_as_it_is_and_can_be_forked
     session = await open_session(OpenRequest())
     await say(session, "a")
     looked_at = await open_session(OpenRequest(session.id, read_only=True))
-    for way in (looked_at.past.undo(), looked_at.past.rewind(1), looked_at.past.redo()):
+    for way in (looked_at.rewind.undo(), looked_at.rewind.rewind(1), looked_at.rewind.redo()):
         with pytest.raises(UsageError, match="read-only"):
             await way
-    copy = await looked_at.past.fork()
+    copy = await looked_at.rewind.fork()
     await looked_at.close()
     forked = await open_session(OpenRequest(copy))
     assert words(forked) == ["a", "One."]
@@ -263,7 +263,7 @@ async def test_what_is_no_message_of_the_person_cannot_be_gone_back_to(repositor
     session = await open_session(OpenRequest())
     await say(session, "a")
     with pytest.raises(UsageError, match="no message"):
-        await session.past.rewind(number)
+        await session.rewind.rewind(number)
     await session.close()
 
 
@@ -273,12 +273,12 @@ async def test_a_shell_line_of_ones_own_goes_with_the_message_before_it(reposito
     await say(session, "a")
     await collect(session.run_shell("echo beside", share=True))
     await say(session, "b")
-    assert [each.text for each in session.past.points()] == ["a", "b"]
-    await session.past.undo()
+    assert [each.text for each in session.rewind.points()] == ["a", "b"]
+    await session.rewind.undo()
     await say(session, "c")
     assert "beside" in str(model.requests[-1].messages)
-    await session.past.undo()
-    await session.past.undo()
+    await session.rewind.undo()
+    await session.rewind.undo()
     assert words(session) == []
     await session.close()
 
@@ -287,7 +287,7 @@ async def test_a_fork_is_a_session_of_its_own_with_all_that_was_said(repository,
     open_session, model = make(repository, "One.", "Two.", "There.", "Here.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    copy = await session.past.fork(title="Another way")
+    copy = await session.rewind.fork(title="Another way")
     forked = await open_session(OpenRequest(copy))
     assert (forked.title, words(forked)) == ("Another way", ["a", "One.", "b", "Two."])
     await say(forked, "there")
@@ -303,10 +303,10 @@ async def test_a_fork_at_a_message_ends_before_it(repository):
     open_session, _ = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    forked = await open_session(OpenRequest(await session.past.fork(session.past.points()[1].number)))
+    forked = await open_session(OpenRequest(await session.rewind.fork(session.rewind.points()[1].number)))
     assert words(forked) == ["a", "One."]
     await forked.close()
-    assert await session.past.fork(session.past.points()[0].number) == ""
+    assert await session.rewind.fork(session.rewind.points()[0].number) == ""
     await session.close()
 
 
@@ -314,7 +314,7 @@ async def test_a_fork_has_the_long_outputs_too(repository, home):
     open_session, _ = make(repository, call("shell", command="seq 100000"), "Long.")
     session = await open_session(OpenRequest())
     await say(session, "count")
-    copy = await session.past.fork()
+    copy = await session.rewind.fork()
     await session.close()
     forked = await open_session(OpenRequest(copy))
     kept = (home / ".ouro" / "sessions").glob(f"*{copy[:8]}/outputs/output-*")
@@ -326,7 +326,7 @@ async def test_without_a_word_there_is_nothing_to_fork(repository):
     open_session, _ = make(repository)
     session = await open_session(OpenRequest())
     with pytest.raises(UsageError, match="nothing to fork"):
-        await session.past.fork()
+        await session.rewind.fork()
     await session.close()
 
 
@@ -346,8 +346,8 @@ async def test_an_ephemeral_session_can_be_rewound_and_forked(repository, home):
     open_session, _ = make(repository, "One.", "Two.", ephemeral=True)
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    await session.past.undo()
-    copy = await open_session(OpenRequest(await session.past.fork()))
+    await session.rewind.undo()
+    copy = await open_session(OpenRequest(await session.rewind.fork()))
     assert words(copy) == ["a", "One."]
     await copy.close()
     await session.close()
@@ -380,7 +380,7 @@ async def test_what_was_done_beside_the_conversation_is_offered_and_taken_back_w
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
     files, memory = Files(), Files("")
-    past = Past(session._memory, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once)
+    past = Rewind(session.transcript, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once)
     assert await past.can_rewind(3) == {"files": "2 files"}
     rewound = await past.rewind(3, ("files",))
     assert rewound.told == ("api.py was changed since by another program: it stays.",)
@@ -389,7 +389,7 @@ async def test_what_was_done_beside_the_conversation_is_offered_and_taken_back_w
     assert (await past.rewind(3)).told == ()
     assert files.taken == [3]
     await session.close()
-    loaded = session._memory._store.load_session(session.id, read_only=True)
+    loaded = session.transcript._store.load_session(session.id, read_only=True)
     scopes = [each.scopes for each in loaded.records if isinstance(each, RewindRecord)]
     assert scopes == [("conversation", "files"), ("conversation",), ("conversation",)]
 
@@ -399,7 +399,7 @@ async def test_what_cannot_be_taken_back_is_told_and_the_conversation_goes_back_
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
     for failing, told in (("find", ()), ("undo", ("Not taken back in files: git is gone",))):
-        past = Past(session._memory, lambda: False, lambda: None, {"files": Files(failing=failing)}, at_once)
+        past = Rewind(session.transcript, lambda: False, lambda: None, {"files": Files(failing=failing)}, at_once)
         assert await past.can_rewind(3) == ({} if failing == "find" else {"files": "2 files"})
         assert (await past.rewind(3, ("files",))).told == told
         assert words(session) == ["a", "One."]

@@ -17,7 +17,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
-from ouro.session.rewind import Past
+from ouro.session.rewind import Rewind
 
 SEEDS = range(40)
 STEPS = 45
@@ -39,8 +39,8 @@ class Story:
         self.said: set[str] = set()
         self.count = 0
 
-    def _past(self) -> Past:
-        return Past(self.memory, lambda: False, lambda: None, {}, lambda: asyncio.sleep(0))
+    def _past(self) -> Rewind:
+        return Rewind(self.memory, lambda: False, lambda: None, {}, lambda: asyncio.sleep(0))
 
     @property
     def line(self) -> list[str]:

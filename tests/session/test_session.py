@@ -26,7 +26,7 @@ from ouro.events import (
 )
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
 from ouro.messages import Context
-from ouro.session import OpenRequest
+from ouro.session import Draft, OpenRequest
 
 
 def make(repository, *script, **options):
@@ -214,7 +214,7 @@ async def test_a_second_turn_at_the_same_time_is_refused(repository):
         await anext(session.send("two"))
     session.steer("also this")
     assert session.waiting == ("also this",)
-    assert session.take_back() == "also this"
+    assert session.withdraw() == Draft("also this")
     await turn.aclose()
     await session.close()
 
@@ -257,7 +257,7 @@ async def test_a_shell_line_during_a_turn_reaches_the_model_and_is_not_taken_bac
     while not model.requests:
         await asyncio.sleep(0)
     await collect(session.run_shell("echo from beside", share=True))
-    assert (session.waiting, session.take_back()) == ((), None)
+    assert (session.waiting, session.withdraw()) == ((), None)
     going.set()
     await turn
     assert "from beside" in str(model.requests[1].messages[-1])

@@ -35,7 +35,7 @@ async def talk(repository):
         session = await opener(Options(repository, ready_model=model, mode="auto"))(OpenRequest())
         opened.append(session)
         await say(session, "answer in German")
-        await session.settled()
+        await session.memory.settled()
         return session, model
 
     yield begin
@@ -49,7 +49,7 @@ async def say(session, text):
 
 async def told(session):
     """What was told beside the turns, up to the end of the session."""
-    return [event.summary async for event in session.news() if isinstance(event, CoreChanged)]
+    return [event.summary async for event in session.events() if isinstance(event, CoreChanged)]
 
 
 async def test_the_turn_is_over_while_memory_is_still_committed(talk):
@@ -59,7 +59,7 @@ async def test_the_turn_is_over_while_memory_is_still_committed(talk):
         events = await say(session, "be short")
         assert isinstance(events[-1], TurnFinished)
         assert (session.running, head()) == (False, before)
-    await session.settled()
+    await session.memory.settled()
     assert head() != before
 
 
@@ -96,22 +96,22 @@ async def test_going_back_waits_for_what_the_turn_taught(talk):
     session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.")
     with git_held(get_history_dir()):
         await say(session, "be short")
-        last = session.past.points()[-1].number
-        looking = asyncio.create_task(session.past.can_rewind(last))
+        last = session.rewind.points()[-1].number
+        looking = asyncio.create_task(session.rewind.can_rewind(last))
         await asyncio.wait([looking], timeout=0.05)
         assert not looking.done()
     assert await looking == {"memory": "1 change"}
-    await session.past.rewind(last, ("memory",))
+    await session.rewind.rewind(last, ("memory",))
     assert (get_memory_dir() / "preferences.md").read_text() == "Answer in German.\n"
 
 
 async def test_a_defect_in_settling_is_told_and_ends_nothing(talk, monkeypatch):
     session, _ = await talk(learns("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
-    monkeypatch.setattr(session.knowledge.__class__, "_settle", lambda *_: 1 / 0)
+    monkeypatch.setattr(session.memory.manager.__class__, "_settle", lambda *_: 1 / 0)
     await say(session, "be short")
-    await session.settled()
+    await session.memory.settled()
     monkeypatch.undo()
     assert isinstance((await say(session, "and?"))[-1], TurnFinished)
     await session.close()
-    said = [str(event) for event in [event async for event in session.news()]]
+    said = [str(event) for event in [event async for event in session.events()]]
     assert any("is not committed (division by zero)" in each for each in said)

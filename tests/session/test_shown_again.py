@@ -109,15 +109,15 @@ async def test_another_model_and_a_way_back_are_told_and_titles_are_not(reposito
     session = await opened(repository, "One.", "Two.", "Three.", "Four.")
     await say(session, "a")
     session.rename("another title")
-    session._memory.set_model("other/model")
+    session.transcript.set_model("other/model")
     await say(session, "b")
-    await session.past.undo()
+    await session.rewind.undo()
     await say(session, "c")
-    expected = [Said("Model: other/model"), Said("Went back to here. What was left is kept: /rewind lists it.")]
+    expected = [Said("Model: other/model"), Said("Rewound to here. What followed is kept: /rewind lists it.")]
     assert marks(session) == expected
 
-    await session.past.undo()
-    await session.past.redo()
+    await session.rewind.undo()
+    await session.rewind.redo()
     assert marks(session) == expected, "what was left stands on the line again: there is nothing to tell"
     await session.close()
     again = await opened(repository, resume="latest")

@@ -33,7 +33,7 @@ def asked_for_titles(model):
 
 async def records_of(session, kind):
     await session.close()
-    loaded = session._memory._store.load_session(session.id, read_only=True)
+    loaded = session.transcript._store.load_session(session.id, read_only=True)
     return [each for each in loaded.records if isinstance(each, kind)]
 
 
@@ -41,7 +41,7 @@ async def test_after_the_first_turn_a_model_finds_a_title_and_it_is_told(reposit
     open_session, model = make(repository, "Mended.", ScriptedReply("“Mend the import in api.py.”", usage=USED))
     session = await open_session(OpenRequest())
     await say(session, "the import in api.py is broken, please fix it for me as soon as you can")
-    assert await anext(session.news()) == Titled("Mend the import in api.py")
+    assert await anext(session.events()) == Titled("Mend the import in api.py")
     assert (session.title, session.status().usage.cost) == ("Mend the import in api.py", 0.001)
     [request] = asked_for_titles(model)
     assert request.messages[1].text.startswith("Person: the import in api.py is broken")
@@ -56,7 +56,7 @@ async def test_what_it_cost_is_kept_as_a_cost_beside_the_conversation(repository
     open_session, _ = make(repository, "Mended.", ScriptedReply("A title", usage=USED))
     session = await open_session(OpenRequest())
     await say(session, "fix it")
-    await anext(session.news())
+    await anext(session.events())
     [cost] = await records_of(session, CostRecord)
     assert (cost.purpose, cost.model, cost.usage) == ("title", "scripted", USED)
 
@@ -73,7 +73,7 @@ async def test_the_next_turn_does_not_wait_for_it(repository):
     await say(session, "two")
     assert session.title == "one"
     held.set()
-    assert await anext(session.news()) == Titled("Slow title")
+    assert await anext(session.events()) == Titled("Slow title")
     await session.close()
 
 
@@ -81,9 +81,9 @@ async def test_it_is_tried_once_and_a_failure_is_silent_but_logged(repository, c
     open_session, model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Three.")
     session = await open_session(OpenRequest())
     await say(session, "one")
-    await session._background.settle(5)
+    await session.controls.background.settle(5)
     await say(session, "two")
-    await session._background.settle(5)
+    await session.controls.background.settle(5)
     assert len(asked_for_titles(model)) == 1
     assert session.title == "one"
     assert "title: down" in caplog.text
@@ -94,11 +94,11 @@ async def test_the_next_start_tries_again(repository):
     open_session, _model = make(repository, "One.", ScriptedReply(error=ModelUnavailable("down")), "Two.", "Found")
     session = await open_session(OpenRequest())
     await say(session, "one")
-    await session._background.settle(5)
+    await session.controls.background.settle(5)
     await session.close()
     again = await open_session(OpenRequest("latest"))
     await say(again, "two")
-    assert await anext(again.news()) == Titled("Found")
+    assert await anext(again.events()) == Titled("Found")
     await again.close()
 
 
@@ -109,7 +109,7 @@ async def test_a_person_s_word_stands_also_when_it_comes_while_the_model_thinks(
     await say(session, "one")
     session.rename("mine")
     held.set()
-    await session._background.settle(5)
+    await session.controls.background.settle(5)
     assert session.title == "mine"
     await session.close()
 
@@ -119,7 +119,7 @@ async def test_a_session_that_was_renamed_is_not_asked_for(repository):
     session = await open_session(OpenRequest())
     session.rename("mine")
     await say(session, "one")
-    await session._background.settle(5)
+    await session.controls.background.settle(5)
     assert (asked_for_titles(model), session.title) == ([], "mine")
     await session.close()
 
@@ -143,7 +143,7 @@ async def test_where_nobody_wants_one_no_model_is_asked(repository, home, settin
     open_session, model = make(repository, "One.", "A title", **options)
     session = await open_session(OpenRequest())
     await say(session, "one")
-    await session._background.settle(5)
+    await session.controls.background.settle(5)
     assert asked_for_titles(model) == []
     await session.close()
 

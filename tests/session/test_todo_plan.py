@@ -8,7 +8,7 @@ from ouro.events import TodosChanged
 from ouro.llm.model import ModelSpec
 from ouro.llm.scripted_model import ScriptedModel, call
 from ouro.session import OpenRequest
-from ouro.session.context_window import carried
+from ouro.session.todo_plan import plan_in_words
 
 PLAN = (Todo("look", "done"), Todo("mend it [now]", "in_progress"), Todo("tell"))
 
@@ -42,7 +42,7 @@ async def test_an_older_plan_is_told_when_it_is_read_behind_the_screen(repositor
     assert (await again.resumed.card()).todos == PLAN[1:]
     assert again.todos == PLAN
     await again.close()
-    assert [event async for event in again.news() if isinstance(event, TodosChanged)] == [TodosChanged(PLAN)]
+    assert [event async for event in again.events() if isinstance(event, TodosChanged)] == [TodosChanged(PLAN)]
 
 
 async def test_a_plan_from_before_a_compaction_is_found_in_its_summary(repository):
@@ -53,5 +53,5 @@ async def test_a_plan_from_before_a_compaction_is_found_in_its_summary(repositor
     await session.close()
     again = await opened(repository, resume="latest")
     await again.resumed.card()
-    assert carried("", again.todos, (), "") == carried("", PLAN, (), "")
+    assert plan_in_words(again.todos) == plan_in_words(PLAN)
     await again.close()

@@ -2,50 +2,61 @@
 
 import asyncio
 
-from ouro.events import Permit, Reply, Said, TurnFinished
-from ouro.session.turn import Questions, Turn
+import pytest
+
+from ouro.display import Question
+from ouro.errors import UsageError
+from ouro.events import Permit, QuestionAsked, QuestionClosed, Reply, Said, TurnFinished
+from ouro.session.turn import Questions, Turn, TurnRunner
 
 
 async def collect(turn):
     return [event async for event in turn.events()]
 
 
-async def test_the_turns_own_end_comes_last():
-    async def events():
+async def test_what_is_emitted_comes_first_and_the_end_last():
+    async def work(emit):
+        emit(Said("one"))
+        return TurnFinished("answered")
+
+    assert await collect(Turn(work)) == [Said("one"), TurnFinished("answered")]
+
+
+async def test_a_stream_runs_as_a_turn_and_only_one_turn_runs():
+    async def stream():
         yield Said("one")
-        yield TurnFinished("answered")
+        yield TurnFinished("limit")
 
-    assert await collect(Turn(events)) == [Said("one"), TurnFinished("answered")]
+    runner = TurnRunner()
+    events = runner.run_stream(stream)
+    assert await anext(events) == Said("one")
+    with pytest.raises(UsageError):
+        await anext(runner.run_stream(stream))
+    assert [event async for event in events] == [TurnFinished("limit")]
+    assert not runner.running
 
 
-async def test_a_stream_that_ends_without_an_end_has_failed():
-    async def events():
-        yield Said("one")
-
-    assert [type(event) for event in await collect(Turn(events))] == [Said, TurnFinished]
-
-
-async def test_a_defect_ends_the_turn_and_is_told():
-    async def events():
-        yield Said("one")
+async def test_a_defect_ends_the_turn_and_is_shown():
+    async def work(emit):
+        emit(Said("one"))
         raise KeyError("x")
 
-    last = (await collect(Turn(events)))[-1]
+    last = (await collect(Turn(work)))[-1]
     assert last == TurnFinished("failed", "ouro failed: KeyError: 'x'. See `ouro.log`.")
 
 
 async def test_an_interrupted_turn_tidies_before_it_ends():
     tidied = asyncio.Event()
 
-    async def events():
-        yield Said("one")
+    async def work(emit):
+        emit(Said("one"))
         try:
             await asyncio.Event().wait()
         finally:
             await asyncio.sleep(0)
             tidied.set()
 
-    turn, seen = Turn(events), []
+    turn, seen = Turn(work), []
     async for event in turn.events():
         seen.append(event)
         turn.interrupt()
@@ -56,24 +67,26 @@ async def test_an_interrupted_turn_tidies_before_it_ends():
 async def test_closing_the_stream_ends_the_task():
     ended = asyncio.Event()
 
-    async def events():
+    async def work(emit):
         try:
-            yield Said("one")
+            emit(Said("one"))
             await asyncio.Event().wait()
         finally:
             ended.set()
 
-    stream = Turn(events).events()
+    stream = Turn(work).events()
     assert await anext(stream) == Said("one")
     await stream.aclose()
     assert ended.is_set()
 
 
 async def test_an_answer_before_its_question_is_dropped():
-    questions = Questions()
+    questions, seen = Questions(), []
+    asked = QuestionAsked("1", Question("Which?"))
     assert not questions.answer("1", Permit("yes"))
-    waiting = asyncio.create_task(questions.inquire("1"))
+    waiting = asyncio.create_task(questions.ask(asked, seen.append))
     await asyncio.sleep(0)
     assert questions.answer("1", Reply(("blue",)))
     assert await waiting == Reply(("blue",))
     assert not questions.answer("1", Reply(("late",)))
+    assert seen == [asked, QuestionClosed("1")]

@@ -128,7 +128,7 @@ def details(found: EntryDetails) -> View:
         rows += [("written by", note.trigger)]
         rows += [("confidence", f"{note.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")]
         rows += [(name, str(value)) for name, value in note.extra.items()]
-        rows += [("cannot be read", complaint) for complaint in found.note.complaints]
+        rows += [("cannot be read", problem) for problem in found.note.problems]
         view += [Title("Fields"), *table(rows)]
     return view
 

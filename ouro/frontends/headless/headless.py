@@ -212,7 +212,7 @@ class HeadlessRun(TurnObserver):
                     break
                 text, images = asked_again(misfit), ()
             result.seconds = time.monotonic() - started
-            await self._session.settled()  # its changes of memory are printed before the result
+            await self._session.memory.settled()  # its changes of memory are printed before the result
             if not self._output.pipe.gone:
                 self._progress.finished(result)
             self._output.result(result)

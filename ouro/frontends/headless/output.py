@@ -141,8 +141,8 @@ class Output:
             status = session.status()
             line = {"type": "session", "session_id": session.id, "model": status.model, "mode": status.mode}
             self.pipe.write(json_line({**line, "cwd": str(session.cwd)}))
-            if session.knowledge is not None:
-                self.pipe.write(json_line(receipt_to_json(session.knowledge.receipt())))
+            if session.memory.manager is not None:
+                self.pipe.write(json_line(receipt_to_json(session.memory.manager.receipt())))
 
     def event(self, event: Event) -> None:
         """Pass an event on, where the format tells events."""

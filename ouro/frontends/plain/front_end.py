@@ -7,21 +7,17 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from ouro.commands.front_end import WayBack
 from ouro.commands.rewind import choose_from_list
 from ouro.display import Choice
-from ouro.errors import NoModelError, OuroError, SessionInUse, SeveralSessions, TrustNeeded, UsageError
+from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level, Prompted
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import LineQuestions, parse_choice
 from ouro.frontends.plain.session_question import SessionQuestion
-from ouro.frontends.plain.turns import PlainTurns
 from ouro.frontends.session_lines import LEFT_BRANCH
 from ouro.messages import Image
-from ouro.session import OpenRequest, Session, SessionCatalog
-from ouro.session.opening import PICK
+from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnQueue, open_interactively
 from ouro.utils.text import one_line
 
 if TYPE_CHECKING:
@@ -31,15 +27,6 @@ OpenSession = Callable[[OpenRequest], Awaitable[Session]]
 OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
 SHOWN_AGAIN = 3
 """User messages, with their turns, that are printed on resume."""
-TRUST = (
-    Choice("yes", "yes: trust this folder, now and later"),
-    Choice("no", "no: work here, ignore these files"),
-    Choice("quit", "quit"),
-)
-IN_USE = (
-    Choice("read", "read-only: new messages are not saved"),
-    Choice("copy", "open a copy: the session stays unchanged"),
-)
 KEYS = (
     ("Enter", "send; while a turn runs: steer it"),
     ("Alt+Enter, Ctrl+J, \\ Enter", "a new line"),
@@ -66,7 +53,7 @@ class ReplFrontEnd:
         open_catalog: OpenCatalog | None,
         printer: Printer,
         questions: LineQuestions,
-        turns: PlainTurns,
+        turns: TurnQueue,
         repl: Repl,
     ) -> None:
         self._open_session = open_session
@@ -78,6 +65,7 @@ class ReplFrontEnd:
 
     @property
     def session(self) -> Session:
+        assert self._turns.session is not None, "no session is open yet"
         return self._turns.session
 
     def set_theme(self, name: str) -> None:
@@ -120,7 +108,7 @@ class ReplFrontEnd:
         Raises:
             OuroError: it cannot be opened.
         """
-        session = await self._open_trusted(request)
+        session = await self._open_interactively(request)
         if session is not None:
             await self._use(session, request.message)
         return session is not None
@@ -128,7 +116,7 @@ class ReplFrontEnd:
     async def open(self, request: OpenRequest) -> None:
         """Open another session in place of this one."""
         before = self.session
-        opened = await self._open_trusted(request)
+        opened = await self._open_interactively(request)
         if opened is not None:
             await self._use(opened, request.message)
             await before.close()
@@ -149,13 +137,16 @@ class ReplFrontEnd:
 
     async def send(self, text: str) -> None:
         """Send a message, or steer the running turn with it."""
-        self._turns.submit(text)
+        self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         """Print these events as a turn."""
-        if self._turns.is_busy:
+        if self._turns.running:
             raise UsageError("A turn is running. Try again when it has ended.")
-        self._turns.run(events)
+        if self._turns.busy:  # the command itself came from the queue
+            await self._turns.run(events)
+        else:
+            self._turns.start(events)
 
     async def browse_memory(self) -> bool:
         """Always False: the plain prompt prints lists instead."""
@@ -193,61 +184,29 @@ class ReplFrontEnd:
         self._printer.say(title)
         return await self._questions.ask("answer: ", str.strip, secret=secret)
 
-    async def _open_trusted(self, request: OpenRequest) -> Session | None:
-        """A session; None when the user cancels. Piped input is asked nothing: the error is raised."""
-        while True:
-            try:
-                if request.resume == PICK:
-                    raise SeveralSessions("", "", ())
-                return await self._open_session(request)
-            except SeveralSessions as several:
-                if not sys.stdin.isatty() and several.message:
-                    raise
-                picked = await self._pick(request, several.ids)
-                if picked is None:
-                    return None
-                request = picked
-            except SessionInUse as error:
-                if not sys.stdin.isatty():
-                    raise
-                self.say(error.message, "warning")
-                answer = await self.choose("Open it how?", IN_USE)
-                if answer is None:
-                    return None
-                request = replace(request, read_only=answer == "read", fork=answer == "copy")
-            except TrustNeeded as needed:
-                if not sys.stdin.isatty():
-                    raise
-                self.say(str(needed), "warning")
-                answer = await self.choose("Do you trust this folder?", TRUST)
-                if answer not in ("yes", "no"):
-                    return None
-                request = replace(request, trust="yes" if answer == "yes" else "no")
-            except NoModelError as error:
-                if not sys.stdin.isatty() or not await self._set_up_a_model(error):
-                    raise
+    async def _open_interactively(self, request: OpenRequest) -> Session | None:
+        """A session; None if the user declines. Piped input is asked nothing: the error is raised."""
+        return await open_interactively(self._open_session, request, self if sys.stdin.isatty() else None)
 
-    async def _pick(self, request: OpenRequest, ids: Sequence[str]) -> OpenRequest | None:
-        if self._turns.has_session:
-            session_catalog = self.session.session_catalog
+    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
+        return await self.choose(title, choices)
+
+    async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
+        if self._turns.session is not None:
+            catalog = self._turns.session.session_catalog
         elif self._open_catalog is not None:
-            session_catalog = await self._open_catalog()
+            catalog = await self._open_catalog()
         else:
             return OpenRequest()
-        picked = await self.pick_session(session_catalog, only=ids)
-        return picked and replace(request, resume=picked.resume, fork=request.fork or picked.fork)
+        return await self.pick_session(catalog, only=ids)
 
-    async def _set_up_a_model(self, error: NoModelError) -> bool:
-        """Offer the set-up; returns True when a model was set up."""
-        from ouro.commands.setup import set_up  # the catalog and YAML, which only a first start needs here
+    async def set_up_model(self) -> bool:
+        from ouro.commands.setup import set_up  # needed only without a model
 
-        self.say(str(error), "warning")
-        if not await self.choose("Set up a model now?", (Choice("yes", "yes"), Choice("", "quit"))):
-            return False
         return bool(await set_up(self))
 
     async def _use(self, session: Session, message: int) -> None:
-        self._turns.use(session)
+        self._turns.attach(session)
         self._repl.session_opened(session)
         for notice in session.notices:
             self.say(notice, "warning")

@@ -24,7 +24,7 @@ from prompt_toolkit.styles import Style
 from ouro.commands.builtin import COMMANDS
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.history import PromptHistory
-from ouro.frontends.project_files import Haystack
+from ouro.frontends.project_files import FileIndex
 from ouro.utils.runtime import get_history_path
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _Completer(Completer):
 
     def __init__(self, repl: Repl) -> None:
         self._repl = repl
-        self._files = Haystack([])
+        self._files = FileIndex([])
 
     def get_completions(self, document: Document, _complete_event: CompleteEvent) -> Iterable[Completion]:
         before = document.text_before_cursor
@@ -189,7 +189,7 @@ class _Completer(Completer):
         word = before.split()[-1] if before and not before[-1].isspace() else ""
         if word.startswith("@"):
             if word == "@" or not self._files.names:
-                self._files = Haystack(self._repl.files())
+                self._files = FileIndex(self._repl.files())
             for name in self._files.search(word[1:]):
                 yield Completion(f"@{name}", -len(word))
 

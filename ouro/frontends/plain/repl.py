@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable
@@ -12,16 +13,17 @@ from typing import TYPE_CHECKING
 
 from ouro.commands.model import MODES, set_mode
 from ouro.commands.slash import dispatch
+from ouro.errors import DemoRequested
+from ouro.events import Event, Outcome, QuestionAsked
 from ouro.frontends.plain.front_end import OpenCatalog, OpenSession, ReplFrontEnd
 from ouro.frontends.plain.line_reader import LineReader
 from ouro.frontends.plain.output import PlainOutput
 from ouro.frontends.plain.printer import Printer
-from ouro.frontends.plain.questions import LineQuestions
+from ouro.frontends.plain.questions import LineQuestions, TurnQuestions
 from ouro.frontends.plain.resume_offer import ResumeOffer
-from ouro.frontends.plain.turns import PlainTurns
 from ouro.frontends.session_lines import tokens
-from ouro.session import OpenRequest, Session, Status
-from ouro.utils.text import one_line
+from ouro.session import Draft, OpenRequest, Session, Status, TurnObserver, TurnQueue
+from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.frontends.plain.prompt_reader import PromptReader
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 EXIT_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 SECOND_CTRL_C = 2.0
 """Seconds within which a second Ctrl+C at rest ends ouro."""
+BELL_AFTER = 15.0
+"""Seconds: a longer turn rings the terminal when it ends or asks a question."""
 PROMPT = "› "
 PLAIN_PROMPT = "> "
 
@@ -44,8 +48,11 @@ async def run_repl(
         OuroError: no session could be opened.
     """
     repl = Repl(open_session, open_catalog, plain=is_plain())
-    with repl.reader.in_use():
-        return await repl.run(request, first_message)
+    try:
+        with repl.reader.in_use():
+            return await repl.run(request, first_message)
+    except DemoRequested:
+        return await asyncio.to_thread(subprocess.call, [sys.executable, "-m", "ouro", "demo"])
 
 
 def is_plain() -> bool:
@@ -53,7 +60,7 @@ def is_plain() -> bool:
     return os.environ.get("TERM", "dumb") in ("dumb", "") or not (sys.stdin.isatty() and sys.stdout.isatty())
 
 
-class Repl:
+class Repl(TurnObserver):
     """Reads lines and hands each to an open question, a command, the shell or the agent.
 
     The readers ask it for the label, the status line and what their keys do.
@@ -62,8 +69,9 @@ class Repl:
     def __init__(self, open_session: OpenSession, open_catalog: OpenCatalog | None = None, *, plain: bool) -> None:
         self._printer = Printer(PlainOutput(self._write, plain=plain))
         self._questions = LineQuestions(self.redraw)
-        ring = (lambda: None) if plain else (lambda: self._write("\a"))
-        self._turns = PlainTurns(self._printer, self._questions, ring, self.redraw)
+        self._turn_questions = TurnQuestions(self._questions)
+        self._background_questions = TurnQuestions(self._questions)
+        self._turns = TurnQueue(self, holds_after_interrupt=True)
         self._offer = ResumeOffer(self._printer, self._questions, self._turns, self._at_rest, self._take)
         self._front_end = ReplFrontEnd(open_session, open_catalog, self._printer, self._questions, self._turns, self)
         self.reader: LineReader | PromptReader = LineReader(self)
@@ -100,6 +108,38 @@ class Repl:
             raise self._failure
         return self._exit_code or 0
 
+    # What the turn queue reports
+
+    def show(self, event: Event) -> None:
+        self._printer.event(event)
+        if self._turn_questions.take(event, self._front_end.session) and self._turns.seconds > BELL_AFTER:
+            self._ring()
+
+    def show_background(self, event: Event) -> None:
+        """Print a background event. Questions are skipped for piped input: its lines are not answers to them."""
+        if not (isinstance(event, QuestionAsked) and not sys.stdin.isatty()):
+            self._printer.event(event)
+            self._background_questions.take(event, self._front_end.session)
+        self.redraw()
+
+    def turn_ended(self, outcome: Outcome, seconds: float) -> None:
+        self._turn_questions.close()
+        if seconds > BELL_AFTER:
+            self._ring()
+        if outcome == "interrupted" and (queued := len(self._turns.waiting)):
+            self._printer.say(f"{plural(queued, 'message')} queued. Up edits them; the next message sends them.")
+        self.redraw()
+
+    def queue_changed(self) -> None:
+        self.redraw()
+
+    async def run_command(self, text: str) -> bool:
+        return await dispatch(self._front_end, text)
+
+    def _ring(self) -> None:
+        if not self._printer.is_plain:
+            self._write("\a")
+
     # What the front end needs
 
     def redraw(self) -> None:
@@ -112,7 +152,8 @@ class Repl:
         return self.reader.fill(text)
 
     def session_opened(self, session: Session) -> None:
-        """Show the resume card, if the session was resumed."""
+        """Forget the questions of the session before, and show the resume card of this one."""
+        self._background_questions.close()
         self._offer.begin(session)
 
     def leave(self, code: int = 0) -> None:
@@ -130,12 +171,12 @@ class Repl:
 
     def toolbar(self) -> str:
         """The status line: what runs now, and the figures of the session."""
-        if not self._turns.has_session:
+        if self._turns.session is None:
             return " starting …"
         busy = ""
-        if self._turns.is_busy:
+        if self._turns.busy:
             busy = f"● {self._printer.activity or 'working'} {self._turns.seconds:.0f} s, Ctrl+C interrupts │ "
-        waiting = f"{self._turns.queued} queued │ " if self._turns.queued else ""
+        waiting = f"{len(self._turns.waiting)} queued │ " if self._turns.waiting else ""
         return f" {busy}{waiting}{status_line(self._front_end.session.status())}"
 
     def is_asking(self) -> bool:
@@ -148,14 +189,11 @@ class Repl:
         return question is not None and question.secret
 
     def is_busy(self) -> bool:
-        return self._turns.is_busy
+        return self._turns.busy
 
     def interrupt(self) -> bool:
         """Ctrl+C: end the turn, else a question or command; at rest, twice: True, end ouro."""
-        if self._turns.is_busy:
-            self._turns.interrupt()
-            return False
-        if self._cancel_work():
+        if self._turns.interrupt() or self._cancel_work():
             return False
         now = time.monotonic()
         if now - self._ctrl_c_at < SECOND_CTRL_C:
@@ -166,21 +204,23 @@ class Repl:
 
     def queue(self, text: str) -> None:
         """Queue a message for the next turn."""
-        self._turns.queue(text)
+        self._printer.say(f"Queued for the next turn: {text.splitlines()[0] if text.strip() else ''}")
+        self._turns.queue(Draft(text))
 
     def unqueue(self) -> str | None:
         """Remove and return the newest message that was not delivered yet."""
-        return self._turns.unqueue()
+        draft = self._turns.withdraw()
+        return draft.text if draft else None
 
     def cycle_mode(self) -> None:
-        if self._turns.has_session:
+        if self._turns.session is not None:
             modes = list(MODES)
             current = modes.index(self._front_end.session.status().mode)
             set_mode(self._front_end, modes[(current + 1) % len(modes)])
 
     def files(self) -> list[str]:
         """The project's files; empty before a session is open."""
-        return self._front_end.session.project_files() if self._turns.has_session else []
+        return self._front_end.session.project_files() if self._turns.session is not None else []
 
     # Lines
 
@@ -222,10 +262,16 @@ class Repl:
 
     async def _do(self, line: str) -> None:
         if line.startswith("!"):
-            self._turns.run_shell(line.lstrip("!").strip(), share=not line.startswith("!!"))
+            self._run_shell(line.lstrip("!").strip(), share=not line.startswith("!!"))
         elif not await dispatch(self._front_end, line):
             self._printer.skip_echo(line)
             await self._front_end.send(line)
+
+    def _run_shell(self, line: str, *, share: bool) -> None:
+        if self._turns.busy:
+            self._printer.say("A turn is running. Run the shell line when it has ended.", "warning")
+        else:
+            self._turns.start(self._front_end.session.run_shell(line, share))
 
     def _in_background(self, work: Awaitable[None]) -> None:
         """Run the lines one after another, in the order typed. Reading goes on: a command may ask a question."""
@@ -246,12 +292,12 @@ class Repl:
 
     async def _until_line_is_needed(self) -> None:
         """Piped input is read line by line: the next line when this one is done, or asks a question."""
-        while self._questions.open is None and (self._work or self._turns.is_busy):
-            await self._questions.or_asked(self._turns.finish(), *self._work)
+        while self._questions.open is None and (self._work or self._turns.busy):
+            await self._questions.or_asked(self._turns.idle(), *self._work)
 
     async def _at_rest(self) -> bool:
         await asyncio.gather(*self._work, return_exceptions=True)
-        return not self._turns.is_busy and self._questions.open is None
+        return not self._turns.busy and self._questions.open is None
 
     def _cancel_work(self) -> bool:
         for task in tuple(self._work):
@@ -267,14 +313,12 @@ class Repl:
     async def _end(self) -> None:
         self._turns.stop()
         self._cancel_work()
-        await asyncio.gather(*self._work, self._turns.finish(), return_exceptions=True)
+        await asyncio.gather(*self._work, self._turns.idle(), return_exceptions=True)
         await self.reader.close()
-        if self._turns.has_session:
-            session = self._front_end.session
-            await session.close()
+        if self._turns.session is not None:
             await self._turns.close()
-            if session.is_kept:
-                self._printer.say(f"Continue with: ouro --resume {session.id}")
+            if self._turns.session.is_kept:
+                self._printer.say(f"Continue with: ouro --resume {self._turns.session.id}")
 
 
 def status_line(status: Status) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Awaitable, Callable
 from ouro.errors import OuroError
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import LineQuestions
-from ouro.frontends.plain.turns import PlainTurns
 from ouro.frontends.session_lines import card_choices, card_line, card_lines, now
-from ouro.session import ResumeCard, Session
+from ouro.session import ResumeCard, Session, TurnQueue
 from ouro.session.opening import Part
 from ouro.utils.log import log
 
@@ -28,7 +27,7 @@ class ResumeOffer:
         self,
         printer: Printer,
         questions: LineQuestions,
-        turns: PlainTurns,
+        turns: TurnQueue,
         at_rest: Callable[[], Awaitable[bool]],
         send: Callable[[str], None],
     ) -> None:
@@ -76,7 +75,7 @@ class ResumeOffer:
         )
         part, message = await self._questions.ask("> ", lambda line: _parse(line, [part for part, _ in choices]))
         if part != "full" and session.resumed is not None:
-            self._turns.run(session.resumed.take(part))
+            self._turns.start(session.resumed.take(part))
         elif message:
             self._send(message)
 

@@ -10,7 +10,7 @@ from ouro.errors import OuroError
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import LineQuestions
 from ouro.frontends.session_lines import figures, now, preview_lines, title
-from ouro.frontends.session_matches import ALL, Match, SessionMatches
+from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches
 from ouro.session import SessionCatalog
 from ouro.session.opening import OpenRequest
 
@@ -50,7 +50,7 @@ class SessionQuestion:
             else:
                 listed = await self._list(matches, line)
 
-    async def _list(self, matches: SessionMatches, words: str) -> Sequence[Match]:
+    async def _list(self, matches: SessionMatches, words: str) -> Sequence[SessionMatch]:
         """Print the matches: by title, then by what was said."""
         matches.look_for(words)
         if matches.query:
@@ -65,7 +65,7 @@ class SessionQuestion:
         self._printer.say(_HELP.format("the sessions of this project" if matches.scope == ALL else "all projects"))
         return listed
 
-    async def _look(self, match: Match) -> None:
+    async def _look(self, match: SessionMatch) -> None:
         try:
             preview = await asyncio.to_thread(self._session_catalog.preview, match.info)
         except (OuroError, OSError) as error:
@@ -75,6 +75,6 @@ class SessionQuestion:
             self._printer.say(f"{who}: {words}" if who else words)
 
 
-def _line(match: Match) -> str:
+def _line(match: SessionMatch) -> str:
     said = f" — … {match.snippet} …" if match.snippet else ""
     return f"{title(match.info)} ({figures(match.info, now())}){said}"

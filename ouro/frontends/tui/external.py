@@ -1,23 +1,32 @@
-"""Programs that are lent the terminal: the person's editor and pager."""
+"""Other programs: the user's editor and pager in this terminal, and the image on the clipboard."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import shlex
 import shutil
 import sys
 import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
 from ouro.errors import UsageError
+from ouro.messages import Image
+
+MAX_IMAGE_BYTES = 20_000_000
+CLIPBOARD_TIMEOUT = 3.0
+Grab = Callable[[], Any]
+"""Returns what `PIL.ImageGrab.grabclipboard` returns: an image, a list of file names, or None."""
 
 
 async def edit(app: App[Any], text: str) -> str:
-    """`text` after the person edited it.
+    """`text` as the user leaves it in the editor.
 
     Raises:
         UsageError: there is no editor, or it failed.
@@ -25,11 +34,7 @@ async def edit(app: App[Any], text: str) -> str:
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or _first_of("nano", "vim", "vi")
     if not command:
         raise UsageError("No editor was found.", "Set VISUAL or EDITOR.")
-    with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
-        file = Path(folder, "message.md")
-        file.write_text(text, encoding="utf-8")
-        await _lend_terminal(app, [*shlex.split(command), str(file)])
-        return file.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
+    return await _run_on_file(app, command, "message.md", text)
 
 
 async def page(app: App[Any], text: str) -> None:
@@ -41,20 +46,25 @@ async def page(app: App[Any], text: str) -> None:
     command = os.environ.get("PAGER") or _first_of("less", "more")
     if not command:
         raise UsageError("No pager was found.", "Set PAGER, or use /export.")
+    await _run_on_file(app, command, "transcript.md", text)
+
+
+async def _run_on_file(app: App[Any], command: str, name: str, text: str) -> str:
     with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
-        file = Path(folder, "conversation.md")
+        file = Path(folder, name)
         file.write_text(text, encoding="utf-8")
-        await _lend_terminal(app, [*shlex.split(command), str(file)])
+        await _run_in_terminal(app, [*shlex.split(command), str(file)])
+        return file.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
 
 
-async def _lend_terminal(app: App[Any], command: list[str]) -> None:
-    """Run a program in the terminal; the session goes on meanwhile."""
+async def _run_in_terminal(app: App[Any], command: list[str]) -> None:
+    """Run a program in the terminal; the session keeps running meanwhile."""
     try:
         with app.suspend():
             process = await asyncio.create_subprocess_exec(*command, stderr=sys.__stdout__)
             code = await process.wait()
     except SuspendNotSupported as error:
-        raise UsageError("This terminal cannot be lent to another program.") from error
+        raise UsageError("This terminal cannot run another program inside ouro.") from error
     except OSError as error:
         raise UsageError(f"{command[0]} could not be started: {error.strerror}.") from error
     app.refresh(repaint=True, layout=True)
@@ -64,3 +74,64 @@ async def _lend_terminal(app: App[Any], command: list[str]) -> None:
 
 def _first_of(*names: str) -> str:
     return next((name for name in names if shutil.which(name)), "")
+
+
+class ClipboardImages:
+    """Images on the clipboard, read by Pillow."""
+
+    def __init__(self, grab: Grab | None = None) -> None:
+        self._grab = grab
+
+    async def read(self) -> Image | None:
+        """The image on the clipboard as PNG; None if there is none.
+
+        Raises:
+            UsageError: the clipboard cannot be read on this machine, did not answer, or its image is too large.
+        """
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[Image | None] = loop.create_future()
+
+        def finish(image: Image | None, error: Exception | None) -> None:
+            if not result.done():
+                result.set_exception(error) if error else result.set_result(image)
+
+        def work() -> None:
+            image, error = None, None
+            try:
+                image = _grab_png(self._grab)
+            except Exception as caught:  # noqa: BLE001 (raised in the loop)
+                error = caught
+            loop.call_soon_threadsafe(finish, image, error)
+
+        # A daemon: a clipboard owner that hangs must not keep ouro from ending, as a thread of the pool would.
+        threading.Thread(target=work, daemon=True).start()
+        try:
+            async with asyncio.timeout(CLIPBOARD_TIMEOUT):
+                return await result
+        except TimeoutError as error:
+            raise UsageError(f"The clipboard did not answer within {CLIPBOARD_TIMEOUT:.0f} s.") from error
+
+
+def _grab_png(grab: Grab | None) -> Image | None:
+    from PIL import Image as Pillow  # only for this key: 40 ms
+    from PIL import ImageGrab
+
+    try:
+        grabbed = (grab or ImageGrab.grabclipboard)()
+        if isinstance(grabbed, list):
+            grabbed = Pillow.open(grabbed[0]) if grabbed else None
+        if grabbed is None:
+            return None
+        data = io.BytesIO()
+        grabbed.save(data, "PNG")
+    except (NotImplementedError, OSError, Pillow.DecompressionBombError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+        raise UsageError(f"The clipboard cannot be read: {reason}.", _hint()) from error
+    if data.tell() > MAX_IMAGE_BYTES:
+        raise UsageError(f"The image on the clipboard has {data.tell():,} bytes; at most {MAX_IMAGE_BYTES:,} are sent.")
+    return Image("image/png", data.getvalue(), "clipboard")
+
+
+def _hint() -> str:
+    tools = "" if sys.platform == "darwin" else "Install wl-clipboard (Wayland) or xclip (X11). "
+    return f"{tools}You can also save the image and mention the file with @."

@@ -12,7 +12,7 @@ import termios
 from dataclasses import dataclass
 from typing import Any
 
-from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, OPENING, Look, Palette, placeholder
+from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, OPENING, Look, ThemeColors, placeholder
 from ouro.utils.text import clean
 
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
@@ -110,7 +110,7 @@ def _typed_before() -> str:
 
 def _lines(look: Look, width: int, height: int) -> list[str]:
     """Every line of the picture, placed; each as the widgets of the same names draw it."""
-    colours, palette = _Colours(), look.palette
+    colours, palette = _Colours(), look.colors
     base = colours.of(palette.text, palette.background)
     rows = dict.fromkeys(range(height), " " * width)
     if height >= HEADER_FROM_HEIGHT:
@@ -123,7 +123,7 @@ def _lines(look: Look, width: int, height: int) -> list[str]:
 
 
 def _header(look: Look, width: int, colours: _Colours) -> str:
-    palette = look.palette
+    palette = look.colors
     name = f" ouro {look.version}".rstrip()[:width]
     rest = f" · {clean(look.folder)}"[: max(0, width - len(name) - 1)]
     bold = "\x1b[1m" + colours.of(palette.accent, palette.background)
@@ -131,7 +131,7 @@ def _header(look: Look, width: int, colours: _Colours) -> str:
     return bold + name[:5] + muted + name[5:] + rest + " " * (width - len(name) - len(rest))
 
 
-def _place_prompt(rows: dict[int, str], width: int, row: int, boxed: bool, paint: tuple[_Colours, Palette]) -> None:
+def _place_prompt(rows: dict[int, str], width: int, row: int, boxed: bool, paint: tuple[_Colours, ThemeColors]) -> None:
     """The empty prompt with its cursor on `row`, in a frame where there is room."""
     colours, palette = paint
     inner = max(0, width - (6 if boxed else 2))

@@ -1,69 +1,78 @@
-"""ScreenFrontEnd: what a slash command may ask of the screen."""
+"""ScreenFrontEnd: what slash commands and the opening of sessions can ask of the screen."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.app import App
 
-from ouro.errors import UsageError
-from ouro.events import Event, Level
+from ouro.errors import OuroError, UsageError
+from ouro.events import Event, Level, Said
 from ouro.frontends.tui import external
-from ouro.frontends.tui.blocks.messages import Answer, Notice
-from ouro.frontends.tui.drafts import Draft
+from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
-from ouro.frontends.tui.look import PALETTES
-from ouro.frontends.tui.opening import Opening
-from ouro.frontends.tui.parts import Parts
+from ouro.frontends.tui.look import THEMES
+from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.screens.sessions.picker import GetCatalog, SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet, Sheet
-from ouro.frontends.tui.turns import Turns
-from ouro.frontends.tui.view import ScreenView
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.session.opening import OpenRequest, Part, open_interactively
+from ouro.session.turn_queue import Draft
+from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.commands.front_end import WayBack
     from ouro.display import Choice
     from ouro.messages import Image
-    from ouro.session import OpenRequest, Session, SessionCatalog
+    from ouro.session import Resumed, Session, SessionCatalog
 
 R = TypeVar("R")
+OpenSession = Callable[[OpenRequest], Awaitable["Session"]]
 
 
 class ScreenFrontEnd:
-    """The screen, as commands see it."""
+    """The full screen, as commands see it.
+
+    Args:
+        open_catalog: returns the session catalog, to pick a session before one is open.
+        save_theme: writes a theme into the settings.
+    """
 
     def __init__(
         self,
         app: App[Any],
-        parts: Parts,
-        turns: Turns,
-        view: ScreenView,
+        conversation: ConversationScreen,
         keymap: Keymap,
-        keep_theme: Callable[[str], None] | None,
+        open_session: OpenSession,
+        *,
+        open_catalog: GetCatalog | None = None,
+        save_theme: Callable[[str], None] | None = None,
     ) -> None:
         self._app = app
-        self._parts = parts
-        self._turns = turns
-        self._view = view
+        self._conversation = conversation
+        self._turns = conversation.turns
         self.keymap = keymap
-        """The keys, as the person has them."""
-        self._keep_theme = keep_theme
-        self.opening: Opening | None = None
+        self._open_session = open_session
+        self._open_catalog = open_catalog
+        self._save_theme = save_theme
+        self._resume_card: asyncio.Task[None] | None = None
 
     @property
     def session(self) -> Session:
-        """The session on the screen."""
+        """The session on the screen.
+
+        Raises:
+            UsageError: none is open yet.
+        """
         if self._turns.session is None:
-            raise UsageError("There is no session yet.")
+            raise UsageError("The session is still being opened. Try again in a moment.")
         return self._turns.session
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
-        """The keys that work here."""
         rows = []
         for action in ACTIONS:
             keys = self.keymap.keys(action.name)
@@ -73,122 +82,71 @@ class ScreenFrontEnd:
 
     @property
     def theme(self) -> str:
-        """The look in use."""
         return self._app.theme
 
     @property
     def themes(self) -> Sequence[str]:
-        """The looks there are."""
-        return tuple(PALETTES)
+        return tuple(THEMES)
 
     def set_theme(self, name: str) -> None:
-        """Use another look, now and the next time."""
         self._app.theme = name
-        if self._keep_theme is not None:
-            self._keep_theme(name)
+        if self._save_theme is not None:
+            self._save_theme(name)
 
     def show(self, markdown: str) -> None:
-        """Show Markdown in the transcript."""
-        self._parts.transcript.add(Answer(markdown))
+        self._conversation.transcript.add(AnswerBlock(markdown))
 
     def say(self, text: str, level: Level = "info") -> None:
-        """Tell one line."""
-        self._parts.transcript.add(Notice(text, level))
+        self._conversation.transcript.add(NoticeBlock(text, level))
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Let the person pick one."""
         return await self.result_of(Picker(title, choices, current))
 
-    async def choose_with_care(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """The same, for what must not be answered by a key that was meant for something else."""
-        return await self.result_of(Picker(title, choices, grace=QuestionPanel.GRACE))
-
     async def edit(self, text: str) -> str:
-        """Text after the person has edited it."""
         return await external.edit(self._app, text)
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
-        """A line of text, empty when they gave none."""
+        """A line of text; empty if the user cancels."""
         return await self.result_of(LineSheet(title, secret)) or ""
 
     async def choose_way_back(self) -> WayBack | None:
-        """Show what lies behind, on a sheet."""
-        from ouro.frontends.tui.screens.rewind import (
-            RewindSheet,  # what it needs is heavier than the first picture may be
-        )
+        from ouro.frontends.tui.screens.rewind import RewindSheet  # too heavy to import before the first frame
 
-        return await self.result_of(RewindSheet(self.session.past, self.keymap))
+        return await self.result_of(RewindSheet(self.session.rewind, self.keymap))
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Show the conversation anew, with a draft in the prompt; one that was begun there is put aside."""
-        self._view.show_again()
-        prompt = self._parts.prompt
-        chips = [prompt.chips.add_image(image) for image in images]
-        if words := " ".join(filter(None, [draft, *chips])):
+        """Show the transcript again, with a draft in the prompt; a draft that is there already is put aside."""
+        self._conversation.show_again()
+        prompt = self._conversation.prompt
+        attachments = [prompt.attachments.add_image(image) for image in images]
+        if text := " ".join(filter(None, [draft, *attachments])):
             prompt.put_aside()
-            prompt.fill(words)
+            prompt.fill(text)
 
     async def result_of(self, sheet: Sheet[R | None]) -> R | None:
-        """Show a sheet until it is closed."""
+        """Show a sheet until it is closed; returns its result."""
         result: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
         self._app.push_screen(sheet, lambda value: None if result.done() else result.set_result(value))
         return await result
 
-    async def pick_session(
-        self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
-    ) -> OpenRequest | None:
-        """Let the person pick a session, on the whole screen."""
-
-        async def get_catalog() -> SessionCatalog:
-            return session_catalog
-
-        return await self.result_of(self.session_picker(get_catalog, search=search, only=only))
-
-    def session_picker(
-        self, get_catalog: GetCatalog, *, search: str = "", only: Collection[str] = (), esc: str = "closes"
-    ) -> SessionPicker:
-        """The sheet that picks a session."""
-        return SessionPicker(get_catalog, self.keymap, search=search, only=only, rename=self._rename, esc=esc)
-
-    def _rename(self, session_id: str, title: str) -> bool:
-        """Name the session on the screen, where it is that one: no other writer can."""
-        session = self._turns.session
-        if session is None or session.id != session_id:
-            return False
-        session.rename(title)
-        self._view.refresh()
-        return True
-
-    async def open(self, request: OpenRequest) -> None:
-        """Close this session and open another in its place."""
-        if self.opening is not None:
-            await self.opening.change(request)
-
-    async def go_to(self, message: int) -> None:
-        """Scroll to a message."""
-        await self._view.go_to(message)
-
     async def send(self, text: str) -> None:
-        """Send a message to the agent."""
         self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show what happens as a turn is shown."""
         if self._turns.running:
-            raise UsageError("That has to wait until the agent, or your shell line, is at rest.")
+            raise UsageError("A turn is running. Try again when it has ended.")
         await self._turns.run(events)
 
     async def browse_memory(self) -> bool:
-        """Look through long-term memory, on the whole screen."""
-        from ouro.frontends.tui.screens.memory.browser import MemoryBrowser  # rarely wanted
+        from ouro.frontends.tui.screens.memory.browser import MemoryBrowser  # rarely used
         from ouro.session import Browsing
 
         browser = MemoryBrowser(Browsing(self.session.memory, self.session.session_catalog), self.keymap)
-        self._view.browser = browser
+        self._conversation.browser = browser
         try:
             request = await self.result_of(browser)
         finally:
-            self._view.browser = None
+            self._conversation.browser = None
         if request is not None and request.resume == self.session.id:
             await self.go_to(request.message)
         elif request is not None:
@@ -196,13 +154,108 @@ class ScreenFrontEnd:
         return True
 
     def copy(self, text: str) -> None:
-        """Put text on the clipboard."""
         self._app.copy_to_clipboard(text)
 
     def redraw(self) -> None:
-        """Show the new state."""
-        self._view.refresh()
+        self._conversation.show_state()
 
     def leave(self) -> None:
-        """End the program."""
         self._app.exit(0)
+
+    async def go_to(self, message: int) -> None:
+        await self._conversation.go_to(message)
+
+    # Opening sessions
+
+    async def open_first(self, request: OpenRequest) -> OuroError | None:
+        """Open the session that the program was started for; returns the error if that fails."""
+        try:
+            session = await open_interactively(self._open_session, request, self)
+        except OuroError as error:
+            return error
+        if session is None:
+            self.leave()
+        else:
+            await self._use(session, request.message)
+        return None
+
+    async def open(self, request: OpenRequest) -> None:
+        """Open another session in place of this one; keep this one if that fails."""
+        await self._turns.finish_turn(timeout=1.0)
+        before = self._turns.session
+        try:
+            session = await open_interactively(self._open_session, request, self)
+        except OuroError as error:
+            self._conversation.show(Said(str(error), "error"))
+            return
+        if session is not None:
+            await self._use(session, request.message)
+            if before is not None:
+                await before.close()
+
+    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Choose; Enter counts only after a moment, because it may have been typed before the question appeared."""
+        return await self.result_of(Picker(title, choices, grace=QuestionPanel.GRACE))
+
+    async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
+        """Pick a session. At the start: a new one if the user picks none, None if the user quits."""
+        if self._turns.session is not None:
+            return await self.pick_session(self._turns.session.session_catalog, only=ids)
+        if self._open_catalog is None:
+            return OpenRequest()
+        sheet = self._session_picker(self._open_catalog, only=ids, esc="new session")
+        picked = await self.result_of(sheet)
+        return None if sheet.wants_to_leave else picked or OpenRequest()
+
+    async def set_up_model(self) -> bool:
+        from ouro.commands.setup import set_up  # needed only without a model
+
+        return bool(await set_up(self))
+
+    async def pick_session(
+        self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
+    ) -> OpenRequest | None:
+        async def get_catalog() -> SessionCatalog:
+            return session_catalog
+
+        return await self.result_of(self._session_picker(get_catalog, search=search, only=only))
+
+    def _session_picker(
+        self, get_catalog: GetCatalog, *, search: str = "", only: Collection[str] = (), esc: str = "closes"
+    ) -> SessionPicker:
+        return SessionPicker(get_catalog, self.keymap, search=search, only=only, rename=self._rename, esc=esc)
+
+    def _rename(self, session_id: str, title: str) -> bool:
+        """Rename the session on the screen, if it is that one: no other writer can."""
+        session = self._turns.session
+        if session is None or session.id != session_id:
+            return False
+        session.rename(title)
+        self.redraw()
+        return True
+
+    async def _use(self, session: Session, message: int) -> None:
+        self._conversation.attach(session)
+        if message:
+            await self._conversation.go_to(message)
+        for notice in session.notices:
+            self._conversation.show(Said(notice, "warning"))
+        self._turns.attach(session)
+        if session.resumed is not None:
+            self._resume_card = asyncio.create_task(self._show_resumed(session, session.resumed))
+
+    async def _show_resumed(self, session: Session, resumed: Resumed) -> None:
+        """Show the resume card, unless a turn runs already."""
+        try:
+            card = await resumed.card()
+        except (OuroError, OSError) as error:
+            log.warning("the resume card: %s", error)
+            return
+        if self._turns.session is session and not self._turns.running:
+            self._conversation.show_resumed(card)
+
+    async def resume_with(self, part: Part) -> None:
+        """Continue a resumed session with this part of it."""
+        resumed = self.session.resumed
+        if resumed is not None and part != "full":
+            await self.run(resumed.take(part))

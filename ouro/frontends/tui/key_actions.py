@@ -1,4 +1,4 @@
-"""KeyActions: what the keys do that are not the prompt's own."""
+"""KeyActions: what the keys do, except those that edit the prompt."""
 
 from __future__ import annotations
 
@@ -8,177 +8,166 @@ from typing import TYPE_CHECKING
 
 from ouro.errors import UsageError
 from ouro.frontends.tui import external
-from ouro.frontends.tui.drafts import Draft, read_image
 from ouro.frontends.tui.front_end import ScreenFrontEnd
-from ouro.frontends.tui.parts import Parts
+from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.help import HelpSheet
 from ouro.frontends.tui.screens.jobs import JobsSheet
 from ouro.frontends.tui.screens.picker import Picker
-from ouro.frontends.tui.turns import SECOND_ESCAPE, Turns
 from ouro.frontends.tui.widgets.questions import AskPanel
+from ouro.session.turn_queue import Draft
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
 
-_TWICE = 2.0
-"""Seconds within which Ctrl+C a second time quits."""
+SECOND_CTRL_C = 2.0
+"""Seconds within which a second Ctrl+C quits."""
+SECOND_ESCAPE = 1.0
+"""Seconds within which Esc Esc still belongs to an interrupt."""
 _MODES = ("ask", "edit", "plan", "auto")
 
 
 class KeyActions:
-    """One method an action of the keymap, by its name."""
+    """One method per action of the keymap, with its name."""
 
-    def __init__(self, app: OuroApp, parts: Parts, turns: Turns, front_end: ScreenFrontEnd) -> None:
+    def __init__(
+        self,
+        app: OuroApp,
+        conversation: ConversationScreen,
+        front_end: ScreenFrontEnd,
+        clipboard: external.ClipboardImages | None = None,
+    ) -> None:
         self._app = app
-        self._parts = parts
-        self._turns = turns
+        self._conversation = conversation
+        self._turns = conversation.turns
         self._front_end = front_end
+        self._clipboard = clipboard or external.ClipboardImages()
         self._cleared_at = float("-inf")
         self._unfolded_at = float("-inf")
         self._stopped_at = float("-inf")
 
     async def run(self, name: str) -> None:
-        """Do what the action says; what went wrong is told on the status line."""
+        """Run an action; the status line shows its error."""
         method: Callable[[], object] = getattr(self, name)
         try:
             result = method()
             if hasattr(result, "__await__"):
                 await result
         except UsageError as error:
-            self._parts.status.tell(" ".join(str(error).split("\n")), "warning")
+            self._conversation.status.show_message(" ".join(str(error).split("\n")), "warning")
 
     def clear(self) -> None:
-        """Ctrl+C on empty input: interrupt what runs; the second time, quit."""
+        """Ctrl+C on empty input: interrupt; the second time, quit."""
         now = time.monotonic()
-        if now - self._cleared_at < _TWICE:
+        if now - self._cleared_at < SECOND_CTRL_C:
             self._app.exit(0)
             return
         self._cleared_at = now
         stopped = self._turns.interrupt()
-        self._parts.status.tell(f"{'interrupted · ' if stopped else ''}Ctrl+C again quits", seconds=_TWICE)
+        self._conversation.status.show_message(
+            f"{'interrupted · ' if stopped else ''}Ctrl+C again quits", seconds=SECOND_CTRL_C
+        )
 
     def leave(self) -> None:
-        """Quit."""
         self._app.exit(0)
 
     def interrupt(self) -> None:
-        """Esc: a question of the agent is waved away; else the turn ends."""
-        panel = self._parts.questions.panel
+        """Esc: dismiss the agent's question, else interrupt the turn, else close the resume panel."""
+        panel = self._conversation.questions.panel
         if isinstance(panel, AskPanel):
-            panel.wave_away()
+            panel.dismiss_question()
         elif self._turns.interrupt():
-            self._take_all_back()
-        elif self._parts.resume.is_open:
-            self._parts.resume.close()
+            self._conversation.withdraw_all()
+        elif self._conversation.resume.is_open:
+            self._conversation.resume.close()
         else:
             return
         self._stopped_at = time.monotonic()
 
     def rewind(self) -> None:
-        """Esc Esc: go back to an earlier message; but who has just stopped something with Esc meant that."""
+        """Esc Esc: rewind. Shortly after Esc has stopped something, the second Esc belongs to that."""
         if self._turns.running or time.monotonic() - self._stopped_at < SECOND_ESCAPE:
             self.interrupt()
         else:
             self._turns.say(Draft("/rewind"))
 
-    def _take_all_back(self) -> None:
-        """Who interrupts wants to think again: what waited to be said goes back into the prompt."""
-        waited: list[str] = []
-        while (text := self._turns.take_back()) is not None:
-            waited.insert(0, text)
-        if waited:
-            prompt = self._parts.prompt
-            prompt.fill("\n".join([*waited, *([prompt.text] if prompt.text else [])]))
-
     def mode(self) -> None:
-        """The next mode."""
         session = self._front_end.session
         mode = _MODES[(_MODES.index(session.status().mode) + 1) % len(_MODES)]
         session.set_mode(mode)  # type: ignore[arg-type]
         self._front_end.redraw()
 
     async def outputs(self) -> None:
-        """Unfold the outputs; a second time at once, the whole conversation in the pager."""
+        """Unfold tool outputs; twice within a second: show the whole transcript in the pager."""
         now = time.monotonic()
         twice = now - self._unfolded_at < 1
         self._unfolded_at = now
-        self._parts.transcript.toggle_outputs()
+        self._conversation.transcript.toggle_outputs()
         if twice:
-            await external.page(self._app, self._parts.transcript.as_markdown())
+            await external.page(self._app, self._conversation.transcript.as_markdown())
 
     def todos(self) -> None:
-        """Show the plan or hide it."""
-        if not self._parts.todos.toggle():
-            self._parts.status.tell("there is no plan")
+        if not self._conversation.todos.toggle():
+            self._conversation.status.show_message("There is no plan.")
 
     def jobs(self) -> None:
-        """What runs in the background."""
         session = self._front_end.session
         self._app.push_screen(JobsSheet(session.jobs, session.kill_job))
 
     def receipt(self) -> None:
-        """What memory put into the prompt, and what was recalled last."""
-        from ouro.frontends.tui.screens.memory.receipt import ReceiptSheet  # rarely wanted
+        from ouro.frontends.tui.screens.memory.receipt import ReceiptSheet  # rarely used
 
-        knowledge = self._front_end.session.knowledge
-        if knowledge is None:
-            raise UsageError("Memory is off here.")
-        sheet = ReceiptSheet(knowledge.receipt(), self._front_end.session.recalled, self._front_end.keymap)
+        memory = self._front_end.session.memory.manager
+        if memory is None:
+            raise UsageError("Long-term memory is off for this session.")
+        sheet = ReceiptSheet(memory.receipt(), self._front_end.session.memory.recalled, self._front_end.keymap)
         self._app.push_screen(sheet)
 
     def memory(self) -> None:
-        """Look through what is remembered."""
         self._turns.say(Draft("/memory"))
 
     def model(self) -> None:
-        """Choose a model."""
         self._turns.say(Draft("/model"))
 
     def help(self) -> None:
-        """All keys and commands."""
-        from ouro.commands.builtin import COMMANDS  # what commands need is heavier than the first picture may be
+        from ouro.commands.builtin import COMMANDS  # too heavy to import before the first frame
         from ouro.commands.info import TRIGGERS
 
         commands = [(command.usage, command.help) for command in COMMANDS]
         self._app.push_screen(HelpSheet(self._front_end.keymap, self._front_end.keys, commands, TRIGGERS))
 
     def palette(self) -> None:
-        """All commands, to choose from."""
-        self._parts.prompt.fill("/")
+        self._conversation.prompt.fill("/")
 
     async def search_history(self) -> None:
-        """Find something that was typed before."""
         from ouro.display import Choice
 
-        prompt = self._parts.prompt
-        entries = [Choice(entry, entry) for entry in reversed(self._parts.history.entries())]
+        prompt = self._conversation.prompt
+        entries = [Choice(entry, entry) for entry in reversed(self._conversation.prompt_history.entries())]
         if not entries:
-            raise UsageError("Nothing was typed before.")
+            raise UsageError("The prompt history is empty.")
         picked = await self._front_end.result_of(Picker("Search history", entries, search=prompt.text.split("\n")[0]))
         if picked is not None:
             prompt.fill(picked)
 
     async def editor(self) -> None:
-        """Write the message in the person's editor."""
-        prompt = self._parts.prompt
-        prompt.fill(await external.edit(self._app, prompt.chips.expand_text(prompt.text)))
+        prompt = self._conversation.prompt
+        prompt.fill(await external.edit(self._app, prompt.attachments.expand_text(prompt.text)))
 
     async def paste_image(self) -> None:
-        """Put the clipboard's picture into the message."""
-        image = await read_image()
+        """Put the image on the clipboard into the message."""
+        image = await self._clipboard.read()
         if image is None:
-            raise UsageError("There is no picture on the clipboard.")
-        self._parts.prompt.put(self._parts.prompt.chips.add_image(image) + " ")
+            raise UsageError("There is no image on the clipboard.")
+        self._conversation.prompt.put(self._conversation.prompt.attachments.add_image(image) + " ")
 
     def redraw(self) -> None:
-        """Draw the screen again."""
         self._app.refresh(repaint=True, layout=True)
 
     def scroll(self, where: str) -> None:
-        """Scroll what there is to know for a question, where there is one, else the conversation."""
-        panel = self._parts.questions.panel
+        """Scroll the body of the open question, else the transcript."""
+        panel = self._conversation.questions.panel
         if panel is not None and panel.has_body and where in ("page_up", "page_down"):
             panel.scroll_body(-1 if where == "page_up" else 1)
         else:
             names = {"top": "scroll_home", "bottom": "scroll_end"}
-            getattr(self._parts.transcript, f"action_{names.get(where, where)}")()
+            getattr(self._conversation.transcript, f"action_{names.get(where, where)}")()

@@ -1,30 +1,33 @@
-"""Look: how the screen is drawn, as plain values that the first picture and Textual share."""
+"""Look: themes and sizes, as plain values that the first frame and Textual share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
 
 STATUS_ITEMS = ("model", "mode", "branch", "context", "tokens", "cost", "memories")
-"""What the status line can tell, in its order."""
+"""The items of the status line, in order."""
 OPENING = "opening the session …"
 """The status line before there is a session."""
 PLACEHOLDERS = ("Ask for anything · / commands · @ files · ! shell · ? help", "Ask for anything · ? help", "Ask")
-"""What an empty prompt says; the first that fits its width."""
+"""Hints of the empty prompt; the first that fits is shown."""
 HEADER_FROM_HEIGHT = 14
 """Lower terminals have no header line."""
 ROOMY_FROM_HEIGHT = 28
-"""Higher terminals have air between the parts of a question."""
+"""Higher terminals have blank lines inside a question."""
 BOX_FROM_HEIGHT = 8
 """Lower terminals have no frame around the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Palette:
+class ThemeColors:
     """The colours of a theme, `#rrggbb`."""
 
-    dark: bool
     background: str
     surface: str
     panel: str
@@ -38,10 +41,13 @@ class Palette:
     warning: str
     error: str
 
+    @property
+    def is_dark(self) -> bool:
+        return int(self.background[1:3], 16) < 0x80
 
-PALETTES: Mapping[str, Palette] = {
-    "dark": Palette(
-        dark=True,
+
+THEMES: Mapping[str, ThemeColors] = {
+    "dark": ThemeColors(
         background="#0f1115",
         surface="#161920",
         panel="#1d212a",
@@ -55,8 +61,7 @@ PALETTES: Mapping[str, Palette] = {
         warning="#e59a5c",
         error="#ec7279",
     ),
-    "light": Palette(
-        dark=False,
+    "light": ThemeColors(
         background="#fbfaf7",
         surface="#f3f1eb",
         panel="#eae7df",
@@ -70,8 +75,7 @@ PALETTES: Mapping[str, Palette] = {
         warning="#a34a06",
         error="#b3261e",
     ),
-    "high-contrast": Palette(
-        dark=True,
+    "high-contrast": ThemeColors(
         background="#000000",
         surface="#000000",
         panel="#1a1a1a",
@@ -90,25 +94,25 @@ PALETTES: Mapping[str, Palette] = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the screen is told by the settings."""
+    """The settings and facts that the screen is drawn with."""
 
     theme: str = "dark"
     version: str = ""
     cwd: Path = field(default_factory=Path)
     keys: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    """`tui.keys`: the name of an action, and the key or keys that do it in place of its own."""
+    """`tui.keys`: the name of an action, and the key or keys in place of its own."""
     status: tuple[str, ...] = STATUS_ITEMS
     bell_after: float = 15.0
-    """Seconds: a turn that was longer rings when it ends. Below 0: never."""
+    """Seconds: a longer turn rings the bell when it ends. Below 0: never."""
 
     @property
-    def palette(self) -> Palette:
-        """The colours; dark ones where the theme is not known."""
-        return PALETTES.get(self.theme, PALETTES["dark"])
+    def colors(self) -> ThemeColors:
+        """The theme's colours; those of `dark` for an unknown theme."""
+        return THEMES.get(self.theme, THEMES["dark"])
 
     @property
     def folder(self) -> str:
-        """The working folder as people write it: `~/src/app`."""
+        """The working folder: `~/src/app`."""
         return short_path(self.cwd)
 
 
@@ -121,3 +125,36 @@ def short_path(path: Path) -> str:
 def placeholder(width: int) -> str:
     """The hint of an empty prompt that fits `width` columns."""
     return next((text for text in PLACEHOLDERS if len(text) <= width), "")
+
+
+def make_theme(name: str, colors: ThemeColors) -> Theme:
+    """The Textual theme with these colours; `$mark`, `$muted`, `$faint` and `$edge` are ours."""
+    from textual.theme import Theme  # the first frame is drawn before Textual is imported
+
+    return Theme(
+        name=name,
+        dark=colors.is_dark,
+        primary=colors.accent,
+        secondary=colors.info,
+        accent=colors.accent,
+        foreground=colors.text,
+        background=colors.background,
+        surface=colors.surface,
+        panel=colors.panel,
+        success=colors.success,
+        warning=colors.warning,
+        error=colors.error,
+        variables={
+            "muted": colors.muted,
+            "faint": colors.faint,
+            "mark": colors.accent,
+            "edge": colors.border,
+            "scrollbar": colors.border,
+            "scrollbar-hover": colors.faint,
+            "scrollbar-active": colors.accent,
+            "input-cursor-background": colors.text,
+            "input-cursor-foreground": colors.background,
+            "input-selection-background": colors.border,
+            "screen-selection-background": colors.border,
+        },
+    )

@@ -1,4 +1,4 @@
-"""run_tui: the full screen, from the first picture to the line that says how to come back."""
+"""run_tui: the full screen, from the first frame to the line that says how to resume."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
+from ouro.errors import DemoRequested
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.look import Look
 from ouro.utils.runtime import ensure_private_dir, get_log_path
@@ -21,16 +22,20 @@ from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
-    from ouro.frontends.tui.opening import OpenSession
+    from ouro.frontends.tui.front_end import OpenSession
     from ouro.frontends.tui.screens.sessions.picker import GetCatalog
     from ouro.session import OpenRequest
 
-_LAST_MOMENT = 1.8
-"""Seconds after a signal by when the program is gone, whatever hangs."""
-_WARM_UP = 0.6
-"""Seconds after which the screen stands, and what the first answer needs may be loaded beside it."""
-_TAIL = 24
-"""Lines of the conversation that stay in the terminal."""
+TURN_TIMEOUT = 0.8
+"""Seconds that an interrupted turn has to end."""
+CLOSE_TIMEOUT = 0.7
+"""Seconds that the session has to close after its turn."""
+EXIT_TIMEOUT = 1.8
+"""Seconds after a signal by which the process ends, whatever hangs."""
+WARM_UP_AFTER = 0.6
+"""Seconds until the screen stands; then a thread imports what the first answer needs."""
+TAIL_LINES = 24
+"""Lines of the transcript that stay in the terminal at the end."""
 
 
 def run_tui(
@@ -40,28 +45,28 @@ def run_tui(
     look: Look,
     frame: FirstFrame | None = None,
     *,
-    keep_theme: Callable[[str], None] | None = None,
+    save_theme: Callable[[str], None] | None = None,
     open_catalog: GetCatalog | None = None,
 ) -> int:
-    """Hold a conversation on the full screen; gives the exit code.
+    """Run the full screen; returns the exit code.
 
     Args:
-        open_session: opens what a request asks for.
+        open_session: opens the session of a request.
         request: the session to begin with.
-        first_message: sent as soon as there is a session; may be empty.
+        first_message: sent when the session is open; may be empty.
         look: how the screen is drawn.
-        frame: the first picture, where it was drawn already.
-        keep_theme: writes a theme into the settings.
-        open_catalog: gives the sessions that are kept, to pick one before any is open.
+        frame: the first frame, if it was drawn already.
+        save_theme: writes a theme into the settings.
+        open_catalog: returns the session catalog, to pick a session before one is open.
 
     Raises:
-        ConfigError: `tui.keys` or `tui.status` name something that is not there.
+        ConfigError: `tui.keys` or `tui.status` name an unknown action or item.
     """
     try:
         from ouro.frontends.tui.app import OuroApp
         from ouro.frontends.tui.driver import TerminalDriver
 
-        gc.freeze()  # what was imported stays: nobody need look through it for garbage again
+        gc.freeze()  # imports stay for good: the garbage collector need not look at them again
         with _standard_error_in_log() as terminal:
             driver = partial(TerminalDriver, frame=frame, output=terminal)
             app = OuroApp(
@@ -69,7 +74,7 @@ def run_tui(
                 request,
                 first_message,
                 look,
-                keep_theme=keep_theme,
+                save_theme=save_theme,
                 open_catalog=open_catalog,
                 driver_class=driver,
             )
@@ -80,11 +85,9 @@ def run_tui(
         raise
     if frame is not None:
         frame.restore_modes()
-    from ouro.frontends.tui.opening import DemoWanted
-
-    if isinstance(app.failure, DemoWanted):
+    if isinstance(app.failure, DemoRequested):
         return subprocess.call([sys.executable, "-m", "ouro", "demo"])
-    _say_goodbye(app)
+    _print_end(app)
     return app.return_value if app.return_value is not None else app.return_code or 0
 
 
@@ -92,32 +95,32 @@ async def _run(app: OuroApp, frame: FirstFrame | None) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         loop.add_signal_handler(number, _end, app, frame, 128 + number)
-    loop.call_later(_WARM_UP, threading.Thread(target=_warm_up, daemon=True).start)
+    loop.call_later(WARM_UP_AFTER, threading.Thread(target=_warm_up, daemon=True).start)
     try:
         await app.run_async()
     finally:
-        await app.turns.close()
+        await app.turns.close(turn_timeout=TURN_TIMEOUT, timeout=CLOSE_TIMEOUT)
 
 
 def _warm_up() -> None:
     from ouro.frontends.tui.blocks.markdown import warm_up
-    from ouro.frontends.tui.blocks.styles import make_palette
+    from ouro.frontends.tui.blocks.palette import Palette
 
-    warm_up(make_palette({}))
-    # What is loaded by now stays to the end: looking through it for garbage would stop the screen for 40 ms. Once only:
-    # what is frozen later, a question that is shown or a session that was left, would never be freed.
+    warm_up(Palette({}))
+    # What is loaded now stays: collecting it would stop the screen for 40 ms. Freeze once only: what is frozen later,
+    # such as a question panel or a closed session, would never be freed.
     gc.freeze()
 
 
 def _end(app: OuroApp, frame: FirstFrame | None, code: int) -> None:
-    """A signal asks us to go: in good order where that is possible, at the last moment without."""
+    """End after a signal: in good order, or by force after EXIT_TIMEOUT."""
 
-    def go() -> None:
+    def force() -> None:
         if frame is not None:
             frame.restore()
         os._exit(code)
 
-    timer = threading.Timer(_LAST_MOMENT, go)
+    timer = threading.Timer(EXIT_TIMEOUT, force)
     timer.daemon = True
     timer.start()
     if app.turns.session is not None:
@@ -125,23 +128,23 @@ def _end(app: OuroApp, frame: FirstFrame | None, code: int) -> None:
     app.exit(code)
 
 
-def _say_goodbye(app: OuroApp) -> None:
-    """What stays in the terminal: the end of the conversation, and how to come back to it."""
+def _print_end(app: OuroApp) -> None:
+    """Print the end of the transcript and how to resume it."""
     session = app.turns.session
     try:
         if app.failure is not None:
             print(clean(str(app.failure)), file=sys.stderr)  # noqa: T201 (the screen is closed)
-        elif session is not None and (tail := app.parts.transcript.tail(_TAIL).strip("\n")):
-            how_to_resume = f"\n\nContinue with: ouro --resume {session.id[:8]}" if session.is_kept else ""
-            print(f"{tail}{how_to_resume}")  # noqa: T201
+        elif session is not None and (tail := app.conversation.transcript.tail(TAIL_LINES).strip("\n")):
+            resume = f"\n\nContinue with: ouro --resume {session.id[:8]}" if session.is_kept else ""
+            print(f"{tail}{resume}")  # noqa: T201
             sys.stdout.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the terminal is gone; nor shall Python's own last flush fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the terminal is gone: Python's last flush must not fail
 
 
 @contextmanager
 def _standard_error_in_log() -> Iterator[TextIO]:
-    """What libraries write to the standard error goes to the log; gives the terminal that it was."""
+    """Send what libraries write to stderr to the log; yields the terminal that stderr was."""
     terminal = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
     try:
         ensure_private_dir(get_log_path().parent)
@@ -154,5 +157,5 @@ def _standard_error_in_log() -> Iterator[TextIO]:
         yield terminal
     finally:
         os.dup2(terminal.fileno(), 2)
-        with suppress(OSError):  # the terminal is gone, with what was still to be drawn
+        with suppress(OSError):  # the terminal is gone
             terminal.close()

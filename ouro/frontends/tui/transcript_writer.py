@@ -31,11 +31,10 @@ from ouro.events import (
     UsageUpdated,
 )
 from ouro.frontends.memory_lines import MemoryEvent, loaded, memory_line, receipt
-from ouro.frontends.tui.blocks.block import Block
-from ouro.frontends.tui.blocks.messages import Answer, Notice, Thinking, UserMessage, duration
-from ouro.frontends.tui.blocks.tool_card import Shown, ToolCard
-from ouro.messages import Message, Text
-from ouro.messages import Thinking as ThinkingPart
+from ouro.frontends.tui.blocks.block import TranscriptBlock
+from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, ThinkingBlock, UserMessage, duration
+from ouro.frontends.tui.blocks.tool_card import DisplayBlock, ToolCard
+from ouro.messages import Message, Text, Thinking
 
 _ENDINGS = {
     "interrupted": "Interrupted",
@@ -57,15 +56,15 @@ class Blocks(Protocol):
     receipt_key: str
     clock: Callable[[], float]
 
-    def add(self, block: Block) -> None:
+    def add(self, block: TranscriptBlock) -> None:
         """Put a block at the end."""
         ...
 
-    def update(self, block: Block) -> None:
+    def update(self, block: TranscriptBlock) -> None:
         """A block has changed."""
         ...
 
-    def discard(self, *blocks: Block) -> None:
+    def discard(self, *blocks: TranscriptBlock) -> None:
         """Take blocks out again."""
         ...
 
@@ -77,19 +76,19 @@ class _Collected:
         self.outputs_key = like.outputs_key
         self.receipt_key = like.receipt_key
         self.clock = like.clock
-        self.blocks: list[Block] = []
+        self.blocks: list[TranscriptBlock] = []
 
-    def add(self, block: Block) -> None:
+    def add(self, block: TranscriptBlock) -> None:
         self.blocks.append(block)
 
-    def update(self, block: Block) -> None:
+    def update(self, block: TranscriptBlock) -> None:
         pass
 
-    def discard(self, *blocks: Block) -> None:
+    def discard(self, *blocks: TranscriptBlock) -> None:
         self.blocks = [each for each in self.blocks if each not in blocks]
 
 
-def blocks_of(events: Iterable[Event], like: Blocks) -> list[Block]:
+def blocks_of(events: Iterable[Event], like: Blocks) -> list[TranscriptBlock]:
     """What shows these events, for a transcript that is like that one."""
     collected = _Collected(like)
     TranscriptWriter(collected).replay(events)
@@ -101,12 +100,12 @@ class TranscriptWriter:
 
     def __init__(self, transcript: Blocks) -> None:
         self._transcript = transcript
-        self._reply: list[Block] = []
+        self._reply: list[TranscriptBlock] = []
         """What the model call of now has streamed."""
         self._cards: dict[str, ToolCard] = {}
         self._asked: dict[str, str] = {}
         """The calls that wait, by the question that they wait for."""
-        self._retry: Notice | None = None
+        self._retry: NoticeBlock | None = None
 
     def replay(self, events: Iterable[Event]) -> None:
         """Show a session as it was left; nothing is drawn before it is looked at."""
@@ -120,9 +119,9 @@ class TranscriptWriter:
                 names = [image.name or image.media_type for image in event.images]
                 self._transcript.add(UserMessage(event.text, names))
             case TextDelta():
-                self._stream(Answer, event.text)
+                self._stream(AnswerBlock, event.text)
             case ThinkingDelta():
-                self._stream(Thinking, event.text)
+                self._stream(ThinkingBlock, event.text)
             case Replied():
                 self._end_reply(event.message)
             case Retrying():
@@ -145,13 +144,13 @@ class TranscriptWriter:
                 self._compacted(event)
             case Said():
                 self._end_compaction()
-                self._transcript.add(Notice(event.text, event.level))
+                self._transcript.add(NoticeBlock(event.text, event.level))
             case TurnFinished():
                 self._end_turn(event)
             case NotesRecalled():
                 if loaded(event):
                     hint = f" · {key}" if (key := self._transcript.receipt_key) else ""
-                    self._transcript.add(Notice(f"{memory_line(event)}{hint}"))
+                    self._transcript.add(NoticeBlock(f"{memory_line(event)}{hint}"))
             case NoteKept() | CoreChanged():
                 self._show_memory(event)
             case QuestionAsked() | TodosChanged() | UsageUpdated() | Titled():
@@ -161,9 +160,9 @@ class TranscriptWriter:
 
     def _show_memory(self, event: MemoryEvent) -> None:
         waits = isinstance(event, CoreChanged) and bool(event.proposal)
-        self._transcript.add(Notice(memory_line(event), "warning" if waits else "info"))
+        self._transcript.add(NoticeBlock(memory_line(event), "warning" if waits else "info"))
         if isinstance(event, CoreChanged) and event.display.body is not None:
-            self._transcript.add(Shown(event.display))
+            self._transcript.add(DisplayBlock(event.display))
 
     def _compacting(self, event: Compacting) -> None:
         is_new = _COMPACTION not in self._cards
@@ -188,22 +187,24 @@ class TranscriptWriter:
             card.stop()
             self._transcript.update(card)
 
-    def _stream(self, kind: type[Answer] | type[Thinking], text: str) -> None:
+    def _stream(self, kind: type[AnswerBlock] | type[ThinkingBlock], text: str) -> None:
         block = self._reply[-1] if self._reply else None
         if not isinstance(block, kind):
             self._close_streams()
             block = (
-                kind() if kind is Answer else Thinking(clock=self._transcript.clock, key=self._transcript.outputs_key)
+                kind()
+                if kind is AnswerBlock
+                else ThinkingBlock(clock=self._transcript.clock, key=self._transcript.outputs_key)
             )
             self._reply.append(block)
             self._transcript.add(block)
-        if isinstance(block, Answer | Thinking):
+        if isinstance(block, AnswerBlock | ThinkingBlock):
             block.append(text)
             self._transcript.update(block)
 
     def _close_streams(self) -> None:
         for block in self._reply:
-            if isinstance(block, Answer | Thinking):
+            if isinstance(block, AnswerBlock | ThinkingBlock):
                 block.close()
                 self._transcript.update(block)
 
@@ -217,16 +218,16 @@ class TranscriptWriter:
     def _show_message(self, message: Message) -> None:
         for part in message.parts:
             if isinstance(part, Text) and part.text.strip():
-                self._transcript.add(Answer(part.text))
-            elif isinstance(part, ThinkingPart) and part.text.strip():
-                self._transcript.add(Thinking(part.text, key=self._transcript.outputs_key))
+                self._transcript.add(AnswerBlock(part.text))
+            elif isinstance(part, Thinking) and part.text.strip():
+                self._transcript.add(ThinkingBlock(part.text, key=self._transcript.outputs_key))
 
     def _ask_again(self, event: Retrying) -> None:
         self._transcript.discard(*self._reply)
         self._reply = []
         self._drop_retry()
         words = f"{event.reason} Asking {event.model} again in {duration(event.wait)} (attempt {event.attempt})."
-        self._retry = Notice(words, "warning")
+        self._retry = NoticeBlock(words, "warning")
         self._transcript.add(self._retry)
 
     def _drop_retry(self) -> None:
@@ -264,4 +265,4 @@ class TranscriptWriter:
         self._drop_retry()
         if event.outcome != "answered":
             words = _ENDINGS[event.outcome] + (f": {event.detail}" if event.detail else ".")
-            self._transcript.add(Notice(words, "info" if event.outcome == "interrupted" else "error"))
+            self._transcript.add(NoticeBlock(words, "info" if event.outcome == "interrupted" else "error"))

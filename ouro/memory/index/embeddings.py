@@ -93,7 +93,7 @@ def _embedder_of(folder: Path) -> LocalEmbedder:
 
 
 class EmbeddingBudget(Protocol):
-    """Whether a call may be paid, and what it cost (`session/money.py`)."""
+    """Whether a call may be paid, and what it cost (`session/budget.py`)."""
 
     def afford(self) -> None:
         """Look whether another call may be paid.

@@ -89,15 +89,15 @@ def _git(scope: ScopeMemory) -> Iterator[Finding]:
 
 def _fields(scope: str, notes: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Finding]:
     for each in notes:
-        for complaint in each.complaints:
-            yield Finding("problem", scope, f"{each.name}: {complaint}", f"ouro memory edit {each.note.id}")
+        for problem in each.problems:
+            yield Finding("problem", scope, f"{each.name}: {problem}", f"ouro memory edit {each.note.id}")
         if unknown := sorted(set(each.note.extra) - {"origin"}):
             what = f"{each.name}: fields that ouro does not know, and keeps: {named(unknown)}"
             yield Finding("warning", scope, what, f"ouro memory edit {each.note.id}, if they are misspelt")
-        if not each.complaints and each.note.category not in categories:
+        if not each.problems and each.note.category not in categories:
             what = f"{each.name}: no category is called {one_line(each.note.category, 40)}"
             yield Finding("warning", scope, what, "Correct it, or name it under `memory.categories`.")
-        if not each.complaints and each.note.scope != each.scope:
+        if not each.problems and each.note.scope != each.scope:
             what = f"{each.name}: says it is of {each.note.scope}, and lies in {each.scope}"
             yield Finding("warning", scope, what, "The folder counts. Correct the note, or move the file.")
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from ouro.errors import UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import FileRefused
-from ouro.memory.long_term.git.values import FileEdit, Origin, Scope
+from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Origin, Scope
 from ouro.memory.long_term.notes.notebook import Notebook
+from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 
 if TYPE_CHECKING:
@@ -48,7 +49,14 @@ class MemoryEditor:
     @property
     def notebook(self) -> Notebook:
         """The notes of all scopes."""
-        return Notebook({each.scope: each.store for each in self.scopes})
+        stores = {scope.scope: scope.store for scope in self.scopes}
+        return Notebook(stores, anchors=Anchors(self.root) if self.root else None, commit=self._commit)
+
+    def _commit(
+        self, scope: Scope, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str]
+    ) -> str:
+        done = self.write(scope, changes, subject, trailers[ORIGIN])  # type: ignore[arg-type]  # an Origin
+        return done.undo if done else ""
 
     @property
     def root(self) -> Path | None:

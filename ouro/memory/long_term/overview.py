@@ -12,7 +12,7 @@ import msgspec
 
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.note_indexer import MemoryFolder, project_of
-from ouro.memory.long_term.notes.graph import Graph, Link
+from ouro.memory.long_term.notes.graph import Graph, NoteVersion
 from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors, confidence_now
@@ -56,13 +56,13 @@ class NoteDetails(msgspec.Struct, frozen=True):
     note: Note
     scope: str
     name: str
-    chain: tuple[Link, ...]
+    chain: tuple[NoteVersion, ...]
     """All versions, oldest first, this one among them."""
     ties: tuple[Tie, ...]
     confidence: float
     """As of now."""
     badges: tuple[str, ...]
-    complaints: tuple[str, ...]
+    problems: tuple[str, ...]
 
 
 class Overview:
@@ -124,7 +124,7 @@ class Overview:
             *([f"on {note.branch}"] if note.branch else []),
         ]
         confidence = confidence_now(note, datetime.now(UTC), self._half_life)
-        return NoteDetails(note, kept.scope, kept.name, chain, ties, confidence, tuple(badges), kept.complaints)
+        return NoteDetails(note, kept.scope, kept.name, chain, ties, confidence, tuple(badges), kept.problems)
 
     def ties(self) -> list[tuple[str, str, str]]:
         """All edges between notes: from, relationship, to; those to the note before it are `supersedes`."""

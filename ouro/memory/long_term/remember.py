@@ -13,10 +13,11 @@ from ouro.errors import OuroError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, find_entry, note_entries, now, plain
-from ouro.memory.long_term.git.files import ARCHIVE, visible_text
+from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import CORE, FileEdit, Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.note import Note, Trigger, is_note_name, new_id, note_text, parse_note
+from ouro.memory.long_term.notes.note import Note, Trigger, is_note_name, new_id, parse_note
+from ouro.memory.long_term.notes.notebook import archived_files
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.placement import Place, place
 from ouro.memory.long_term.trust.proposals import carried_over
@@ -132,9 +133,9 @@ def _as_line(desk: MemoryEditor, chosen: Place) -> RememberResult:
 
 
 def _as_note(desk: MemoryEditor, chosen: Place) -> RememberResult:
-    note = note_of(desk, chosen)
-    done = desk.write(note.scope, {note.file_name: note_text(note)}, f"Remember: {one_line(note.text, 80)}")
-    return RememberResult("kept", _entry(desk, chosen, note.id, note.file_name), chosen.why, done.undo if done else "")
+    written = desk.notebook.add(note_of(desk, chosen), "person")
+    entry = _entry(desk, chosen, written.note.id, written.note.file_name)
+    return RememberResult("kept", entry, chosen.why, written.commit)
 
 
 def _entry(desk: MemoryEditor, chosen: Place, entry_id: str, file: str) -> MemoryEntry:
@@ -162,41 +163,31 @@ def _confirmed(desk: MemoryEditor, known: MemoryEntry) -> RememberResult:
 
 
 def confirm(desk: MemoryEditor, entry: MemoryEntry) -> str:
-    """The person says that a note still holds: nothing doubts it any more, and its files are anchored as they are now.
-
-    Gives the commit.
-    """
-    kept = desk.notebook.find(entry.id)
-    note = kept.note
-    changed = Anchors(desk.root).of(note.entities) if desk.root and note.anchors else note.anchors
-    note = replace(note, confirmed_at=now(), source="user", confidence=max(note.confidence, 0.9), anchors=changed)
-    changes: dict[str, str | None] = {note.file_name: note_text(note)}
-    if kept.archived:
-        changes[kept.name] = None
-    verb = "Restore" if kept.archived else "Confirm"
-    done = desk.write(kept.scope, changes, f"{verb}: {one_line(note.text, 80)}")
-    return done.undo if done else ""
+    """Record that the user confirmed a note; an archived one is restored. Returns the commit."""
+    return desk.notebook.confirm(entry.id, "person").commit
 
 
 def restore(desk: MemoryEditor, entry: MemoryEntry) -> str:
-    """Take a note out of the archive; gives the commit.
+    """Restore a note from the archive; returns the commit.
 
     Raises:
-        UsageError: it is not in the archive.
+        UsageError: it is not archived.
     """
     if not entry.archived:
-        raise UsageError(f"{entry.id} is not in the archive.", "`confirm` says that it still holds.")
+        raise UsageError(f"{entry.id} is not in the archive.", "`confirm` records that it still holds.")
     return confirm(desk, entry)
 
 
 def archive_note(desk: MemoryEditor, entry: MemoryEntry) -> str:
-    """Move a note into the archive: kept, but not recalled. Gives the commit."""
-    kept = desk.notebook.find(entry.id)
-    if kept.archived:
+    """Exclude a note from recall; returns the commit.
+
+    Raises:
+        UsageError: it is archived already.
+    """
+    done = desk.notebook.archive([entry.id], "person")
+    if not done:
         raise UsageError(f"{entry.id} is in the archive already.")
-    changes: dict[str, str | None] = {kept.name: None, f"archive/{kept.note.file_name}": note_text(kept.note)}
-    done = desk.write(kept.scope, changes, f"Archive: {one_line(kept.note.text, 80)}")
-    return done.undo if done else ""
+    return done[0].commit
 
 
 MOST_FOUND = 20
@@ -289,8 +280,7 @@ def _put_away(desk: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) 
     changes: dict[str, str | None] = {}
     for each in chains.values():
         if not each.archived:
-            kept = desk.notebook.find(each.id)
-            changes |= {kept.name: None, f"{ARCHIVE}/{kept.note.file_name}": note_text(kept.note)}
+            changes |= archived_files(desk.notebook.find(each.id))
     return changes
 
 
@@ -311,7 +301,7 @@ class SavedFile(msgspec.Struct, frozen=True):
 
     changed: bool
     undo: str = ""
-    complaints: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     """What of a note's front matter cannot be understood; it was kept as the person wrote it."""
 
 
@@ -348,8 +338,8 @@ def save(desk: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
         hint = f"{error.hint} Your text is in {_kept(opened, after)}.".strip()
         raise UsageError(error.message, hint, error.commands) from error
     name = opened.name.rpartition("/")[2]
-    complaints = parse_note(name, after).complaints if is_note_name(name) and after else ()
-    return SavedFile(done is not None, done.undo if done else "", complaints)
+    problems = parse_note(name, after).problems if is_note_name(name) and after else ()
+    return SavedFile(done is not None, done.undo if done else "", problems)
 
 
 def _kept(opened: OpenedFile, text: str) -> str:

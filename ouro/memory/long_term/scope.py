@@ -118,6 +118,7 @@ class ScopeMemory:
 
     def open(self) -> None:
         """Read it. What was approved and not committed, as when ouro was killed, is committed now."""
+        self.store.open()
         self.loaded = self.store.load_all()
         if not self.loaded.files and not self.loaded.head:
             return
@@ -378,6 +379,8 @@ def open_scopes(stores: Sequence[GitMemoryStore]) -> MemoryScopes:
             problems.append(f"The {store.scope} memory cannot be read: {reason_of(error)}")
         else:
             opened.append(scope)
+        if store.plain_git:
+            problems.append(f"The {store.scope} memory: {store.plain_git}. ouro ignores it; plain git may not.")
     return MemoryScopes(tuple(opened), tuple(stores), tuple(problems))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import CoreChanged, Event, NotesRecalled, Prompted, ToolFinished
+from ouro.events import CoreChanged, Event, NotesRecalled, Prompted
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.capture.observer import Learning
+from ouro.memory.long_term.capture.observer import CaptureObserver
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.values import SESSION
 from ouro.memory.long_term.maintenance.background import Digest
@@ -47,7 +46,7 @@ class SessionMemory:
         manager: LongTermMemoryManager | None = None,
         lookup: Lookup | None = None,
         recall: Recalling | None = None,
-        capture: Learning | None = None,
+        capture: CaptureObserver | None = None,
         maintenance: Digest | None = None,
         half_life_days: float = 30,
     ) -> None:
@@ -106,13 +105,16 @@ class SessionMemory:
         notes = await self._recall.before(text) if self._recall else ""
         return "\n\n".join(filter(None, (changes, notes)))
 
-    async def on_event(self, event: Event) -> list[Event]:
-        """React to an event of the turn; returns the events to show after it.
+    async def tool_finished(self, tool: str) -> None:
+        """React to the end of a tool call.
 
         To be awaited before the next tool runs: what a tool wrote is checked against the messages up to then (M13).
         """
-        if self.manager and isinstance(event, ToolFinished) and event.name in _WRITING_TOOLS:
+        if self.manager and tool in _WRITING_TOOLS:
             await self.manager.tool_ended(self._memory.known(), self._is_whole, self._last_said())
+
+    def on_event(self, event: Event) -> list[Event]:
+        """React to an event of the turn; returns the events to show after it."""
         if self._recall and not self._is_recall_shown and isinstance(event, Prompted):
             self._is_recall_shown = True
             return self._recall_events(self._recall)
@@ -128,18 +130,6 @@ class SessionMemory:
         if self.maintenance:
             self.maintenance.after_turn()
 
-    async def watch(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
-        """The events of a turn, with those of memory; calls `on_event` and `turn_ended`."""
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    more = await self.on_event(event)
-                    yield event
-                    for following in more:
-                        yield following
-        finally:
-            self.turn_ended()
-
     def compacted(self) -> None:
         """Capture what a summary stands for from here on; returns at once."""
         if self.capture:
@@ -150,10 +140,12 @@ class SessionMemory:
         if self.manager:
             await self.manager.settled()
 
-    async def once_settled(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait as `settled`, then do what reads the files of memory."""
-        await self.settled()
-        await work()
+    async def update_index(self) -> None:
+        """Index the session and what the last turn wrote into memory, once that is settled."""
+        if self.lookup is not None:
+            self.lookup.note_turn()
+            await self.settled()
+            await self.lookup.keep_up()
 
     async def at_desk(self, act: Callable[[MemoryEditor], _Done], *, says_it: bool = False) -> _Done:
         """Do in a thread what the user asks of memory, while nothing else in this session writes it.

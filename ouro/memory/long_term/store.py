@@ -1,4 +1,4 @@
-"""GitMemoryStore: one scope of long-term memory, its files as the truth and git as their history."""
+"""GitMemoryStore: one scope of long-term memory. Its files are the truth, git is their history."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
 from ouro.memory.long_term.git import history
-from ouro.memory.long_term.git.files import UNREADABLE, FileRefused, ListedFile, MemoryFiles, blob_id, visible_text
-from ouro.memory.long_term.git.folders import claim, find_git_dir, repo_folder
+from ouro.memory.long_term.git.files import (
+    UNREADABLE,
+    FileRefused,
+    ListedFile,
+    MemoryFiles,
+    blob_id,
+    visible_text,
+)
+from ouro.memory.long_term.git.folders import claim, find_state_dir, move_history, repo_folder
 from ouro.memory.long_term.git.ledger import GONE, ApprovalLedger
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.undo import plan_undo
@@ -23,57 +30,83 @@ from ouro.memory.long_term.git.values import (
     SkippedFile,
     UndoResult,
 )
+from ouro.safety.guarded_memory import GuardedMemory
+from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.text import clean
 
-NOTE = "mem_"
-_MOST_IN_CORE = 400_000
-"""Characters of the core files of one scope in sum."""
+NOTE_PREFIX = "mem_"
+_MAX_CORE_CHARACTERS = 400_000
+"""Of the core files of one scope in sum."""
 
-Plan = Callable[[str], Mapping[str, str | None]]  # a commit -> what the files are to be, where they differ from it
+FindsSecret = Callable[[str], str]
+"""Returns which kind of secret is in a text; empty where there is none."""
+PlanChanges = Callable[[str], Mapping[str, str | None]]
+"""Takes a commit, and returns what the files are to be where they differ from it."""
 
 
 class GitMemoryStore:
     """The memory of one scope. Everything blocks: use from a thread.
 
     Args:
-        folder: where the Markdown files are.
-        git_dir: where their history is, outside of `folder`.
-        finds_secret: says which kind of secret is in a text; empty where there is none.
-        is_shared: the folder belongs to the host repository, whose git is told nothing; no `.git` is put there.
+        folder: where the Markdown files are, and their git repository.
+        state_dir: where ouro keeps what it has approved, outside of `folder`.
+        finds_secret: returns which kind of secret is in a text; empty where there is none.
+        is_shared: the folder belongs to the host repository: it gets no `.git`, and its history is in `state_dir`.
+        remote: what the settings say that it is synchronized with.
     """
-
-    remote = ""  # what the settings say that it is synchronised with
 
     def __init__(
         self,
         folder: Path,
         scope: Scope,
-        git_dir: Path,
+        state_dir: Path,
         *,
-        finds_secret: Callable[[str], str] = lambda _text: "",
+        finds_secret: FindsSecret = lambda _text: "",
         is_shared: bool = False,
+        remote: str = "",
     ) -> None:
         self.folder = folder
         self.scope: Scope = scope
-        self.repository = GitRepository(git_dir)
+        self.repository = GitRepository(state_dir, folder, is_shared=is_shared)
         self.is_shared = is_shared
+        self.remote = remote
         self.obstacle = ""
-        """Why there is no history, or why the last commit was not made; the texts are kept all the same."""
+        """Why there is no history, or why the last commit was not made; the files are written all the same."""
         self.plain_git = ""
-        """Why plain git in the folder shows another history than this one; empty where it does not."""
+        """Why plain git in the folder is not safe, or shows another history; empty where it is."""
         self.refused: tuple[SkippedFile, ...] = ()
         """What the last `commit_changes` left out, and why."""
         self._files = MemoryFiles(folder)
         self.find = self._files.find  # as `read`; None where there is nothing that may be read
-        self._ledger = ApprovalLedger(git_dir / "ouro")
+        self._ledger = ApprovalLedger(self.repository.own_dir)
+        self._verified: Mapping[str, str] | None = None
         self._finds_secret = finds_secret
 
+    def open(self) -> None:
+        """Move the history of an earlier version into the folder, and look for what a program has planted there.
+
+        What is found has no effect on ouro; `plain_git` says what it is.
+        """
+        try:
+            if self.repository.own_dir.exists():
+                self._move_history()
+        except (MemoryUnusable, OSError) as error:
+            log.warning("memory: the history stays in %s: %s", self.repository.git_dir, error)
+        if self.repository.exists and not self.is_shared:
+            self.plain_git = GuardedMemory(self.folder, self.repository.state_dir).tampered()
+
+    def _move_history(self) -> None:
+        if self._ledger.is_digest_missing:  # of an earlier version, which kept the history out of reach
+            self._ledger.accept(self.accepted, self.repository.tree(self.accepted))
+        with self.repository.alone():
+            move_history(self.folder, self.repository.state_dir, is_shared=self.is_shared)
+
     def ensure_repo(self) -> None:
-        """Make folder and history where they are not there yet.
+        """Make folder and repository where they are missing.
 
         Raises:
-            MemoryUnusable: the folder is a link, or somebody else's.
+            MemoryUnusable: the folder is a link, or belongs to another user.
             OSError: it cannot be written.
         """
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,22 +114,23 @@ class GitMemoryStore:
         if not self.is_shared:
             ensure_private_dir(self.folder)
         self.repository.create()
-        self.plain_git = claim(self.folder, self.repository.git_dir, is_shared=self.is_shared)
+        repo = self.repository
+        self.plain_git = claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared) or self.plain_git
 
     def load_all(self) -> LoadedScope:
         """The core and the names of the notes, with why anything was left out. Starts no process, writes nothing.
 
         Raises:
-            MemoryUnusable: the folder is a link, or somebody else's.
+            MemoryUnusable: the folder is a link, or another user's.
         """
         seen = self._files.look()
         core: dict[str, str] = {}
         skipped = [
-            SkippedFile(each.name, each.reason or "neither core nor a note") for each in seen if not _is_ours(each)
+            SkippedFile(file.name, file.reason or "neither core nor a note") for file in seen if not _is_ours(file)
         ]
-        room = _MOST_IN_CORE
+        room = _MAX_CORE_CHARACTERS
         for category in CORE:
-            if not any(each.name == f"{category}.md" and not each.reason for each in seen):
+            if not any(file.name == f"{category}.md" and not file.reason for file in seen):
                 continue
             try:
                 text = self._files.read(f"{category}.md")
@@ -111,8 +145,8 @@ class GitMemoryStore:
                 skipped.append(SkippedFile(f"{category}.md", f"{hidden} invisible characters in it, left out"))
             if text.strip():
                 core[category], room = text, room - len(text)
-        notes = tuple(each.name for each in seen if _is_ours(each) and is_note(each.name))
-        prints = {each.name: each.fingerprint for each in seen}
+        notes = tuple(file.name for file in seen if _is_ours(file) and is_note(file.name))
+        prints = {file.name: file.fingerprint for file in seen}
         return LoadedScope(self.scope, str(self.folder), self.get_current_head(), core, notes, tuple(skipped), prints)
 
     def read(self, name: str) -> str:
@@ -134,7 +168,7 @@ class GitMemoryStore:
 
     def has_changed_since_load(self, loaded: LoadedScope) -> bool:
         """Whether a file or the history is not as it was then. Starts no process."""
-        prints = {each.name: each.fingerprint for each in self._files.look()}
+        prints = {file.name: file.fingerprint for file in self._files.look()}
         return prints != loaded.files or self.get_current_head() != loaded.head
 
     def save_and_commit(
@@ -144,10 +178,10 @@ class GitMemoryStore:
         trailers: Mapping[str, str] | None = None,
         seen: Mapping[str, str] | None = None,
     ) -> str:
-        """Write files (None: remove them), vouch for them, and commit them; gives the commit.
+        """Write files (None: remove them), approve them, and commit them; returns the commit.
 
-        The texts are written also where no commit can be made: then nothing is given, and `obstacle` says why.
-        `seen` is what they were made from, by file: what was written there since is not lost.
+        The files are written also where no commit can be made: then "" is returned, and `obstacle` says why.
+        `seen` holds the files that they were made from: what was written there since is not lost.
 
         Raises:
             UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
@@ -164,34 +198,34 @@ class GitMemoryStore:
     ) -> str:
         """As `save_and_commit`, of one file that is read, changed and written while no other ouro may write it.
 
-        What stood in it and was not vouched for is not vouched for now.
+        Where its old text was not approved, the new one is not approved either.
         """
         self.ensure_repo()
         with self.repository.alone():
-            believed = self._believes([name])
+            is_approved = self._are_approved([name])
             try:
                 text = change(self._files.read(name))
             except FileNotFoundError:
                 text = change("")
             demand_no_secret(self._finds_secret, [subject, *(trailers or {}).values(), name, text])
-            return self._save({name: text}, subject, trailers or {}, vouched=believed)
+            return self._save({name: text}, subject, trailers or {}, approved=is_approved)
 
-    def join(self, commit: str, plan: Plan, subject: str, trailers: Mapping[str, str]) -> str:
-        """Join the history that `commit` ends, which is here already; gives the commit of now.
+    def join(self, commit: str, plan: PlanChanges, subject: str, trailers: Mapping[str, str]) -> str:
+        """Merge the history that ends with `commit`, which was fetched already; returns the new head.
 
-        Nothing is done, and nothing given, where something stands in the files that is not committed.
+        Nothing is done, and "" returned, where a file has changes that are not committed.
 
         Raises:
-            MemoryUnusable, FileRefused, OSError: it could not be joined; the next try goes on from what was written.
+            MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
         with self.repository.alone():
             if self.edits_since(head := self.repository.head().commit):
                 return ""
-            goes_on = self.repository.leads_to(head, commit)
-            encoded = self._put(plan(head))  # before all: what is committed and not in the files would count as removed
-            if goes_on:
+            is_ahead = self.repository.leads_to(head, commit)
+            encoded = self._put(plan(head))  # first: what is committed and not in the files counts as removed
+            if is_ahead:
                 self.repository.advance(commit)
-            made = self._commit(encoded, subject, trailers, merged="" if goes_on else commit)
+            made = self._commit(encoded, subject, trailers, merged="" if is_ahead else commit)
         if not made:
             raise MemoryUnusable(self.obstacle)
         return made
@@ -199,9 +233,9 @@ class GitMemoryStore:
     def commit_changes(
         self, subject: str, trailers: Mapping[str, str] | None = None, names: Iterable[str] | None = None
     ) -> str:
-        """Commit the work tree as it stands, or only some files of it; empty where nothing changed.
+        """Commit the files as they are, or only some of them; returns "" where nothing changed.
 
-        Nobody vouches for what is committed by this. A file with a secret is left out, and named in `refused`.
+        This approves nothing. A file with a secret is left out, and named in `refused`.
         """
         self.ensure_repo()
         with self.repository.alone():
@@ -213,12 +247,12 @@ class GitMemoryStore:
             wanted = None if names is None else set(names)
             edits = tuple(edit for edit in edits if wanted is None or edit.name in wanted)
             self.refused = tuple(secrets_of(self._finds_secret, edits))
-            kept_out = {each.name for each in self.refused}
-            changes = {edit.name: self._files.find_bytes(edit.name) for edit in edits if edit.name not in kept_out}
+            refused = {file.name for file in self.refused}
+            changes = {edit.name: self._files.find_bytes(edit.name) for edit in edits if edit.name not in refused}
             return self._commit(changes, subject, trailers or {}) if changes else ""
 
     def edits_since(self, commit: str) -> tuple[FileEdit, ...]:
-        """What the work tree has become since a commit (empty: since there was nothing).
+        """How the files differ from a commit (empty: from an empty folder).
 
         Raises:
             MemoryUnusable: the commit cannot be read.
@@ -227,22 +261,26 @@ class GitMemoryStore:
 
     @property
     def accepted(self) -> str:
-        """The last commit of which every line is vouched for, by ouro or the person; empty where there is none."""
+        """The last commit whose files are all approved, by ouro or the user; empty where there is none."""
         return self._ledger.accepted
 
     def accept(self, commit: str) -> None:
-        """The person, or ouro, vouches for all that is in a commit."""
+        """Approve all files of a commit.
+
+        Raises:
+            MemoryUnusable: it cannot be read.
+        """
         self.ensure_repo()
-        self._ledger.accept(commit)
+        self._ledger.accept(commit, self.repository.tree(commit))
 
     def approve(self, *names: str) -> None:
-        """Vouch for files as they are now: a file tool of ours, or a git command that was allowed, has written them."""
+        """Approve files as they are now: a file tool of ouro, or a git command that was allowed, has written them."""
         self.ensure_repo()
         now = self._files.blobs()
         self._ledger.approve({name: now.get(name, GONE) for name in names})
 
     def outside_edits(self) -> tuple[FileEdit, ...]:
-        """What differs from the accepted commit and nobody has vouched for: to be shown before it is believed.
+        """What differs from the accepted commit and is not approved: it is shown to the user before it is used.
 
         Raises:
             MemoryUnusable: the accepted commit cannot be read.
@@ -260,7 +298,7 @@ class GitMemoryStore:
     def revert(
         self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = ""
     ) -> UndoResult:
-        """Take back a commit and all of its turn, or one hunk, in a new commit that says `trailers`: see `plan_undo`.
+        """Undo a commit and all of its turn, or one hunk, in a new commit with `trailers`: see `plan_undo`.
 
         Raises:
             UsageError: there is no such hunk.
@@ -273,33 +311,35 @@ class GitMemoryStore:
             changes = {edit.name: edit.after for edit in plan.edits}
             undone = {} if hunk else {UNDOES: " ".join(each.id for each in plan.commits)}
             marks = {ORIGIN: "undo", **(trailers or {}), **undone}
-            made = (
-                self._save(changes, f"Undo: {found.subject}", marks, vouched=self._believes(changes)) if changes else ""
-            )
+            made = ""
+            if changes:
+                made = self._save(changes, f"Undo: {found.subject}", marks, approved=self._are_approved(changes))
         return UndoResult(made, plan.edits, plan.conflicts, plan.commits)
 
     def secret_in(self, text: str) -> str:
         """Which kind of secret a text holds; empty where it holds none."""
         return self._finds_secret(text)
 
-    def _believes(self, names: Iterable[str]) -> bool:
-        """Whether all that stands in these files is vouched for."""
+    def _are_approved(self, names: Iterable[str]) -> bool:
+        """Whether all that these files hold is approved."""
         try:
             return set(self._outside()).isdisjoint(names)
         except MemoryUnusable:
             return False
 
     def _save(
-        self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str], *, vouched: bool = True
+        self, changes: Mapping[str, str | None], subject: str, trailers: Mapping[str, str], *, approved: bool = True
     ) -> str:
-        return self._commit(self._put(changes, vouched=vouched), subject, trailers)
+        return self._commit(self._put(changes, approved=approved), subject, trailers)
 
-    def _put(self, changes: Mapping[str, str | None], *, vouched: bool = True) -> dict[str, bytes | None]:
+    def _put(self, changes: Mapping[str, str | None], *, approved: bool = True) -> dict[str, bytes | None]:
         encoded = {name: None if text is None else text.encode() for name, text in changes.items()}
-        if vouched:  # before they are there: killed in between, ouro still knows them for its own (M13)
+        if approved:  # before they are written: killed in between, ouro still recognizes them as its own (M13)
             self._ledger.approve({name: GONE if data is None else blob_id(data) for name, data in encoded.items()})
-        for name, data in sorted(encoded.items(), key=lambda each: each[1] is None):
-            self._files.write(name, data)  # what moves is there before it goes: a kill in between loses nothing
+        for name, data in sorted(encoded.items(), key=lambda change: change[1] is None):
+            self._files.write(
+                name, data
+            )  # a moved file is written before it is removed: a kill in between loses nothing
         return encoded
 
     def _commit(
@@ -315,29 +355,40 @@ class GitMemoryStore:
         return commit
 
     def _settle(self, commit: str) -> None:
-        """Where all that is there is vouched for, the history is accepted up to here."""
+        """Accept the commit, where the folder holds just that and all of it is approved."""
         now = self._files.blobs()
         if commit != self.accepted and not self._outside(now) and not self._changed_since(commit, now):
-            self._ledger.settle(commit)
+            self._ledger.settle(commit, self.repository.tree(commit))
 
     def _outside(self, now: Mapping[str, str] | None = None) -> list[str]:
-        """The files that differ from the accepted commit, and that nobody has vouched for."""
-        vouched = self._ledger.approved()
-        return [name for name, blob in self._changed_since(self.accepted, now).items() if (name, blob) not in vouched]
+        """The files that differ from the accepted commit, and are not approved."""
+        approved = self._ledger.approved()
+        return [name for name, blob in self._changed_since(self.accepted, now).items() if (name, blob) not in approved]
 
     def _changed_since(self, commit: str, now: Mapping[str, str] | None = None) -> dict[str, str]:
         """The files that differ from a commit, with the blob that each is now (or GONE)."""
-        before, now = self.repository.tree(commit), self._files.blobs() if now is None else now
+        before, now = self._tree(commit), self._files.blobs() if now is None else now
         # What cannot be read is neither changed nor gone: the history keeps what was there.
         known = sorted(name for name in {*before, *now} if now.get(name) != UNREADABLE)
         return {name: now.get(name, GONE) for name in known if before.get(name) != now.get(name)}
 
     def _edits(self, commit: str, names: Iterable[str]) -> tuple[FileEdit, ...]:
         """Each file as it was in a commit and as it is now."""
-        before = self.repository.tree(commit)
+        before = self._tree(commit)
         old = self.repository.blobs([before[name] for name in names if name in before])
         texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
         return tuple(FileEdit(name, texts.get(before.get(name, "")), self._files.find(name)) for name in names)
+
+    def _tree(self, commit: str) -> Mapping[str, str]:
+        """The files of a commit, name -> blob; none where the accepted commit is not what it was when accepted (M7)."""
+        files = self.repository.tree(commit)
+        if not commit or files is self._verified or commit != self.accepted:
+            return files
+        if not self._ledger.has_files(files):
+            log.warning("memory: the accepted commit %s of %s was forged; nothing is approved", commit, self.folder)
+            return {}
+        self._verified = files
+        return files
 
 
 def has_made(store: GitMemoryStore, edit: FileEdit) -> bool:
@@ -347,25 +398,21 @@ def has_made(store: GitMemoryStore, edit: FileEdit) -> bool:
     return is_ours and store.text_at(made[0].id, edit.name) == edit.after
 
 
-def _is_ours(each: ListedFile) -> bool:
-    return not each.reason and (each.name.removesuffix(".md") in CORE or is_note(each.name))
+def _is_ours(file: ListedFile) -> bool:
+    return not file.reason and (file.name.removesuffix(".md") in CORE or is_note(file.name))
 
 
 def is_note(name: str) -> bool:
     """Whether a file of memory is a note, in the archive or not."""
-    return name.rpartition("/")[2].startswith(NOTE)
+    return name.rpartition("/")[2].startswith(NOTE_PREFIX)
 
 
-def user_store(folder: Path, histories: Path, finds_secret: Callable[[str], str], remote: str = "") -> GitMemoryStore:
-    """The user's own memory, and where it is synchronised. Nothing is created, no process started."""
-    made = GitMemoryStore(folder, "user", histories / "user.git", finds_secret=finds_secret)
-    made.remote = remote
-    return made
+def user_store(folder: Path, histories: Path, finds_secret: FindsSecret, remote: str = "") -> GitMemoryStore:
+    """The user's own memory, and where it is synchronized. Nothing is created, no process started."""
+    return GitMemoryStore(folder, "user", histories / "user.git", finds_secret=finds_secret, remote=remote)
 
 
-def repo_store(
-    project: Path, histories: Path, finds_secret: Callable[[str], str], *, is_shared: bool = False
-) -> GitMemoryStore:
+def repo_store(project: Path, histories: Path, finds_secret: FindsSecret, *, is_shared: bool = False) -> GitMemoryStore:
     """The memory of a project: one for all worktrees of a repository. Nothing is created, no process started.
 
     Args:
@@ -373,36 +420,28 @@ def repo_store(
         is_shared: the host repository keeps the folder: it gets no `.git`, and is not excluded from the host's git.
     """
     folder = repo_folder(project)
-    git_dir = find_git_dir(folder, histories, is_shared=is_shared)
-    return GitMemoryStore(folder, "repo", git_dir, finds_secret=finds_secret, is_shared=is_shared)
+    state_dir = find_state_dir(folder, histories, is_shared=is_shared)
+    return GitMemoryStore(folder, "repo", state_dir, finds_secret=finds_secret, is_shared=is_shared)
 
 
-FindsSecret = Callable[[str], str]
-"""Says which kind of secret is in a text; empty where there is none."""
-
-
-def secrets_of(finds: FindsSecret, edits: Iterable[FileEdit]) -> Iterable[SkippedFile]:
+def secrets_of(finds_secret: FindsSecret, edits: Iterable[FileEdit]) -> Iterable[SkippedFile]:
     """The files that hold one, and why they are not committed."""
     for edit in edits:
-        if reason := finds(edit.name) or finds(edit.after or ""):
+        if reason := finds_secret(edit.name) or finds_secret(edit.after or ""):
             yield SkippedFile(edit.name, f"holds a secret ({reason}): not committed")
 
 
-def demand_no_secret(finds: FindsSecret, texts: Iterable[str | None]) -> None:
+def demand_no_secret(finds_secret: FindsSecret, texts: Iterable[str | None]) -> None:
     """Raises SecretInMemory where one of the texts holds a secret."""
     for text in texts:
-        if text and (reason := finds(text)):
+        if text and (reason := finds_secret(text)):
             raise SecretInMemory(
                 f"This holds a secret ({clean(reason)}) and is not remembered.", "Say it without the secret."
             )
 
 
 def demand_unchanged(read: Callable[[str], str | None], seen: Mapping[str, str]) -> None:
-    """What a change was made from is still there.
-
-    Raises:
-        UsageError: a file is no longer as it was seen.
-    """
+    """Raises UsageError where a file is no longer as it was seen."""
     changed = next((name for name, text in seen.items() if (read(name) or "") != text), "")
     if changed:
-        raise UsageError(f"{changed} has changed meanwhile; nothing was written.", "Do it once more.")
+        raise UsageError(f"{changed} has changed meanwhile; nothing was written.", "Try again.")

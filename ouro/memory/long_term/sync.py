@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import msgspec
 
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.long_term.git.authorship import note_sync
 from ouro.memory.long_term.git.files import FileRefused
-from ouro.memory.long_term.git.process import run_remote_git
-from ouro.memory.long_term.git.repository import BRANCH
+from ouro.memory.long_term.git.repository import BRANCH, GitRepository
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
 from ouro.memory.long_term.git.values import ORIGIN
 from ouro.memory.long_term.merge import MergePlan, SyncFailed, plan_merge
@@ -23,7 +21,7 @@ from ouro.utils.text import clean, plural
 _KEPT = "remote"
 _TRIES = 5
 """Machines that push at the same moment are merged with, one after the other."""
-_MOST_RECEIVED = 64 << 20
+_MAX_RECEIVED_BYTES = 64 << 20
 """Bytes of one sync: ten years of a hundred changes a day, as git packs them."""
 _UNFINISHED = "objects/pack/tmp_*"
 _REASONS = 2
@@ -143,8 +141,8 @@ def _commit_all(store: GitMemoryStore) -> None:
 
 def _fetch(store: GitMemoryStore, remote: str) -> str:
     """The commit that the remote stands at, its history with it; empty where it has none yet."""
-    git_dir, branch = store.repository.git_dir, f"refs/heads/{BRANCH}"
-    asked = run_remote_git(git_dir, ["ls-remote", "--", remote, branch])
+    branch = f"refs/heads/{BRANCH}"
+    asked = store.repository.run_remote("ls-remote", "--", remote, branch)
     if asked.returncode:
         raise _failed(remote, asked.stderr)
     if not asked.stdout.strip():
@@ -153,7 +151,7 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
     if asked.stdout[:40].decode() in forgotten:
         raise _holds_what_was_forgotten(remote)
     theirs = asked.stdout.split()[0].decode()
-    _receive(git_dir, remote, branch)
+    _receive(store.repository, remote, branch)
     store.repository.git("cat-file", "-e", f"{theirs}^{{commit}}")
     if forgotten and not forgotten.isdisjoint(store.repository.git("rev-list", theirs).decode().split()):
         with store.repository.alone():
@@ -162,21 +160,21 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
     return theirs
 
 
-def _receive(git_dir: Path, remote: str, branch: str) -> None:
+def _receive(repo: GitRepository, remote: str, branch: str) -> None:
     """Fetch; what was received in vain does not stay, or each try would take up more of a disk that is full."""
-    before = set(git_dir.glob(_UNFINISHED))
+    before = set(repo.git_dir.glob(_UNFINISHED))
     # No ref is written: one that was ended in between would leave it locked.
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
     command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch]
     # A filter by size would make this a partial clone, and a plain bare repository serves none.
-    done = run_remote_git(git_dir, command, _MOST_RECEIVED)
+    done = repo.run_remote(*command, max_bytes=_MAX_RECEIVED_BYTES)
     if not done.returncode:
         return
-    for each in set(git_dir.glob(_UNFINISHED)) - before:
+    for each in set(repo.git_dir.glob(_UNFINISHED)) - before:
         each.unlink(missing_ok=True)
     if b"File too large" in done.stderr:
         raise SyncFailed(
-            f"{_shown(remote)} holds over {_MOST_RECEIVED >> 20} MB that is not here: nothing is taken in.",
+            f"{_shown(remote)} holds over {_MAX_RECEIVED_BYTES >> 20} MB that is not here: nothing is taken in.",
             "A memory is text. Take the large file out of the history there, or give a new, empty repository.",
         )
     raise _failed(remote, done.stderr)
@@ -219,9 +217,7 @@ def _join(store: GitMemoryStore, theirs: str) -> MergePlan:
 
 def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
     """Send; False where the remote has moved on meanwhile."""
-    done = run_remote_git(
-        store.repository.git_dir, ["push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}"]
-    )
+    done = store.repository.run_remote("push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}")
     said = done.stderr.decode(errors="replace")
     if done.returncode and ("fetch first" in said or "non-fast-forward" in said or "cannot lock ref" in said):
         return False

@@ -55,6 +55,13 @@ class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     at: str
 
 
+class ModeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From here on the session is in this permission mode."""
+
+    mode: str
+    at: str
+
+
 class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}):
     """From here on a summary is sent in place of the messages it covers.
 
@@ -165,6 +172,7 @@ class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 ChangeRecord = (
     TitleRecord
     | ModelRecord
+    | ModeRecord
     | CompactionRecord
     | RewindRecord
     | ForkRecord
@@ -178,6 +186,7 @@ Record = MessageRecord | ChangeRecord
 CHANGES: Mapping[str, type[ChangeRecord]] = {
     "title": TitleRecord,
     "model": ModelRecord,
+    "mode": ModeRecord,
     "compaction": CompactionRecord,
     "rewind": RewindRecord,
     "fork": ForkRecord,

@@ -16,7 +16,7 @@ import msgspec
 from ouro.errors import SessionError
 from ouro.memory.backend import Progress, SessionInfo
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
-from ouro.memory.sessions.records import ForkRecord, ModelRecord, SummaryRecord, TitleRecord
+from ouro.memory.sessions.records import ForkRecord, ModelRecord, ModeRecord, SummaryRecord, TitleRecord
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,
@@ -41,7 +41,7 @@ _READ_AT_ONCE = 512 << 20
 _EDGE = 1 << 20
 _WINDOW = 33 << 20
 """More than any record that is believed."""
-_OTHERS = {"title", "model", "compaction", "cost", "fork", "summary"}
+_OTHERS = {"title", "model", "mode", "compaction", "cost", "fork", "summary"}
 _LONGEST_SUMMARY = 300
 
 _AT = re.compile(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
@@ -85,7 +85,7 @@ class _Surveyor:
         self.title = ""
         self.read = 0
         self._id = folder.partition("_")[2]
-        self._project = self._model = self._summary = self._fork_of = ""
+        self._project = self._model = self._summary = self._fork_of = self._mode = ""
         self._created_at = self._updated_at = ""
         self._messages = 0
         self._spending = Spending()
@@ -95,6 +95,7 @@ class _Surveyor:
         info, self.read = known.info, known.read
         self.title, self._id, self._project, self._model = info.title, info.id, info.project, info.model
         self._summary, self._fork_of, self._messages = info.summary, info.fork_of, info.messages
+        self._mode = info.mode
         self._created_at, self._updated_at = info.created_at, info.updated_at
         self._spending = Spending(info.spent)
 
@@ -114,6 +115,7 @@ class _Surveyor:
             summary=self._summary,
             spent=self._spending.spent(),
             fork_of=self._fork_of,
+            mode=self._mode,
         )
 
     def look(self, descriptor: int, size: int) -> None:
@@ -175,6 +177,8 @@ class _Surveyor:
                 self.title = _on_one_line(title)
             case ModelRecord(model):
                 self._model = _on_one_line(model)
+            case ModeRecord(mode):
+                self._mode = _on_one_line(mode)[:16]
             case SummaryRecord(summary):
                 self._summary = _on_one_line(summary)[:_LONGEST_SUMMARY]
             case ForkRecord(session):

@@ -1,4 +1,4 @@
-"""What a shell line needs: which of its commands do more than read inside the workspace, and which files it opens."""
+"""What a shell line needs: the commands in it that do more than read in the workspace, and the files it opens."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from typing import Literal
 import msgspec
 
 from ouro.safety.rules import path_rule, plain
+from ouro.safety.shell.command import Assignment, Command, Redirect
 from ouro.safety.shell.floor import floor
+from ouro.safety.shell.inner import SHELLS
 from ouro.safety.shell.memory import memory_git, memory_reason
 from ouro.safety.shell.parse import Line, parse_line
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places
-from ouro.safety.shell.reading import Reading, escape, may_leave, reading, written_paths
-from ouro.safety.shell.words import Assignment, Command, Redirect, names
-from ouro.safety.shell.wrappers import SHELLS
+from ouro.safety.shell.reading import Reading, may_name, reading, unlisted
+from ouro.safety.shell.tables import names
+from ouro.safety.shell.writing import written_paths
 from ouro.safety.workspace import Workspace
 
 _TWO_WORDS = names(
     """
-    git cargo go docker kubectl gh uv pip pip3 poetry brew apt conda bundle dotnet mvn gradle rustup make just tox nox
-    pnpm yarn npm bun deno helm terraform
+    git cargo go docker kubectl gh uv pip pip3 poetry brew apt conda bundle dotnet mvn gradle rustup make just
+    tox nox pnpm yarn npm bun deno helm terraform
     """
 )
 _THREE_WORDS = (
@@ -30,20 +32,21 @@ _THREE_WORDS = (
     "python3 -m", "gh pr", "gh issue", "bundle exec", "pnpm exec",
 )  # fmt: skip
 _LEVELS = {**dict.fromkeys(_TWO_WORDS, 2), **dict.fromkeys(_THREE_WORDS, 3)}
-"""How many words say what a command does."""
+"""How many words name what a command does."""
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua|awk|gawk|mawk|osascript)[\d.]*")
 _NARROW = names(
     """
-    rm rmdir mv cp ln chmod chown curl wget ssh scp rsync tee sed find xargs kill touch mkdir tar unzip dd truncate eval
-    source . nc npx uvx bunx watch parallel
+    rm rmdir mv cp ln chmod chown curl wget ssh scp rsync tee sed find xargs kill touch mkdir tar unzip dd
+    truncate eval source . nc npx uvx bunx watch parallel
     """
 ) | {"docker run", "docker exec", "uv run", "uv run python", "poetry run", "bundle exec", "pnpm exec"}
-"""Offered only as they stand: what they do depends on every word."""
+"""Offered as a rule only word for word: what they do depends on every word."""
 _ACTING = re.compile(
     r"(LD_|DYLD_|GIT_|BASH|ZDOTDIR|PROMPT|PS\d|PYTHON(STARTUP|HOME|INSPECT)|NODE_OPTIONS|PERL5|RUBYOPT|JAVA_TOOL|IFS|SHELL"
     r"|\w*(PAGER|EDITOR|BROWSER)$|PATH$|ENV$|HOME$|\w*_proxy$)",
     re.IGNORECASE,
-)  # settings by which a program is made to run another: never offered as a rule
+)
+"""Variables by which a program is made to run another: never offered as a rule."""
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -53,39 +56,35 @@ class Need(msgspec.Struct, frozen=True):
     text: str
     command: Command | None = None
     paths: tuple[Path, ...] = ()
-    """What is read or written; for a command that only makes files, those files."""
+    """What is read or written; for a command that only creates files, those files."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """A shell line, judged but for modes and rules."""
+    """What a shell line does, before modes and rules are applied."""
 
     line: Line
     needs: tuple[Need, ...]
     floor: str
-    doubt: str
+    opaque: str
+    """Why it cannot be judged."""
     opened: tuple[tuple[Path, bool], ...]
     """Every path that a word or redirection may name, and whether it is written."""
 
     @property
     def only_reads(self) -> bool:
-        """It reads inside the workspace and does nothing else, as far as anyone can tell."""
-        return not (self.needs or self.floor or self.doubt or self.line.opaque)
+        """It reads inside the workspace and does nothing else."""
+        return not (self.needs or self.floor or self.opaque)
 
 
 def judge(text: str, workspace: Workspace) -> Judgement:
-    """Take a shell line apart and say what it needs."""
+    """Judge a shell line."""
     line = parse_line(text)
     places = Places(workspace, line)
     needs = [need for command in line.commands if command.kind == "plain" for need in _needs(command, places)]
     needs += [need for redirect in line.redirects for need in _redirect_needs(redirect, places)]
-    doubt = line.doubt or next(
-        (f"what {each.target.text} is cannot be known" for each in line.redirects if _unknown(each)), ""
-    )
-    if places.lost and not doubt:
-        doubt = "it changes to a folder that cannot be known"
-    unique = tuple(dict.fromkeys(needs))
     asked = floor(line, places) or memory_reason(line, text, places)
-    return Judgement(line, unique, asked, doubt, tuple(_opened(line, places)))
+    opaque = line.opaque or places.lost
+    return Judgement(line, tuple(dict.fromkeys(needs)), asked, opaque, tuple(_opened(line, places)))
 
 
 def rule_for(need: Need, workspace: Workspace) -> str:
@@ -99,45 +98,40 @@ def rule_for(need: Need, workspace: Workspace) -> str:
 
 def _needs(command: Command, places: Places) -> Iterator[Need]:
     found = reading(command)
+    is_harmless = all(one.harmless and re.fullmatch(r"[\w.:@+-]*", one.value.text) for one in command.assignments)
     if memory_git(command, places):
         yield Need("memory", command.text, command)
-    elif found is not None and command.program == "git" and (setting := places.program_of_git(command)):
-        yield Need("command", f"git with the repository's {setting[:30]}", command)
-    elif found is None or not all(each.harmless for each in command.assignments):
-        made: tuple[Path, ...] = ()
+    elif not isinstance(found, Reading) or not is_harmless:
+        created: tuple[Path, ...] = ()
         if command.name in ("mkdir", "touch") and all(word.exact for word in command.words):
-            made = tuple(path for word in written_paths(command) for path in places.named(word.text))
-        yield Need("command", command.text, command, made)
+            created = tuple(path for word in written_paths(command) for path in places.named(word.text))
+        yield Need("command", command.text, command, created)
+    elif command.program == "git" and (setting := places.program_of_git(command)):
+        yield Need("command", f"git with the repository's {setting[:30]}", command)
+    elif strange := next(filter(None, map(places.strange_match, command.words)), ""):
+        yield Need("command", f"{command.name}: {strange}", command)
+    elif command.name == "diff" and any(path.is_dir() for word in found.paths for path in places.read(word)):
+        yield Need("command", command.text, command)  # it compares the files in folders, also through links
     else:
         yield from _read_needs(found, places)
 
 
 def _read_needs(found: Reading, places: Places) -> Iterator[Need]:
-    words = (*found.paths, found.moves_to) if found.moves_to else found.paths
-    for word in words:
-        outside = (
-            [path for path in places.read(word) if places.is_outside(path)] if not word.text.startswith("-") else []
-        )
-        for text in may_leave(word) if word.text.startswith("-") else ():
-            outside += [path for path in places.named(text) if places.is_outside(path)]
-        if outside:
-            yield Need("read", places.workspace.shown(outside[0]), paths=(outside[0],))
+    for word in (*found.paths, found.moves_to) if found.moves_to else found.paths:
+        paths = list(places.read(word)) if not word.text.startswith("-") else []
+        paths += [path for text in may_name(word) for path in places.named(text)]
+        if outside := next(filter(places.is_outside, paths), None):
+            yield Need("read", places.workspace.shown(outside), paths=(outside,))
 
 
 def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
-    if redirect.duplicates or not redirect.target.exact:
+    if redirect.duplicates or not redirect.target.exact or redirect.target.text in HARMLESS_DEVICES:
         return
     for path in places.named(redirect.target.text):
-        if redirect.target.text in HARMLESS_DEVICES:
-            continue
         if redirect.writes:
             yield Need("write", places.workspace.shown(path), paths=(path,))
         elif places.is_outside(path):
             yield Need("read", places.workspace.shown(path), paths=(path,))
-
-
-def _unknown(redirect: Redirect) -> bool:
-    return not redirect.duplicates and not redirect.target.exact
 
 
 def _opened(line: Line, places: Places) -> Iterator[tuple[Path, bool]]:
@@ -145,11 +139,12 @@ def _opened(line: Line, places: Places) -> Iterator[tuple[Path, bool]]:
         if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
             yield from ((path, redirect.writes) for path in places.named(redirect.target.text))
     for command in line.commands:
-        written = set(written_paths(command))
+        if not isinstance(reading(command), Reading):
+            yield from ((path, True) for word in written_paths(command) for path in places.named(word.text))
         for word in command.arguments:
-            for text in may_leave(word):
-                paths = places.read(word) if word.glob and not word.text.startswith("-") else places.named(text)
-                yield from ((path, word in written) for path in paths)
+            yield from ((path, False) for text in may_name(word) for path in places.named(text))
+            if word.glob and not word.text.startswith("-"):
+                yield from ((path, False) for path in places.read(word))
 
 
 def _command_rule(command: Command) -> str:
@@ -157,21 +152,19 @@ def _command_rule(command: Command) -> str:
     if (
         not all(word.exact for word in command.words[:2])
         or not all(plain(text) for text in words[:3])
-        or escape(command)
+        or unlisted(command)
+        or not words[0].strip()
     ):
         return ""
-    if command.program in SHELLS or not all(_may_be_offered(each) for each in command.assignments):
+    if command.program in SHELLS or not all(_may_be_offered(one) for one in command.assignments):
         return ""
-    settings = "".join(f"{each.name}={each.value.text} " for each in command.assignments if not each.harmless)
-    return _with_settings(settings, _plain_rule(command, words))
+    settings = "".join(f"{one.name}={one.value.text} " for one in command.assignments if not one.harmless)
+    pattern = _plain_rule(command, words)
+    return f"shell({settings}{pattern})" if pattern else ""
 
 
 def _may_be_offered(setting: Assignment) -> bool:
     return setting.harmless or (setting.value.exact and plain(setting.value.text) and not _ACTING.match(setting.name))
-
-
-def _with_settings(settings: str, pattern: str) -> str:
-    return f"shell({settings}{pattern})" if pattern else ""
 
 
 def _plain_rule(command: Command, words: list[str]) -> str:
@@ -186,7 +179,7 @@ def _plain_rule(command: Command, words: list[str]) -> str:
 
 
 def _prefix(words: list[str]) -> str:
-    """The words that say what a command does: `git push`, `npm run test`, `pytest`."""
+    """The words that name what a command does: `git push`, `npm run test`, `pytest`."""
     for length in (2, 1):
         if (levels := _LEVELS.get(" ".join(words[:length]))) and len(words) > length:
             return " ".join(words[:levels])

@@ -1,79 +1,42 @@
-"""The hard floor: what is asked in every mode and under every rule, because it cannot be taken back."""
+"""The hard floor: what is asked in every mode and under every rule, because it cannot be undone."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 
+from ouro.safety.shell.command import Command, Redirect, Word
 from ouro.safety.shell.parse import Line
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, removes_too_much
-from ouro.safety.shell.reading import git_reads, git_subcommand, may_leave, written_paths
-from ouro.safety.shell.words import Command, Redirect, Word, names
+from ouro.safety.shell.reading import git_reads, git_subcommand, may_name
+from ouro.safety.shell.tables import names
+from ouro.safety.shell.writing import written_paths
 
 _RIGHTS = names(
     """
     sudo doas su pkexec run0 runuser visudo passwd useradd usermod userdel chpasswd
     """
 )
-_DISKS = re.compile(
-    r"mkfs(\..*)?|mke2fs|wipefs|fdisk|sfdisk|parted|mkswap|blkdiscard|diskutil|mount|umount|losetup|cryptsetup"
+_MACHINE = re.compile(
+    r"mkfs(\..*)?|mke2fs|wipefs|fdisk|sfdisk|parted|mkswap|blkdiscard|diskutil|mount|umount|losetup|cryptsetup|shutdown"
+    r"|reboot|halt|poweroff|init|telinit|systemctl|service|launchctl|crontab|at|iptables|nft|ufw|insmod|modprobe|sysctl|kexec"
 )
-_MACHINE = names(
-    """
-    shutdown reboot halt poweroff init telinit systemctl service launchctl crontab at iptables nft
-    ufw insmod modprobe sysctl kexec
-    """
-)
-_FETCHERS = names(
-    """
-    curl wget fetch aria2c nc ncat netcat socat http https lynx
-    """
-)
+_FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
-_FINAL = {  # words that must follow one another, options between them left out
-    "publishes a package": (
-        "npm publish",
-        "yarn publish",
-        "yarn npm publish",
-        "pnpm publish",
-        "cargo publish",
-        "poetry publish",
-        "uv publish",
-        "twine upload",
-        "gem push",
-    ),
-    "takes back a package": (
-        "npm unpublish",
-        "cargo yank",
-    ),
-    "deletes a release": ("gh release delete",),
-    "deletes a repository": ("gh repo delete",),
-    "destroys machines": (
-        "terraform destroy",
-        "tofu destroy",
-        "pulumi destroy",
-    ),
-    "changes machines": (
-        "terraform apply",
-        "tofu apply",
-    ),
-    "deletes from a cluster": (
-        "kubectl delete",
-        "helm uninstall",
-    ),
-    "deletes images and volumes": ("docker system prune",),
-    "deletes volumes": (
-        "docker volume rm",
-        "docker volume prune",
-    ),
-    "deletes from a store": (
-        "aws s3 rm",
-        "gsutil rm",
-    ),
-    "deletes a store": ("aws s3 rb",),
-    "drops a database": ("dropdb",),
-    "empties a database": ("redis-cli flushall",),
-    "starts another agent": ("ouro",),
+_FINAL = {  # words that follow one another, options between them left out
+    "npm publish, yarn publish, yarn npm publish, pnpm publish, cargo publish, poetry publish, uv publish, twine upload"
+    ", gem push": "publishes a package",
+    "npm unpublish, cargo yank": "withdraws a package",
+    "gh release delete": "deletes a release",
+    "gh repo delete": "deletes a repository",
+    "terraform destroy, tofu destroy, pulumi destroy": "destroys machines",
+    "terraform apply, tofu apply": "changes machines",
+    "kubectl delete, helm uninstall": "deletes from a cluster",
+    "docker system prune, docker volume rm, docker volume prune": "deletes images and volumes",
+    "aws s3 rm, gsutil rm, aws s3 rb": "deletes from a store",
+    "dropdb": "drops a database",
+    "redis-cli flushall": "empties a database",
+    "ouro": "starts another agent",
 }
 _GIT_FINAL = {
     "filter-branch": "rewrites history",
@@ -85,7 +48,7 @@ _GIT_FINAL = {
 
 
 def floor(line: Line, places: Places) -> str:
-    """Why the person is asked whatever mode and rules say; empty where the floor is not touched."""
+    """Why the user is asked whatever mode and rules say; empty where nothing is."""
     for redirect in line.redirects:
         if reason := _redirect(redirect, places):
             return reason
@@ -111,7 +74,7 @@ def _redirect(redirect: Redirect, places: Places) -> str:
         ):
             return f"it writes to {places.workspace.shown(path)}: {reason}"
         if places.holds_keys(path):
-            return f"it reads {places.workspace.shown(path)}, where keys are kept"
+            return f"it reads {places.workspace.shown(path)}, which holds keys"
     return ""
 
 
@@ -119,20 +82,19 @@ def _command(command: Command, places: Places) -> str:
     name = command.program
     if name in _RIGHTS and command.kind != "guess":
         return "acts with the rights of another user"
-    if command.kind != "guess" and (_DISKS.fullmatch(name) or name in _MACHINE):
+    if command.kind != "guess" and _MACHINE.fullmatch(name):
         return "changes the machine itself"
     if name == "git":
         return _git(command)
     texts = [word.text for word in command.words]
-    said = " ".join([name, *_plain(texts[1:])]) + " "
-    if final := next(
-        (why for why, begins in _FINAL.items() if said.startswith(tuple(f"{each} " for each in begins))), ""
-    ):
-        return final
+    called = " ".join([name, *_operands(texts[1:])]) + " "
+    for begins, reason in _FINAL.items():
+        if called.startswith(tuple(f"{begin} " for begin in begins.split(", "))):
+            return reason
     return next(filter(None, (_removal(command, places), _killing(command), _paths(command, places))), "")
 
 
-def _plain(texts: Sequence[str]) -> list[str]:
+def _operands(texts: Sequence[str]) -> list[str]:
     return [text for text in texts if not text.startswith("-")]
 
 
@@ -145,13 +107,13 @@ def _removal(command: Command, places: Places) -> str:
             if reason := removes_too_much(places, word):
                 return f"{verb} {reason}"
         lost = places.lost and any(not word.text.startswith(("/", "~")) for word in targets)
-        return f"{verb} files in a folder that cannot be known" if lost else ""
+        return f"{verb} files in a folder that is not known" if lost else ""
     if name == "mv":
         return next((f"moves {whole}" for word in targets[:-1] if (whole := places.whole(word.text))), "")
     if name in ("find", "gfind") and any(word.text == "-delete" for word in words):
         return _find_deletes(words, places)
     if name == "rsync" and any(word.text.startswith("--del") for word in words):
-        return "deletes what is not in the source"
+        return "deletes what is missing in the source"
     return ""
 
 
@@ -161,12 +123,12 @@ def _find_deletes(words: Sequence[Word], places: Places) -> str:
         if word.text.startswith(("-", "(", "!")):
             break
         starts.append(word)
-    chosen = any(re.match(r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)", word.text) for word in words)
+    is_limited = any(re.match(r"-(i?name|i?path|i?regex|mtime|mmin|newer|empty|size)", word.text) for word in words)
     for word in starts or [Word(".")]:
         for path in places.named(word.text):
             if not word.exact or (places.is_outside(path) and not places.is_temporary(path)):
                 return f"deletes below {word.text}"
-        if not chosen and places.whole(word.text):
+        if not is_limited and places.whole(word.text):
             return f"deletes everything below {word.text}"
     return ""
 
@@ -195,11 +157,11 @@ def _paths(command: Command, places: Places) -> str:
             if reason := places.workspace.protection(path):
                 return f"writes to {shown(path)}: {reason}"
     for word in command.arguments:
-        for text in (each.lstrip("@") for each in may_leave(word)):
+        for text in (name.lstrip("@") for name in may_name(word)):
             if text.startswith(("/", "~")) or "/" in text:
                 for path in places.named(text):
                     if places.holds_keys(path):
-                        return f"reaches {shown(path)}, where keys are kept"
+                        return f"reaches {shown(path)}, which holds keys"
     return ""
 
 
@@ -208,7 +170,7 @@ def _folder_of(word: Word) -> str:
 
 
 def _runs_input(command: Command) -> bool:
-    """An interpreter that was given no script of its own."""
+    """An interpreter without a script of its own."""
     given = [word for word in command.arguments if not word.text.startswith("-") or word.text in ("-c", "-e")]
     computed = any(re.search(r"[$<]\(|`", word.text) for word in command.arguments)
     return bool(_INTERPRETERS.fullmatch(command.program)) and ((command.piped and not given) or computed)
@@ -229,37 +191,37 @@ def _git(command: Command) -> str:
 
 
 def _git_reasons(subcommand: str, rest: Sequence[str]) -> Iterator[str]:
-    plain = _plain(rest)
+    operands = _operands(rest)
     match subcommand:
         case "push" if _has(rest, "fd", "--force", "--mirror", "--delete", "--prune") or any(
-            text[:1] in "+:" for text in plain
+            text[:1] in "+:" for text in operands
         ):
-            yield "overwrites or deletes what others may have"
+            yield "overwrites or deletes commits of others"
         case "reset" if _has(rest, "", "--hard", "--merge", "--keep"):
-            yield "throws away changes that were not committed"
+            yield "discards uncommitted changes"
         case "clean" if _has(rest, "fdxX", "--force"):
-            yield "deletes files that git does not know"
-        case "checkout" | "restore" | "switch" if _throws_away(subcommand, rest):
-            yield "throws away changes that were not committed"
+            yield "deletes untracked files"
+        case "checkout" | "restore" | "switch" if _discards(subcommand, rest):
+            yield "discards uncommitted changes"
         case "branch" if _has(rest, "D", "--delete") or _has(rest, "d"):
             yield "deletes a branch"
         case "tag" if _has(rest, "df", "--delete", "--force"):
             yield "deletes or moves a tag"
-        case "stash" if plain[:1] in (["drop"], ["clear"]):
-            yield "throws away what was stashed"
-        case "reflog" if plain[:1] in (["expire"], ["delete"]):
-            yield "deletes the way back"
+        case "stash" if operands[:1] in (["drop"], ["clear"]):
+            yield "discards stashed changes"
+        case "reflog" if operands[:1] in (["expire"], ["delete"]):
+            yield "deletes the record of earlier commits"
         case "gc" if _has(rest, "", "--prune"):
             yield "deletes objects"
-        case "worktree" if plain[:1] == ["remove"] and _has(rest, "f", "--force"):
-            yield "throws away changes that were not committed"
+        case "worktree" if operands[:1] == ["remove"] and _has(rest, "f", "--force"):
+            yield "discards uncommitted changes"
         case "config" if not git_reads(subcommand, rest):
-            yield "changes settings that git obeys"
-        case "remote" if plain[:1] in (["add"], ["set-url"], ["rename"]):
+            yield "changes settings of git"
+        case "remote" if operands[:1] in (["add"], ["set-url"], ["rename"]):
             yield "changes where commits go"
 
 
-def _throws_away(subcommand: str, rest: Sequence[str]) -> bool:
+def _discards(subcommand: str, rest: Sequence[str]) -> bool:
     if _has(rest, "f", "--force", "--discard-changes"):
         return True
     if subcommand == "restore":
@@ -268,7 +230,7 @@ def _throws_away(subcommand: str, rest: Sequence[str]) -> bool:
 
 
 def _has(texts: Sequence[str], letters: str, *names: str) -> bool:
-    """One of the options is there: shortened, with a value, or among other letters."""
+    """Whether one of the options is given: shortened, with a value, or among other letters."""
     for text in texts:
         name = text.partition("=")[0]
         if name.startswith("--"):

@@ -1,4 +1,4 @@
-"""What a shell line may do with long-term memory: read it, and a handful of git commands; all else is asked."""
+"""What a shell line may do with long-term memory: read it, and a few git commands. Anything else is asked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ouro.safety.guarded_memory import GuardedMemory
+from ouro.safety.shell.command import Command, Redirect, Word
 from ouro.safety.shell.parse import Line
 from ouro.safety.shell.paths import Places
-from ouro.safety.shell.reading import may_leave, reading
-from ouro.safety.shell.words import Command, Redirect, Word
+from ouro.safety.shell.reading import Reading, may_name, reading
 from ouro.safety.workspace import Workspace
 
 _FLAGS = {
@@ -21,27 +21,27 @@ _FLAGS = {
     "rm": r"-q|--quiet|--cached|--",
     "restore": r"--staged|-S|-q|--quiet|--",
 }
-"""What git may be told of memory without a question, and with which options."""
-_SHORTEST = 3
+"""The git subcommands that run on memory unasked, and their options."""
+_MIN_WORDS = 3
 _TAKES_TEXT = re.compile(r"-[aq]*m|--message|--trailer")
 _NAMED = re.compile(r"\.ouro/+memory\b")
 
 
 def memory_git(command: Command, places: Places) -> GuardedMemory | None:
-    """The memory that a command commits to and does nothing else; None for any other command."""
+    """The memory that a command commits to, doing nothing else; None for any other command."""
     words = command.arguments
     if command.kind != "plain" or command.name != "git" or command.assignments or command.piped:
         return None
-    if not all(word.exact for word in words) or len(words) < _SHORTEST or words[0].text != "-C":
+    if not all(word.exact for word in words) or len(words) < _MIN_WORDS or words[0].text != "-C":
         return None
     folders = {(places.workspace.memory_at(path), path) for path in places.named(words[1].text)}
     folder, path = folders.pop()
     if folders or folder is None or path != folder.path:
         return None
-    return folder if _is_tame(words[2].text, words[3:], folder) else None
+    return folder if _is_listed(words[2].text, words[3:], folder) else None
 
 
-def _is_tame(subcommand: str, words: tuple[Word, ...], folder: GuardedMemory) -> bool:
+def _is_listed(subcommand: str, words: tuple[Word, ...], folder: GuardedMemory) -> bool:
     if subcommand not in _FLAGS:
         return False
     rest, texts, paths = [word.text for word in words], 0, []
@@ -59,12 +59,12 @@ def _is_tame(subcommand: str, words: tuple[Word, ...], folder: GuardedMemory) ->
     if subcommand == "commit" and not texts:
         return False  # it would open an editor
     if subcommand == "restore" and not {"--staged", "-S"}.intersection(word.text for word in words):
-        return False  # it throws away what was not committed
+        return False  # it discards uncommitted changes
     return all(_is_inside(text, folder, whole=subcommand in ("add", "commit", "restore")) for text in paths)
 
 
 def _is_inside(text: str, folder: GuardedMemory, *, whole: bool) -> bool:
-    """A path as git takes it names memory files; pathspec magic and patterns do not."""
+    """Whether a path, as git reads it, names memory files; pathspec magic and patterns do not."""
     if whole and text in (".", "archive", "archive/"):
         return True
     if re.search(r"[:*?\[\\]", text):
@@ -73,65 +73,65 @@ def _is_inside(text: str, folder: GuardedMemory, *, whole: bool) -> bool:
 
 
 def memory_reason(line: Line, text: str, places: Places) -> str:
-    """Why a line that touches memory is asked, in every mode; empty where it only reads it, or is plain git on it."""
+    """Why a line that touches memory is asked in every mode; empty where it only reads it or runs listed git."""
     workspace = places.workspace
     if not workspace.memory:
         return ""
     for redirect in line.redirects:
-        if redirect.writes and _leads_there(redirect, places):
-            return "it writes into long-term memory past the file tools"
+        if redirect.writes and _opens_memory(redirect, places):
+            return "it writes into long-term memory without the file tools"
     inside = any(_is_near(folder, workspace) for folder in places.folders[1:])
     named = False
-    for command in (each for each in line.commands if each.kind != "wrapper"):
+    for command in (command for command in line.commands if command.kind != "wrapper"):
         touches = _names_memory(command, places)
         named = named or touches
-        # What memory is named to by a pipe may do anything with the name.
+        # A command that reads the name of memory from a pipe may do anything with it.
         if not (touches or inside or (named and command.piped)):
             continue
         if folder := memory_git(command, places):
             if reason := folder.tampered():
                 return f"it runs git on long-term memory, but {reason}"
-        elif reading(command) is None or not all(each.harmless for each in command.assignments):
-            return f"{command.program} may change long-term memory past the file tools"
-    hidden = not named and any(each in text for each in _spellings(workspace))
-    return "it names long-term memory in a way that cannot be followed" if hidden else ""
+        elif not isinstance(reading(command), Reading) or not all(one.harmless for one in command.assignments):
+            return f"{command.program} may change long-term memory without the file tools"
+    is_hidden = not named and any(spelling in text for spelling in _spellings(workspace))
+    return "it names long-term memory in a way that is not understood" if is_hidden else ""
 
 
 def _is_near(folder: Path, workspace: Workspace) -> bool:
-    """A folder from where memory is a short way, and the workspace is not."""
+    """Whether a folder is in memory, or above memory and not above the workspace."""
     if workspace.memory_at(folder):
         return True
     return folder not in (workspace.root, *workspace.root.parents) and any(
-        folder in each.path.parents for each in workspace.memory
+        folder in memory.path.parents for memory in workspace.memory
     )
 
 
-def _leads_there(redirect: Redirect, places: Places) -> bool:
+def _opens_memory(redirect: Redirect, places: Places) -> bool:
     return any(places.workspace.memory_at(path) for path in places.named(redirect.target.text))
 
 
 def _names_memory(command: Command, places: Places) -> bool:
     workspace = places.workspace
     if any(
-        _says(text, workspace) for text in (command.stdin or "", *(each.value.text for each in command.assignments))
+        _spells(text, workspace) for text in (command.stdin or "", *(one.value.text for one in command.assignments))
     ):
         return True
     for word in command.words:
-        if _says(word.text, workspace):
+        if _spells(word.text, workspace):
             return True
-        paths = places.read(word) if word.glob else (path for text in may_leave(word) for path in places.named(text))
+        paths = places.read(word) if word.glob else (path for text in may_name(word) for path in places.named(text))
         if any(workspace.memory_at(path) for path in paths):
             return True
     return False
 
 
-def _says(text: str, workspace: Workspace) -> bool:
-    return any(each in text for each in _spellings(workspace)) or bool(_NAMED.search(text))
+def _spells(text: str, workspace: Workspace) -> bool:
+    return any(spelling in text for spelling in _spellings(workspace)) or bool(_NAMED.search(text))
 
 
 def _spellings(workspace: Workspace) -> Iterator[str]:
-    """Beginnings by which a text may mean a memory folder or its history."""
+    """The texts that name a memory folder or its history."""
     for folder in workspace.memory:
         yield from (str(folder.path), workspace.shown(folder.path))
-        if folder.git_dir is not None:
-            yield str(folder.git_dir.parent)
+        if folder.state_dir is not None:
+            yield str(folder.state_dir.parent)

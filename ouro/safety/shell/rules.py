@@ -9,11 +9,11 @@ from ouro.safety.decision import Allow, Ask, Decision, Deny
 from ouro.safety.policy import PLAN, Policy, joined_rules
 from ouro.safety.rules import Rule
 from ouro.safety.shell.classify import Judgement, Need, judge, rule_for
+from ouro.safety.shell.command import Command
 from ouro.safety.shell.paths import Places
-from ouro.safety.shell.reading import escape, git_subcommand
-from ouro.safety.shell.words import Command
+from ouro.safety.shell.reading import git_subcommand, unlisted
 
-_LONG = 60
+_MAX_SHOWN = 60
 
 
 def decide_line(policy: Policy, tool: str, text: str) -> Decision:
@@ -23,10 +23,10 @@ def decide_line(policy: Policy, tool: str, text: str) -> Decision:
         return Deny(reason)
     if policy.mode == "plan" and not judgement.only_reads and not _only_reads_outside(judgement):
         return Deny(f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged.")
-    if reason := judgement.floor or judgement.line.opaque:
+    if reason := judgement.floor or judgement.line.hidden:
         return Ask(reason)
     if any(need.kind == "memory" for need in judgement.needs) and (reason := policy.finds_secret(text)):
-        return Deny(f"This would put a secret ({reason}) into the history of memory. Say it without the secret.")
+        return Deny(f"The commit message holds a secret ({reason}). Commit to memory without it.")
     if rule := policy.first("ask", tool, Effect.RUN, lambda rule: _any_line(rule, judgement.line.commands)):
         return Ask(f"the rule `ask {rule}` says so")
     return _by_mode(policy, tool, judgement)
@@ -38,8 +38,8 @@ def _by_mode(policy: Policy, tool: str, judgement: Judgement) -> Decision:
     if policy.mode == "auto":
         outside = _written_outside(policy, judgement)
         return Ask(f"it writes to {outside}, outside the workspace") if outside else Allow()
-    if judgement.doubt:
-        return Ask(judgement.doubt)
+    if judgement.opaque:
+        return Ask(judgement.opaque)
     missing = [need for need in judgement.needs if not _is_met(policy, tool, need)]
     if not missing:
         return Allow()
@@ -47,17 +47,12 @@ def _by_mode(policy: Policy, tool: str, judgement: Judgement) -> Decision:
 
 
 def _only_reads_outside(judgement: Judgement) -> bool:
-    known = not (judgement.floor or judgement.doubt or judgement.line.opaque)
-    return known and all(need.kind == "read" for need in judgement.needs)
+    return not (judgement.floor or judgement.opaque) and all(need.kind == "read" for need in judgement.needs)
 
 
 def _denial(policy: Policy, tool: str, judgement: Judgement) -> str:
-    commands, fragments = judgement.line.commands, judgement.line.fragments
-    rule = policy.first(
-        "deny", tool, Effect.RUN, lambda rule: _any_line(rule, commands) or any(map(rule.matches_line, fragments))
-    )
-    if rule:
-        return f"The rule `deny {rule}` forbids this. Do not try it another way; ask the user."
+    if rule := policy.first("deny", tool, Effect.RUN, lambda rule: _any_line(rule, judgement.line.commands)):
+        return f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user."
     for path, written in judgement.opened:
         rule = policy.on_path("deny", "read", Effect.READ, path, path)
         rule = rule or (policy.on_path("deny", "write", Effect.WRITE, path, path) if written else None)
@@ -94,23 +89,19 @@ def _written_outside(policy: Policy, judgement: Judgement) -> str:
 
 
 def _allows(rule: Rule, command: Command) -> bool:
-    """An allow rule covers a command, what is set for it, and options by which it would run something else."""
-    settings = [f"{each.name}={each.value.text}" for each in command.assignments if not each.harmless]
-    if settings and not (
-        all(each.value.exact for each in command.assignments) and all(one in str(rule) for one in settings)
-    ):
+    """Whether an allow rule covers a command, its settings, and an option that is not listed for it."""
+    settings = [f"{one.name}={one.value.text}" for one in command.assignments if not one.harmless]
+    if not all(one.value.exact for one in command.assignments) or not all(text in str(rule) for text in settings):
         return False
-    way_out = escape(command)
-    return rule.matches_line(" ".join([*settings, command.text])) and (
-        not way_out or way_out in (rule.pattern or "").replace("*", "")
-    )
+    option = unlisted(command)
+    return rule.matches_line(" ".join([*settings, command.text])) and option in (rule.pattern or "").replace("*", "")
 
 
 def _any_line(rule: Rule, commands: Sequence[Command]) -> bool:
-    """A deny or ask rule speaks of one of the commands, however its name and options are written."""
+    """Whether a deny or ask rule covers one of the commands, with or without folder and options of git."""
     for command in commands:
         arguments = [word.text for word in command.arguments]
-        at, _ = git_subcommand(arguments) if command.program == "git" else (0, True)
+        at, _ = git_subcommand(arguments) if command.program == "git" else (0, "")
         variants = (command.text, " ".join([command.program, *arguments]), " ".join([command.program, *arguments[at:]]))
         if any(rule.matches_line(" ".join(text.split())) for text in variants):
             return True
@@ -120,8 +111,8 @@ def _any_line(rule: Rule, commands: Sequence[Command]) -> bool:
 def _reason(missing: Sequence[Need]) -> str:
     verbs = {"command": "it runs", "memory": "it runs", "read": "it reads", "write": "it writes to"}
     first = missing[0]
-    name = first.command.name if first.command and len(first.text) > _LONG else first.text
-    settings = [each.name for each in first.command.assignments if not each.harmless] if first.command else []
+    name = first.command.name if first.command and len(first.text) > _MAX_SHOWN else first.text
+    settings = [one.name for one in first.command.assignments if not one.harmless] if first.command else []
     with_settings = f" with {', '.join(settings)} set" if settings else ""
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     return f"{verbs[first.kind]} {name}{with_settings}{more}"

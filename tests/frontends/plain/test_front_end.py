@@ -9,12 +9,11 @@ from ouro.frontends.plain.front_end import ReplFrontEnd
 from ouro.frontends.plain.output import PlainOutput
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import LineQuestions
-from ouro.frontends.plain.turns import PlainTurns
 from ouro.llm.scripted_model import ScriptedModel
 from ouro.memory.sessions.records import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
-from ouro.session import OpenRequest
+from ouro.session import OpenRequest, TurnObserver, TurnQueue
 from ouro.utils.runtime import get_sessions_dir
 
 AT = "2026-11-20T10:00:00.000Z"
@@ -34,7 +33,7 @@ async def printed(repository):
     store.close_session("s-old")
     texts: list[str] = []
     printer, questions = Printer(PlainOutput(texts.append, plain=True)), LineQuestions(lambda: None)
-    turns = PlainTurns(printer, questions, lambda: None, lambda: None)
+    turns = TurnQueue(TurnObserver())
     repl = SimpleNamespace(redraw=lambda: None, fill=lambda _text: True, session_opened=lambda _session: None)
     open_session = opener(Options(repository, ready_model=ScriptedModel([])))
     front_end = ReplFrontEnd(open_session, None, printer, questions, turns, repl)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from textual import events
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Question, Todo
-from ouro.errors import NoModelError, SessionNotFound, TrustNeeded
+from ouro.errors import DemoRequested, NoModelError, SessionNotFound, TrustNeeded
 from ouro.events import (
     NotesRecalled,
     PermissionAsked,
@@ -22,7 +22,6 @@ from ouro.events import (
     TodosChanged,
     ToolStarted,
 )
-from ouro.frontends.tui.opening import DemoWanted
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.messages import ToolCall
 from ouro.session import OpenRequest
@@ -77,7 +76,7 @@ async def test_every_way_to_write_a_new_line():
 
 
 async def test_enter_while_it_runs_steers_and_tab_queues_for_the_next_turn():
-    session = FakeSession([[busy := Wait()], says("done")])
+    session = FakeSession([[busy := Wait()], says("done"), says("done")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("g", "o", "enter")
@@ -87,7 +86,7 @@ async def test_enter_while_it_runs_steers_and_tab_queues_for_the_next_turn():
         await until(pilot, lambda: pilot.app.turns.waiting == ("now", "later"))
         assert session.steered == ["now"]
         busy.until.set()
-        await until(pilot, lambda: session.sent == ["go", "later"])
+        await until(pilot, lambda: session.sent == ["go", "now", "later"])
 
 
 async def test_up_on_empty_input_takes_back_what_waits_last_first():
@@ -99,9 +98,9 @@ async def test_up_on_empty_input_takes_back_what_waits_last_first():
         await pilot.press("a", "enter", "b", "tab")
         await until(pilot, lambda: pilot.app.turns.waiting == ("a", "b"))
         await pilot.press("up")
-        assert pilot.app.parts.prompt.text == "b"
+        assert pilot.app.conversation.prompt.text == "b"
         await pilot.press("ctrl+c", "up")
-        assert pilot.app.parts.prompt.text == "a"
+        assert pilot.app.conversation.prompt.text == "a"
         assert pilot.app.turns.waiting == ()
 
 
@@ -131,7 +130,7 @@ async def test_escape_gives_back_what_waited_to_be_said():
             await type_text(pilot, text)
             await pilot.press(key)
         await until(pilot, lambda: not session.running)
-        assert pilot.app.parts.prompt.text == "now\nlater\ndraft"
+        assert pilot.app.conversation.prompt.text == "now\nlater\ndraft"
     assert session.sent == ["go"]
 
 
@@ -142,7 +141,7 @@ async def test_x5_ctrl_c_clears_then_interrupts_then_quits():
         await pilot.press("g", "enter")
         await until(pilot, lambda: session.running)
         await pilot.press("x", "ctrl+c")
-        assert (pilot.app.parts.prompt.text, session.interrupts) == ("", 0)
+        assert (pilot.app.conversation.prompt.text, session.interrupts) == ("", 0)
         await pilot.press("ctrl+c")
         await until(pilot, lambda: not session.running)
         assert "Ctrl+C again quits" in screen_text(pilot.app)
@@ -155,7 +154,7 @@ async def test_ctrl_d_quits_on_empty_input_only():
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
         await pilot.press("a", "b", "left", "ctrl+d")
-        assert (pilot.app.parts.prompt.text, pilot.app._exit) == ("a", False)
+        assert (pilot.app.conversation.prompt.text, pilot.app._exit) == ("a", False)
         await pilot.press("backspace", "ctrl+d")
         await until(pilot, lambda: pilot.app._exit)
 
@@ -181,7 +180,10 @@ async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment
         for number, keys in enumerate(ways):
             await until(pilot, lambda number=number: len(session.answers) == number)
             await until(
-                pilot, lambda number=number: getattr(pilot.app.parts.questions.panel, "question_id", "") == f"q{number}"
+                pilot,
+                lambda number=number: (
+                    getattr(pilot.app.conversation.questions.panel, "question_id", "") == f"q{number}"
+                ),
             )
             await asked(pilot)
             await pilot.press(*keys)
@@ -217,10 +219,10 @@ async def test_the_prompt_has_the_keys_again_and_its_draft_after_a_question():
         gate.set()
         await asked(pilot)
         await pilot.press("y")
-        await until(pilot, lambda: pilot.app.parts.questions.panel is None)
-        await until(pilot, lambda: pilot.app.focused is pilot.app.parts.prompt)
+        await until(pilot, lambda: pilot.app.conversation.questions.panel is None)
+        await until(pilot, lambda: pilot.app.focused is pilot.app.conversation.prompt)
         await pilot.press("a")
-        assert pilot.app.parts.prompt.text == "dra"
+        assert pilot.app.conversation.prompt.text == "dra"
 
 
 async def test_a_question_of_the_agent_by_digit_in_own_words_several_and_waved_away():
@@ -238,7 +240,10 @@ async def test_a_question_of_the_agent_by_digit_in_own_words_several_and_waved_a
         ways = (["2"], ["3", "p", "i", "n", "k", "enter"], ["1", "3", "5"], ["s", "o", "enter"], ["escape"])
         for number, keys in enumerate(ways):
             await until(
-                pilot, lambda number=number: getattr(pilot.app.parts.questions.panel, "question_id", "") == f"q{number}"
+                pilot,
+                lambda number=number: (
+                    getattr(pilot.app.conversation.questions.panel, "question_id", "") == f"q{number}"
+                ),
             )
             await asked(pilot)
             await pilot.press(*keys)
@@ -287,7 +292,7 @@ async def test_a_message_that_is_pasted_at_a_question_ends_with_its_enter(monkey
         monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)  # every key comes right behind the one before it
         await pilot.press(*"do it", "enter")
         await until(pilot, lambda: session.steered == ["do it"])
-        pilot.app.parts.questions.panel._listens_from = 0.0
+        pilot.app.conversation.questions.panel._listens_from = 0.0
         await pilot.press("2")
         await until(pilot, lambda: session.answers == [("q", Reply(("leave",)))])
 
@@ -300,7 +305,7 @@ async def test_a_long_question_leaves_room_for_the_prompt_and_can_be_scrolled():
         await opened(pilot)
         await pilot.press("g", "enter")
         await asked(pilot)
-        await until(pilot, lambda: pilot.app.parts.status.region.bottom == 24)
+        await until(pilot, lambda: pilot.app.conversation.status.region.bottom == 24)
         assert "line 0" in screen_text(pilot.app)
         await pilot.press("pagedown")
         await until(pilot, lambda: "line 0" not in screen_text(pilot.app))
@@ -311,7 +316,7 @@ async def test_shell_lines_are_shared_with_one_mark_and_private_with_two():
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await type_text(pilot, "!ls -l")
-        assert pilot.app.parts.box.has_class("-shell")
+        assert pilot.app.conversation.box.has_class("-shell")
         await pilot.press("enter")
         await type_text(pilot, "!!env")
         await pilot.press("enter")
@@ -408,7 +413,7 @@ async def test_without_a_model_the_demo_can_be_chosen():
         await until(pilot, lambda: "see the demo" in screen_text(pilot.app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: pilot.app._exit)
-    assert isinstance(pilot.app.failure, DemoWanted)
+    assert isinstance(pilot.app.failure, DemoRequested)
 
 
 async def test_opening_another_session_shows_it_and_closes_the_first():
@@ -452,7 +457,7 @@ async def test_a_question_mark_on_empty_input_opens_the_help_sheet():
         await pilot.press("escape")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
         await pilot.press("a", "question_mark")
-        assert pilot.app.parts.prompt.text == "a?"
+        assert pilot.app.conversation.prompt.text == "a?"
 
 
 async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_person():
@@ -465,7 +470,7 @@ async def test_sheets_are_scrolled_and_closed_by_the_keys_of_the_person():
         await until(pilot, lambda: "sessions: rename" in screen_text(pilot.app))
         await pilot.press("f8")
         await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
-        pilot.app.parts.writer.show(NotesRecalled((Remembered("mem_1", "", "loaded", "its words"),), "local"))
+        pilot.app.conversation.writer.show(NotesRecalled((Remembered("mem_1", "", "loaded", "its words"),), "local"))
         await until(pilot, lambda: "1 memory · F7" in shown(pilot.app))
 
 
@@ -499,7 +504,7 @@ async def test_a_paste_is_one_piece_and_sends_nothing():
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         pilot.app.post_message(events.Paste("one\r\ntwo\x07\r"))
-        await until(pilot, lambda: pilot.app.parts.prompt.text == "one\ntwo\n")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "one\ntwo\n")
     assert session.sent == []
 
 
@@ -547,7 +552,7 @@ async def test_a_compaction_runs_as_a_turn_and_not_beside_a_shell_line():
         await until(pilot, lambda: session.shell_lines)
         await type_text(pilot, "/compact")
         await pilot.press("enter")
-        await until(pilot, lambda: "has to wait" in shown(pilot.app))
+        await until(pilot, lambda: "A turn is running" in shown(pilot.app))
         assert session.window.keeps == []
         wait.until.set()
         await until(pilot, lambda: "done" in shown(pilot.app))

@@ -55,7 +55,7 @@ async def is_there(pilot, turn):
     await until(pilot, lambda: words(turn) in screen_text(pilot.app))
     lines = [line for line in screen_text(pilot.app).splitlines() if line.strip()]
     assert any(words(turn) in line for line in lines[:4]), screen_text(pilot.app)
-    assert not pilot.app.parts.transcript.following
+    assert not pilot.app.conversation.transcript.following
 
 
 async def ordered(pilot, line):
@@ -119,11 +119,11 @@ async def test_a_message_of_a_branch_that_was_left_is_shown_on_that_branch_and_t
     async with app().run_test(size=(100, 30)) as pilot:
         await ordered(pilot, "/memory blame facts 1")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
-        assert "on a branch that was left" in pilot.app.parts.transcript.as_markdown()
+        assert "on a branch that was left" in pilot.app.conversation.transcript.as_markdown()
         await pilot.press("down", "enter")
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
         await is_there(pilot, 85)
-        assert "on a branch that was left" in pilot.app.parts.transcript.as_markdown()
+        assert "on a branch that was left" in pilot.app.conversation.transcript.as_markdown()
     last = sessions.load_session(OLD, read_only=True).records[-1]
     assert last == MessageRecord(2 * TURNS + 1, AT, user("Another way."))  # looking has changed nothing
 
@@ -132,4 +132,4 @@ async def test_a_message_that_is_gone_is_said_and_the_session_is_there(app, sess
     sessions.close_session(OLD)
     async with app(OpenRequest(OLD, read_only=True, message=9_999)).run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: "Message 9999 is not in this session any more." in screen_text(pilot.app))
-        assert f"Answer {TURNS}." in pilot.app.parts.transcript.as_markdown()
+        assert f"Answer {TURNS}." in pilot.app.conversation.transcript.as_markdown()

@@ -4,8 +4,8 @@ import pytest
 from fakes.screens import opened, screen_of, until
 
 from ouro.assemble import Options, open_session
-from ouro.frontends.tui import view
 from ouro.frontends.tui.blocks.messages import UserMessage
+from ouro.frontends.tui.screens import conversation
 from ouro.llm.scripted_model import ScriptedModel
 from ouro.memory.backend import CompactionRecord
 from ouro.session import OpenRequest
@@ -17,7 +17,7 @@ TURNS = 40
 async def session(repository, monkeypatch):
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
-    model = ScriptedModel(f"Answer {number}." for number in range(200))
+    model = ScriptedModel(f"AnswerBlock {number}." for number in range(200))
     session = await open_session(Options(repository, ready_model=model), OpenRequest(trust="yes"))
     for number in range(TURNS):
         assert [event async for event in session.send(f"question {number}")]
@@ -26,13 +26,13 @@ async def session(repository, monkeypatch):
 
 
 async def compact(session):
-    memory = session._memory
+    memory = session.transcript
     sent = memory.transcript.sent_entries()
     await memory.record(CompactionRecord(memory.next_number, memory.now(), (1, sent[-10].number), (1,), "Said."))
 
 
 def said(app):
-    return [block.text for block in app.parts.transcript.blocks if isinstance(block, UserMessage)]
+    return [block.text for block in app.conversation.transcript.blocks if isinstance(block, UserMessage)]
 
 
 async def ask(pilot, text):
@@ -41,7 +41,7 @@ async def ask(pilot, text):
 
 
 async def test_the_screen_keeps_the_last_messages_and_shows_each_of_the_others_once_who_scrolls(session, monkeypatch):
-    monkeypatch.setattr(view, "MOST_BLOCKS", 30)
+    monkeypatch.setattr(conversation, "MAX_BLOCKS", 30)
     everything = [f"question {number}" for number in range(TURNS)]
 
     async def open_it(_request):
@@ -58,5 +58,5 @@ async def test_the_screen_keeps_the_last_messages_and_shows_each_of_the_others_o
         assert said(pilot.app) == [*everything[-2:], "one", "two"]
 
         while session.scrollback.has_more:
-            await pilot.app._view.show_earlier()
+            await pilot.app.conversation.show_earlier()
         assert said(pilot.app) == [*everything, "one", "two"]

@@ -22,7 +22,7 @@ def picture(snap_compare):
             await opened(pilot)
             await pilot.press(*keys)
             await ready(pilot)
-            pilot.app.parts.box.work_ends()
+            pilot.app.conversation.box.work_ends()
             await pilot.pause()
 
         return snap_compare(screen_of(FakeSession(turns), theme=theme), terminal_size=size, run_before=before)
@@ -31,7 +31,7 @@ def picture(snap_compare):
 
 
 async def suggested(pilot):
-    await until(pilot, lambda: pilot.app.parts.completion.is_open)
+    await until(pilot, lambda: pilot.app.conversation.completion.is_open)
 
 
 async def sheet(pilot):

@@ -1,17 +1,24 @@
-"""The prompt: history, completion, chips, drafts put aside."""
+"""The prompt: history, completion, attachments, drafts put aside."""
 
 import asyncio
+import threading
+from io import BytesIO
 
+import pytest
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, until
+from PIL import Image as Pillow
 from textual import events
 
-from ouro.frontends.tui import external, key_actions
+from ouro.errors import UsageError
+from ouro.frontends.tui import external
+from ouro.frontends.tui.external import ClipboardImages
+from ouro.frontends.tui.key_actions import KeyActions
 from ouro.messages import Image
 
 
 def prompt(pilot):
-    return pilot.app.parts.prompt
+    return pilot.app.conversation.prompt
 
 
 async def paste(pilot, text):
@@ -70,21 +77,58 @@ async def test_a_long_paste_is_a_chip_that_is_sent_in_full_and_deleted_as_a_whol
     assert session.sent == [f"see {lines}"]
 
 
-async def test_a_picture_from_the_clipboard_is_a_chip_and_goes_with_the_message(monkeypatch):
-    picture = Image("image/png", b"\x89PNG" + b"0" * 2000, "clipboard")
+def with_clipboard(app, grab):
+    app._actions = KeyActions(app, app.conversation, app.front_end, ClipboardImages(grab))
 
-    async def read_image():
-        return picture
 
-    monkeypatch.setattr(key_actions, "read_image", read_image)
+async def test_an_image_on_the_clipboard_goes_with_the_message():
     session = FakeSession([says("1")])
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
+        with_clipboard(pilot.app, lambda: Pillow.effect_noise((40, 40), 50))
         await pilot.press("ctrl+v")
-        await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 2 kB] ")
+        await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 1 kB] ")
         await pilot.press("enter")
         await until(pilot, lambda: session.sent)
-    assert session.sent_images == [picture]
+    (image,) = session.sent_images
+    assert (image.media_type, Pillow.open(BytesIO(image.data)).size) == ("image/png", (40, 40))
+
+
+def no_program():
+    raise NotImplementedError("wl-paste or xclip is required for ImageGrab.grabclipboard() on Linux")
+
+
+@pytest.mark.parametrize(
+    ("grab", "notice"), [(lambda: None, "no image on the clipboard"), (no_program, "wl-paste or xclip is required")]
+)
+async def test_a_clipboard_without_image_or_program_is_a_notice(grab, notice):
+    async with screen_of(FakeSession()).run_test(size=(200, 24)) as pilot:
+        await opened(pilot)
+        with_clipboard(pilot.app, grab)
+        await pilot.press("ctrl+v")
+        await until(pilot, lambda: notice in screen_text(pilot.app))
+        assert prompt(pilot).text == ""
+
+
+async def test_a_clipboard_that_hangs_is_a_notice(monkeypatch):
+    monkeypatch.setattr(external, "CLIPBOARD_TIMEOUT", 0.01)
+    hangs = threading.Event()
+    with pytest.raises(UsageError, match="did not answer"):
+        await ClipboardImages(hangs.wait).read()
+    hangs.set()
+
+
+async def test_a_queued_message_comes_back_with_its_images():
+    image = Image("image/png", b"0" * 2000, "clipboard")
+    session = FakeSession([[Wait()], says("ok")])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        prompt(pilot).put(prompt(pilot).attachments.add_image(image))
+        await pilot.press("tab", "up")
+        await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 2 kB]")
+        assert prompt(pilot).attachments.expand(prompt(pilot).text).images == (image,)
 
 
 async def test_a_chord_opens_the_editor_and_its_text_comes_back(monkeypatch):
@@ -118,9 +162,11 @@ async def test_at_suggests_files_by_their_letters_and_escape_closes_without_inte
         await pilot.press("g", "enter")
         await until(pilot, lambda: session.running)
         await pilot.press("i", "n", "space", "at", "g", "d", "m")
-        await until(pilot, lambda: [item.label for item in pilot.app.parts.completion.items] == ["docs/guide.md"])
+        await until(
+            pilot, lambda: [item.label for item in pilot.app.conversation.completion.items] == ["docs/guide.md"]
+        )
         await pilot.press("escape")
-        assert (pilot.app.parts.completion.is_open, session.interrupts) == (False, 0)
+        assert (pilot.app.conversation.completion.is_open, session.interrupts) == (False, 0)
         await pilot.press("backspace", "m", "enter")
         assert prompt(pilot).text == "in @docs/guide.md "
 

@@ -17,13 +17,13 @@ def resumed(card=CARD, *turns):
 
 def app_on(session):
     app = screen_of(session)
-    app.parts.resume.clock = lambda: NOW
+    app.conversation.resume.clock = lambda: NOW
     return app
 
 
 async def told(pilot):
     await opened(pilot)
-    await until(pilot, lambda: pilot.app.parts.resume.is_open)
+    await until(pilot, lambda: pilot.app.conversation.resume.is_open)
     await pilot.pause()
 
 
@@ -37,7 +37,7 @@ async def test_it_tells_while_the_prompt_can_be_used(snap_compare):
         await told(pilot)
         await pilot.press(*"on", "enter")
         await until(pilot, lambda: session.sent == ["go on"])
-        assert (session.resumed.taken, pilot.app.parts.resume.is_open) == ([], False)
+        assert (session.resumed.taken, pilot.app.conversation.resume.is_open) == ([], False)
 
 
 @pytest.mark.parametrize(("tabs", "taken"), [(0, []), (1, ["tail"]), (2, ["summary"]), (3, [])])
@@ -46,7 +46,7 @@ async def test_tab_marks_and_enter_takes_on_empty_input(tabs, taken):
     async with app_on(session).run_test(size=(80, 24)) as pilot:
         await told(pilot)
         await pilot.press(*["tab"] * tabs, "enter")
-        await until(pilot, lambda: not pilot.app.parts.resume.is_open)
+        await until(pilot, lambda: not pilot.app.conversation.resume.is_open)
         await until(pilot, lambda: session.resumed.taken == taken)
         assert session.sent == []
         if taken:
@@ -58,11 +58,11 @@ async def test_esc_puts_it_away_and_a_click_takes(snap_compare):
     async with app_on(session).run_test(size=(80, 24)) as pilot:
         await told(pilot)
         await pilot.press("escape")
-        assert not pilot.app.parts.resume.is_open
+        assert not pilot.app.conversation.resume.is_open
         assert len(pilot.app.screen_stack) == 1
-        pilot.app.parts.resume.show(CARD)
+        pilot.app.conversation.resume.show(CARD)
         await pilot.pause()
-        panel = pilot.app.parts.resume
+        panel = pilot.app.conversation.resume
         row = panel.size.height - len(panel._choice_rows(panel.size.width))
         await pilot.click("#resume", offset=(panel.gutter.left + 30, panel.gutter.top + row))
         await until(pilot, lambda: session.resumed.taken == ["tail"])
@@ -86,7 +86,7 @@ async def test_a_short_session_gets_a_line_in_its_place():
     async with app_on(session).run_test(size=(120, 24)) as pilot:
         await opened(pilot)
         await until(pilot, lambda: "Resumed: " in shown(pilot.app))
-        assert not pilot.app.parts.resume.is_open
+        assert not pilot.app.conversation.resume.is_open
 
 
 def test_the_words_of_the_card():

@@ -21,7 +21,7 @@ LEFT = Branch(20, 8, AT, ("say it in German", "shorter"), 4, 1)
 
 def session_with(points=POINTS, branches=(LEFT,)):
     session = FakeSession()
-    session.past = FakePast(points, branches)
+    session.rewind = FakePast(points, branches)
     return session
 
 
@@ -61,10 +61,10 @@ async def test_enter_goes_back_and_puts_the_message_into_the_prompt():
         await sheet_of(pilot)
         session.shown_before = [Prompted("mend the import in api.py")]
         await pilot.press("up", "up", "enter")
-        await until(pilot, lambda: session.past.went)
+        await until(pilot, lambda: session.rewind.went)
         await back_at_prompt(pilot)
-        assert session.past.went == [("rewind", 5, ())]
-        await until(pilot, lambda: pilot.app.parts.prompt.text == "now write the \x1b[31mtests\nfor it")
+        assert session.rewind.went == [("rewind", 5, ())]
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "now write the \x1b[31mtests\nfor it")
         assert "mend the import in api.py" in shown(pilot.app)
         assert "/redo returns to it." in shown(pilot.app)
 
@@ -76,8 +76,8 @@ async def test_typing_searches_and_the_last_match_is_marked():
         await pilot.press("escape", "escape")
         await sheet_of(pilot)
         await pilot.press("t", "h", "e", "enter")
-        await until(pilot, lambda: session.past.went)
-        assert session.past.went == [("rewind", 9, ())]
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("rewind", 9, ())]
 
 
 async def test_a_branch_is_returned_to():
@@ -91,13 +91,13 @@ async def test_a_branch_is_returned_to():
         assert "Was left: 4 messages, 1 tool call. Enter returns" in screen_text(pilot.app)
         assert "❯ shorter" in screen_text(pilot.app)
         await pilot.press("enter")
-        await until(pilot, lambda: session.past.went)
-        assert session.past.went == [("visit", 20)]
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("visit", 20)]
 
 
 async def test_a_box_appears_for_what_can_be_taken_back_and_space_ticks_it():
     session = session_with()
-    session.past.offered = {"memory": "2 changes"}
+    session.rewind.offered = {"memory": "2 changes"}
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("escape", "escape")
@@ -107,25 +107,25 @@ async def test_a_box_appears_for_what_can_be_taken_back_and_space_ticks_it():
         await pilot.press("tab", "space")
         assert "☑ memory (2 changes)" in screen_text(pilot.app)
         await pilot.press("enter")
-        await until(pilot, lambda: session.past.went)
-        assert session.past.went == [("rewind", 9, ("memory",))]
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("rewind", 9, ("memory",))]
 
 
 async def test_a_box_that_is_not_offered_for_a_message_is_not_ticked_for_it():
     session = session_with()
-    session.past.offered = {"files": "3 files"}
+    session.rewind.offered = {"files": "3 files"}
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("escape", "escape")
         await sheet_of(pilot)
         await until(pilot, lambda: "☐ files (3 files)" in screen_text(pilot.app))
         await pilot.press("tab", "space")
-        session.past.offered = {}
+        session.rewind.offered = {}
         await pilot.press("up", "up")
         await until(pilot, lambda: "files (" not in screen_text(pilot.app))
         await pilot.press("enter")
-        await until(pilot, lambda: session.past.went)
-        assert session.past.went == [("rewind", 5, ())]
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("rewind", 5, ())]
 
 
 async def test_a_key_forks_there_instead():
@@ -136,8 +136,8 @@ async def test_a_key_forks_there_instead():
         await sheet_of(pilot)
         await pilot.press("up", "up", "ctrl+f")
         await until(pilot, lambda: pilot.app.turns.session is copy)
-        assert session.past.went == [("fork", 5, "")]
-        await until(pilot, lambda: pilot.app.parts.prompt.text.startswith("now write the"))
+        assert session.rewind.went == [("fork", 5, "")]
+        await until(pilot, lambda: pilot.app.conversation.prompt.text.startswith("now write the"))
 
 
 async def test_the_keys_can_be_changed():
@@ -151,13 +151,13 @@ async def test_the_keys_can_be_changed():
         await sheet_of(pilot)
         assert "F5 forks there" in screen_text(pilot.app)
         await pilot.press("f5")
-        await until(pilot, lambda: session.past.went)
-        assert session.past.went == [("fork", 9, "")]
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("fork", 9, "")]
 
 
 async def test_up_at_the_top_loads_older_messages():
     session = session_with()
-    session.past.listed, session.past.older = POINTS[1:], POINTS[:1]
+    session.rewind.listed, session.rewind.older = POINTS[1:], POINTS[:1]
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("escape", "escape")
@@ -165,8 +165,8 @@ async def test_up_at_the_top_loads_older_messages():
         await pilot.press("up", "up", "up")
         await until(pilot, lambda: "mend the import" in screen_text(pilot.app))
         await pilot.press("enter")
-        await until(pilot, lambda: session.past.went)
-        assert session.past.went == [("rewind", 1, ())]
+        await until(pilot, lambda: session.rewind.went)
+        assert session.rewind.went == [("rewind", 1, ())]
 
 
 async def test_ways_that_are_not_listed_are_told_of():
@@ -174,7 +174,7 @@ async def test_ways_that_are_not_listed_are_told_of():
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         for lacks in (False, True):
-            session.past.lacks_branches = lacks
+            session.rewind.lacks_branches = lacks
             await pilot.press("escape", "escape")
             await sheet_of(pilot)
             assert ("Ways that were left before what is sent now" in screen_text(pilot.app)) == lacks
@@ -190,12 +190,12 @@ async def test_esc_leaves_everything_as_it_is():
         await sheet_of(pilot)
         await pilot.press("escape")
         await back_at_prompt(pilot)
-        assert (session.past.went, pilot.app.parts.prompt.text) == ([], "")
+        assert (session.rewind.went, pilot.app.conversation.prompt.text) == ([], "")
 
 
 async def test_esc_esc_while_it_runs_stops_it_and_goes_nowhere():
     session = FakeSession([[Wait()]])
-    session.past = FakePast(POINTS)
+    session.rewind = FakePast(POINTS)
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press("g", "enter")
@@ -213,11 +213,11 @@ async def test_esc_with_text_and_with_suggestions_keeps_its_meaning():
         await opened(pilot)
         await pilot.press("h", "i", "escape", "escape")
         await pilot.pause()
-        assert (len(pilot.app.screen_stack), pilot.app.parts.prompt.text) == (1, "hi")
+        assert (len(pilot.app.screen_stack), pilot.app.conversation.prompt.text) == (1, "hi")
         await pilot.press("ctrl+u", "slash", "r")
-        await until(pilot, lambda: pilot.app.parts.completion.is_open)
+        await until(pilot, lambda: pilot.app.conversation.completion.is_open)
         await pilot.press("escape")
-        assert not pilot.app.parts.completion.is_open
+        assert not pilot.app.conversation.completion.is_open
 
 
 async def test_a_key_after_esc_does_what_it_always_does():
@@ -236,7 +236,7 @@ async def test_pictures_come_back_with_the_message():
         await pilot.press("escape", "escape")
         await sheet_of(pilot)
         await pilot.press("enter")
-        await until(pilot, lambda: pilot.app.parts.prompt.text == "what is this? [image 1: PNG, 3 kB]")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "what is this? [image 1: PNG, 3 kB]")
         await pilot.press("enter")
         await until(pilot, lambda: session.sent)
         assert session.sent_images == [picture]
@@ -254,7 +254,7 @@ async def test_there_is_nothing_to_go_back_to_at_first():
 @pytest.mark.parametrize("size", [(80, 24), (40, 10)])
 def test_the_sheet_looks_like_this(snap_compare, size):
     session = session_with()
-    session.past.offered = {"memory": "2 changes"}
+    session.rewind.offered = {"memory": "2 changes"}
 
     async def before(pilot):
         await opened(pilot)

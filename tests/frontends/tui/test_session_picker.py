@@ -96,7 +96,7 @@ async def test_it_opens_before_any_session_and_goes_on_with_the_one_that_is_take
         await opened(pilot)
         await pilot.press(*"hi")
         assert requests.asked == [OpenRequest(KNOWN[1].id)]
-        assert pilot.app.parts.prompt.text == "hi"
+        assert pilot.app.conversation.prompt.text == "hi"
 
 
 async def test_typing_searches_titles_at_once_and_what_was_said_after_it(session_catalog):

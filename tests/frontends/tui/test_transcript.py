@@ -9,7 +9,7 @@ from textual.selection import SELECT_ALL, Selection
 
 from ouro.display import Display, Plain
 from ouro.events import Prompted, Replied, TextDelta, ToolFinished, ToolStarted
-from ouro.frontends.tui.blocks.messages import Answer, Notice, UserMessage
+from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, UserMessage
 from ouro.frontends.tui.transcript_writer import blocks_of
 from ouro.messages import ToolCall, assistant
 
@@ -52,7 +52,7 @@ async def test_what_is_put_before_the_first_line_moves_nothing_that_is_looked_at
     reached = []
 
     class Watching(TranscriptApp):
-        def on_transcript_top_reached(self):
+        def on_transcript_view_top_reached(self):
             reached.append("top")
 
     app = Watching(*(Prompted(f"question {n}") for n in range(20)))
@@ -212,7 +212,7 @@ async def test_clearing_empties_it():
         app.transcript.clear()
         app.transcript._frames.draw()
         assert app.lines() == [""]
-        app.transcript.add(Notice("fresh"))
+        app.transcript.add(NoticeBlock("fresh"))
         app.transcript._frames.draw()
         assert app.lines() == ["· fresh"]
 
@@ -258,4 +258,4 @@ async def test_an_answer_that_was_never_streamed_is_the_same_block_as_one_that_w
         shown = streamed.lines()
     async with whole.run_test(size=SIZE):
         assert whole.lines() == shown
-        assert isinstance(whole.transcript._blocks.blocks[0], Answer)
+        assert isinstance(whole.transcript._blocks.blocks[0], AnswerBlock)

@@ -24,7 +24,7 @@ from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Usage, assistant, user
-from ouro.session.budget import Purse
+from ouro.session.budget import VectorBudget
 
 VOCABULARY = (
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",
@@ -387,7 +387,7 @@ def test_what_vectors_cost_is_counted_and_kept_to_the_limits(home):
     session_catalog = SessionCatalog(YamlFileMemoryStore(home / ".ouro" / "sessions"), "/p")
     far = Far()
     far.failure = None
-    embedder = RemoteEmbedder("far/away", far, Purse(session_catalog, Limits(max_cost_day=0.4)))
+    embedder = RemoteEmbedder("far/away", far, VectorBudget(session_catalog, Limits(max_cost_day=0.4)))
     embedder.embed(["one", "two"])
     embedder.embed(["three"])
     with pytest.raises(ModelError, match=r"today has cost \$0\.50 of \$0\.40"):

@@ -62,5 +62,5 @@ def test_each_trouble_is_named(ouro):
 def test_a_history_that_cannot_be_read_is_said(ouro):
     remember(desk_of(ouro), "Always answer in German")
     desk = desk_of(ouro)
-    (ouro / "history.git" / "user.git" / "HEAD").write_text("nonsense\n")
+    (ouro / "memory" / ".git" / "HEAD").write_text("nonsense\n")
     assert [each.where for each in diagnose(desk) if each.level == "problem"] == ["user"]

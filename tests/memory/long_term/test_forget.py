@@ -50,7 +50,9 @@ def test_lines_go_and_notes_are_put_away_in_one_commit_a_scope_that_can_be_undon
 
 def test_all_versions_of_a_note_go_with_it(desk):
     first = desk.notebook.add(Note(id=new_id(), scope="user", text="Rex is 3"), "capture").note
-    second = desk.notebook.supersede(first.id, Note(id=new_id(), scope="user", text="Rex is 4"), "capture").note
+    second = desk.notebook.add(
+        desk.notebook.linked(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.id), "capture"
+    ).note
     [entry] = fitting(desk, "Rex")
     assert (entry.id, entry.versions) == (second.id, 2)
     forget(desk, [entry])

@@ -71,7 +71,7 @@ def test_two_names_that_are_one_file_on_some_disks_are_not_merged(store, remote)
 
 
 def test_more_files_than_a_memory_has_are_not_merged(store, remote, monkeypatch):
-    monkeypatch.setattr(sync_merge, "MOST_FILES", 100)
+    monkeypatch.setattr(sync_merge, "MAX_FILES", 100)
     put(remote, *(f"n{number}.md" for number in range(101)))
 
     with pytest.raises(SyncFailed, match="102 files, and 100 are the most"):
@@ -118,7 +118,7 @@ async def test_a_remote_that_never_answers_is_given_up_with_all_that_it_started(
     (tmp_path / "ssh").write_text(f'#!/bin/sh\n"{sys.executable}" -c "{code}"\n')
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("GIT_SSH_COMMAND", str(tmp_path / "ssh"))
-    monkeypatch.setattr(git_process, "_SECONDS_ABROAD", 0.5)
+    monkeypatch.setattr(git_process, "_REMOTE_TIMEOUT", 0.5)
 
     with pytest.raises(MemoryUnusable, match="did not answer"):
         await asyncio.to_thread(synchronise, store, "ssh://enemy/x.git")

@@ -179,7 +179,7 @@ def test_an_export_read_elsewhere_gives_the_same_memory(desk, home, tmp_path, wa
     remember(desk, "We decided on optimistic locking")
     first = desk.notebook.add(Note(id=new_id(), scope="user", category="patterns", text="Rex is 3\n- yes"), "capture")
     new = Note(id=new_id(), scope="user", category="patterns", text="Rex is 4\n\n# Really\n<!-- x -->")
-    desk.notebook.supersede(first.note.id, new, "capture")
+    desk.notebook.add(desk.notebook.linked(new, "supersede", first.note.id), "capture")
     path = tmp_path / f"export.{way}"
     path.write_text(as_markdown(desk) if way == "md" else json.dumps(as_json(desk)))
     other = desk_of(home / "elsewhere", tmp_path)
@@ -193,7 +193,9 @@ def test_the_document_names_chain_and_evidence(desk):
     first = desk.notebook.add(
         Note(id=new_id(), scope="user", session_id="0d9f3c52-7", turn=4, text="Rex is 3"), "capture"
     )
-    desk.notebook.supersede(first.note.id, Note(id=new_id(), scope="user", text="Rex is 4"), "capture")
+    desk.notebook.add(
+        desk.notebook.linked(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.note.id), "capture"
+    )
     text = as_markdown(desk)
     assert "· user · changed 1 time*" in text
     assert ": Rex is 3" in text.partition("> Before:")[2]

@@ -47,22 +47,22 @@ async def say(session, *texts):
 async def test_a_change_of_the_turns_that_go_is_offered_and_taken_back(repository, remembered):
     session = await make(repository, "Hello.", learns("Answer in German.\n"), "Noted.", "Ja.")(OpenRequest())
     await say(session, "hi", "answer in German from now on", "yes?")
-    first, second, third = (each.number for each in session.past.points())
+    first, second, third = (each.number for each in session.rewind.points())
     assert remembered() == "Answer in German.\n"
-    assert await session.past.can_rewind(third) == {}
-    assert await session.past.can_rewind(second) == {"memory": "1 change"}
-    assert await session.past.can_rewind(first) == {"memory": "1 change"}
-    rewound = await session.past.rewind(second, ("memory",))
+    assert await session.rewind.can_rewind(third) == {}
+    assert await session.rewind.can_rewind(second) == {"memory": "1 change"}
+    assert await session.rewind.can_rewind(first) == {"memory": "1 change"}
+    rewound = await session.rewind.rewind(second, ("memory",))
     assert (rewound.told, remembered()) == ((), "")
-    await session.past.redo()
-    assert await session.past.can_rewind(second) == {}
+    await session.rewind.redo()
+    assert await session.rewind.can_rewind(second) == {}
     await session.close()
 
 
 async def test_without_the_tick_memory_stays(repository, remembered):
     session = await make(repository, learns("Answer in German.\n"), "Noted.")(OpenRequest())
     await say(session, "answer in German from now on")
-    await session.past.undo()
+    await session.rewind.undo()
     assert remembered() == "Answer in German.\n"
     await session.close()
 
@@ -71,12 +71,12 @@ async def test_what_a_branch_learned_is_not_taken_back_with_another_line(reposit
     script = ["Hello.", learns("Answer in German.\n"), "Noted.", learns("Use tabs.\n", "decisions"), "Noted."]
     session = await make(repository, *script)(OpenRequest())
     await say(session, "hi", "answer in German")
-    await session.past.undo()
+    await session.rewind.undo()
     await next_second()
     await say(session, "use tabs")
-    last = session.past.points()[-1].number
-    assert await session.past.can_rewind(last) == {"memory": "1 change"}
-    await session.past.rewind(last, ("memory",))
+    last = session.rewind.points()[-1].number
+    assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
+    await session.rewind.rewind(last, ("memory",))
     assert (remembered(), remembered("decisions")) == ("Answer in German.\n", "")
     await session.close()
 
@@ -92,7 +92,7 @@ async def test_what_the_person_wrote_meanwhile_and_what_other_sessions_learned_s
     await other.close()
     preferences = get_memory_dir() / "preferences.md"
     preferences.write_text(preferences.read_text() + "Be short.\n")
-    await session.past.rewind(session.past.points()[0].number, ("memory",))
+    await session.rewind.rewind(session.rewind.points()[0].number, ("memory",))
     assert (remembered(), remembered("decisions")) == ("Be short.\n", "Use tabs.\n")
     await session.close()
 
@@ -103,9 +103,9 @@ async def test_it_is_known_after_a_resume_too(repository, remembered):
     await say(session, "hi", "answer in German")
     await session.close()
     again = await open_session(OpenRequest("latest"))
-    last = again.past.points()[-1].number
-    assert await again.past.can_rewind(last) == {"memory": "1 change"}
-    await again.past.rewind(last, ("memory",))
+    last = again.rewind.points()[-1].number
+    assert await again.rewind.can_rewind(last) == {"memory": "1 change"}
+    await again.rewind.rewind(last, ("memory",))
     assert remembered() == ""
     await again.close()
 
@@ -115,12 +115,12 @@ async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(r
     script = [learns("Answer in German.\n"), commit, learns("Use tabs.\n", "decisions"), "Noted.", "Ja."]
     session = await make(repository, *script)(OpenRequest())
     await say(session, "answer in German, use tabs", "so?")
-    first = session.past.points()[0].number
-    assert await session.past.can_rewind(first) == {"memory": "2 changes"}
-    assert (await session.past.rewind(first, ("memory",))).told == ()
+    first = session.rewind.points()[0].number
+    assert await session.rewind.can_rewind(first) == {"memory": "2 changes"}
+    assert (await session.rewind.rewind(first, ("memory",))).told == ()
     assert (remembered(), remembered("decisions")) == ("", "")
-    log = session.knowledge.timeline().log()
+    log = session.memory.manager.timeline().log()
     assert [entry.commit.origin for entry in log] == ["undo", "agent", "agent"]
-    await session.past.redo()
-    assert await session.past.can_rewind(first) == {}
+    await session.rewind.redo()
+    assert await session.rewind.can_rewind(first) == {}
     await session.close()

@@ -9,7 +9,7 @@ import pytest
 
 from ouro.memory.long_term.git import process as git_process
 from ouro.memory.long_term.git import repository as history
-from ouro.memory.long_term.git.folders import find_git_dir, repo_folder
+from ouro.memory.long_term.git.folders import find_state_dir, repo_folder
 from ouro.memory.long_term.git.values import FileEdit, LoadedScope, SkippedFile
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 
@@ -69,19 +69,19 @@ def test_core_and_notes_are_loaded_and_what_is_neither_is_said(store):
 
 def test_loading_and_noticing_start_no_process_and_write_nothing(store, home, monkeypatch):
     store.save_and_commit({"facts.md": "- one\n", "mem_1.md": "x"}, "Learn")
-    before = {each: each.stat().st_mtime_ns for each in (home / ".ouro").rglob("*")}
+    before = {path: path.lstat().st_mtime_ns for path in (home / ".ouro").rglob("*")}
 
     def no_process(*_arguments: object, **_more: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(git_process.subprocess, "run", no_process)
-    again = user_store(store.folder, store.repository.git_dir.parent, lambda _text: "")
+    monkeypatch.setattr(git_process, "_execute", no_process)
+    again = user_store(store.folder, store.repository.state_dir.parent, lambda _text: "")
     loaded = again.load_all()
 
     assert loaded.core == {"facts": "- one\n"}
     assert not again.has_changed_since_load(loaded)
     assert again.accepted == loaded.head
-    assert {each: each.stat().st_mtime_ns for each in (home / ".ouro").rglob("*")} == before
+    assert {path: path.lstat().st_mtime_ns for path in (home / ".ouro").rglob("*")} == before
 
 
 def test_a_change_of_files_or_of_the_history_is_noticed(store):
@@ -116,11 +116,11 @@ def test_files_are_the_users_alone(store, home):
         home / ".ouro",
         store.folder,
         store.folder / "archive",
-        store.repository.git_dir.parent,
+        store.repository.state_dir,
         store.repository.git_dir,
     ]
     assert [oct(each.stat().st_mode & 0o777) for each in folders] == ["0o700"] * 5
-    files = [store.folder / "facts.md", store.folder / "archive" / "mem_1.md", store.folder / ".git"]
+    files = [store.folder / "facts.md", store.folder / "archive" / "mem_1.md", store.folder / ".git" / "config"]
     assert [oct(each.stat().st_mode & 0o777) for each in files] == ["0o600"] * 3
 
 
@@ -328,10 +328,10 @@ def test_another_project_at_the_old_place_begins_anew(tmp_path, histories):
 
     assert [each.subject for each in moved.log()] == ["Learn one"]
     assert [each.subject for each in new.log()] == ["Other"]
-    assert find_git_dir(new.folder, histories) == new.repository.git_dir != moved.repository.git_dir
+    assert find_state_dir(new.folder, histories) == new.repository.state_dir != moved.repository.state_dir
 
 
-def test_a_copy_of_a_project_has_a_history_of_its_own(tmp_path, histories):
+def test_a_copy_of_a_project_takes_the_history_along_and_none_of_the_approvals(tmp_path, histories):
     project = repository(tmp_path / "app")
     original = repo(project, histories)
     original.save_and_commit({"facts.md": "- one\n"}, "Learn one")
@@ -341,16 +341,16 @@ def test_a_copy_of_a_project_has_a_history_of_its_own(tmp_path, histories):
     assert [each.name for each in copy.outside_edits()] == ["facts.md"]
     copy.save_and_commit({"facts.md": "- two\n"}, "Learn two")
 
-    assert [each.subject for each in copy.log()] == ["Learn two"]
-    assert [each.subject for each in original.log()] == ["Learn one"]
-    assert git(copy.folder, "log", "--format=%s") == "Learn two"
+    assert [commit.subject for commit in copy.log()] == ["Learn two", "Learn one"]
+    assert [commit.subject for commit in original.log()] == ["Learn one"]
+    assert git(copy.folder, "log", "--format=%s").split("\n") == ["Learn two", "Learn one"]
     assert git(original.folder, "log", "--format=%s") == "Learn one"
 
 
 def test_a_home_that_was_moved_takes_histories_along(tmp_path, home, store):
     store.save_and_commit({"facts.md": "- one\n"}, "Learn one")
     project = repository(tmp_path / "app")
-    repo(project, store.repository.git_dir.parent).save_and_commit({"facts.md": "- of app\n"}, "Learn of app")
+    repo(project, store.repository.state_dir.parent).save_and_commit({"facts.md": "- of app\n"}, "Learn of app")
 
     (home / ".ouro").rename(home / "elsewhere")
     user = user_store(home / "elsewhere" / "memory", home / "elsewhere" / "history.git", lambda _text: "")
@@ -361,7 +361,7 @@ def test_a_home_that_was_moved_takes_histories_along(tmp_path, home, store):
     assert git(app.folder, "log", "--format=%s").split("\n") == ["More", "Learn of app"]
 
 
-def test_a_folder_that_was_thrown_away_begins_anew_and_its_history_stays(tmp_path, histories):
+def test_a_folder_that_was_deleted_begins_anew(tmp_path, histories):
     store = repo(tmp_path, histories)
     store.save_and_commit({"facts.md": "- one\n"}, "Learn one")
     shutil.rmtree(store.folder)
@@ -370,8 +370,8 @@ def test_a_folder_that_was_thrown_away_begins_anew_and_its_history_stays(tmp_pat
     new = repo(tmp_path, histories)
     new.save_and_commit({"facts.md": "- two\n"}, "Learn two")
 
-    assert [each.subject for each in repo(tmp_path, histories).log()] == ["Learn two"]
-    assert [each.subject for each in store.log()] == ["Learn one"]
+    assert [commit.subject for commit in repo(tmp_path, histories).log()] == ["Learn two"]
+    assert new.outside_edits() == ()
 
 
 def test_a_shared_memory_is_an_ordinary_folder_of_the_host_repository(tmp_path, histories):
@@ -397,6 +397,6 @@ def test_the_lock_of_a_process_that_died_holds_nobody_up(store):
         "import sys, os; from pathlib import Path; from ouro.memory.long_term.git.repository import GitRepository\n"
         "with GitRepository(Path(sys.argv[1])).alone(): os.kill(os.getpid(), 9)"
     )
-    subprocess.run([sys.executable, "-c", code, store.repository.git_dir], check=False)
+    subprocess.run([sys.executable, "-c", code, store.repository.state_dir], check=False)
 
     assert store.save_and_commit({"facts.md": "- two\n"}, "Learn")

@@ -346,7 +346,7 @@ def test_killed_at_any_moment_a_sync_goes_on_the_next_time(machines, remote):
             two, facts=f"{old}- two {number}\n", mem_00000001=note_text(Note(id="mem_00000001", text=f"Two {number}."))
         )
         synchronise(one, remote)
-        where = [str(two.folder), str(two.repository.git_dir), remote, str(drawn.randrange(_MOMENTS))]
+        where = [str(two.folder), str(two.repository.state_dir), remote, str(drawn.randrange(_MOMENTS))]
         died.append(subprocess.run([sys.executable, "-c", _KILLED, *where], check=False).returncode)
         synchronise(two, remote)
         synchronise(one, remote)
@@ -368,7 +368,7 @@ def test_two_syncs_at_once_on_one_machine_lose_nothing(machines, remote):
     save(one, facts="".join(f"- {each}\n" for each in range(100)))
     save(two, decisions="- Locks.\n")
     synchronise(one, remote)
-    again = GitMemoryStore(two.folder, "user", two.repository.git_dir)
+    again = GitMemoryStore(two.folder, "user", two.repository.state_dir)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda store: synchronise(store, remote), [two, again]))

@@ -77,7 +77,7 @@ def test_a_remote_with_a_huge_file_is_left_before_it_has_come(machines, remote, 
     git(tmp_path / "clone", "add", "-A")
     git(tmp_path / "clone", "commit", "-qm", "film")
     git(tmp_path / "clone", "push", "-q")
-    monkeypatch.setattr(sync, "_MOST_RECEIVED", 2 << 20)
+    monkeypatch.setattr(sync, "_MAX_RECEIVED_BYTES", 2 << 20)
 
     with pytest.raises(SyncFailed, match="holds over 2 MB that is not here: nothing is taken in"):
         synchronise(one, remote)
@@ -114,7 +114,7 @@ def synchronise_with_room_for(size, store, remote):
     child = os.fork()
     if child == 0:
         try:
-            sync._MOST_RECEIVED = size
+            sync._MAX_RECEIVED_BYTES = size
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
             synchronise(store, remote)
         except OuroError as error:

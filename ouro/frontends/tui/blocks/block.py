@@ -1,15 +1,15 @@
-"""Block: one part of the transcript, that draws itself as lines and keeps them until it changes."""
+"""TranscriptBlock: one part of the transcript, that draws itself as lines and keeps them until it changes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from ouro.frontends.tui.blocks.lines import Line
-from ouro.frontends.tui.blocks.styles import Palette
+from ouro.frontends.tui.blocks.lines import StyledLine
+from ouro.frontends.tui.blocks.palette import Palette
 
 
-class Block(ABC):
+class TranscriptBlock(ABC):
     """Draws itself for a width and a palette; tells the transcript what may be done with it."""
 
     foldable = False
@@ -23,15 +23,15 @@ class Block(ABC):
     """A blank line stands before it; set by the transcript."""
 
     def __init__(self) -> None:
-        self.last_lines: list[Line] = []
+        self.last_lines: list[StyledLine] = []
         """What was drawn last, though it may have changed since."""
         self._is_drawn = False
         self._drawn_for: tuple[int, Palette] | None = None
 
-    def lines(self, width: int, palette: Palette) -> list[Line]:
+    def lines(self, width: int, palette: Palette) -> list[StyledLine]:
         """The block's lines; drawn again only when something changed."""
         if not self._is_drawn or self._drawn_for != (width, palette):
-            self.last_lines = [*([Line([])] if self.gap else []), *self._draw(width, palette)]
+            self.last_lines = [*([StyledLine([])] if self.gap else []), *self._draw(width, palette)]
             self._drawn_for, self._is_drawn = (width, palette), True
         return self.last_lines
 
@@ -59,7 +59,7 @@ class Block(ABC):
         """What copying the block gives, without decoration."""
 
     @abstractmethod
-    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """The lines, at most `width` cells wide."""
 
     @abstractmethod

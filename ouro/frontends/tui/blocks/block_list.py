@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 
-from ouro.frontends.tui.blocks.block import Block
-from ouro.frontends.tui.blocks.lines import Line
-from ouro.frontends.tui.blocks.styles import Palette
+from ouro.frontends.tui.blocks.block import TranscriptBlock
+from ouro.frontends.tui.blocks.lines import StyledLine
+from ouro.frontends.tui.blocks.palette import Palette
 
 _MOST_DRAWN = 500
 """Blocks whose lines are kept; of older ones only the height is."""
@@ -17,11 +17,11 @@ class BlockList:
     """Blocks and their heights: estimated until they are drawn for the width of now."""
 
     def __init__(self, palette: Palette, width: int = 80) -> None:
-        self.blocks: list[Block] = []
-        self._places: dict[Block, int] = {}
-        self._heights = Heights()
+        self.blocks: list[TranscriptBlock] = []
+        self._places: dict[TranscriptBlock, int] = {}
+        self._heights = HeightIndex()
         self._measured: list[bool] = []
-        self._drawn: OrderedDict[Block, None] = OrderedDict()
+        self._drawn: OrderedDict[TranscriptBlock, None] = OrderedDict()
         self._palette = palette
         self._width = width
 
@@ -38,7 +38,7 @@ class BlockList:
         self._drawn.clear()
         self._rebuild(self.blocks)
 
-    def add(self, block: Block) -> None:
+    def add(self, block: TranscriptBlock) -> None:
         """One more block at the end."""
         last = self.blocks[-1] if self.blocks else None
         block.gap = last is not None and not (last.is_compact and block.is_compact)
@@ -47,11 +47,11 @@ class BlockList:
         self._heights.append(block.estimate(self._width))
         self._measured.append(False)
 
-    def prepend(self, blocks: Sequence[Block]) -> None:
+    def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
         """Put blocks before all others."""
         self._rebuild([*blocks, *self.blocks])
 
-    def remove(self, blocks: Iterable[Block]) -> None:
+    def remove(self, blocks: Iterable[TranscriptBlock]) -> None:
         """Take blocks out."""
         gone = set(blocks)
         kept = [block for block in self.blocks if block not in gone]
@@ -62,7 +62,7 @@ class BlockList:
             self._drawn.pop(block, None)
         self._rebuild(kept)
 
-    def update(self, block: Block) -> int | None:
+    def update(self, block: TranscriptBlock) -> int | None:
         """A block changed: draw it if it was drawn before; gives the first line that is another one now."""
         place = self._places.get(block)
         if place is None:
@@ -98,7 +98,7 @@ class BlockList:
                 self._draw(place)
             height -= self._heights[place]
 
-    def line(self, number: int) -> Line | None:
+    def line(self, number: int) -> StyledLine | None:
         """The line `number`; None behind the last one."""
         place = self._heights.find(number)
         if place >= len(self.blocks):
@@ -107,43 +107,43 @@ class BlockList:
         within = number - self._heights.top(place)
         return lines[within] if within < len(lines) else None
 
-    def lines(self, start: int, end: int) -> Iterator[tuple[int, Line]]:
+    def lines(self, start: int, end: int) -> Iterator[tuple[int, StyledLine]]:
         """The lines from `start` to before `end`, numbered; draws them without moving anything."""
         for number in range(max(0, start), min(end, self.total)):
             if (line := self.line(number)) is not None:
                 yield number, line
 
-    def block_at(self, number: int) -> tuple[Block, int] | None:
+    def block_at(self, number: int) -> tuple[TranscriptBlock, int] | None:
         """The block that has the line `number`, and which of its lines that is."""
         place = self._heights.find(number)
         if place >= len(self.blocks):
             return None
         return self.blocks[place], number - self._heights.top(place)
 
-    def top(self, block: Block) -> int:
+    def top(self, block: TranscriptBlock) -> int:
         """The first line of a block."""
         return self._heights.top(self._places[block])
 
-    def height(self, block: Block) -> int:
+    def height(self, block: TranscriptBlock) -> int:
         """How many lines a block has, as far as is known."""
         return self._heights[self._places[block]]
 
-    def remeasure(self, blocks: Sequence[Block]) -> None:
+    def remeasure(self, blocks: Sequence[TranscriptBlock]) -> None:
         """Blocks were folded or opened: their heights are not known any more."""
         for block in blocks:
             place = self._places[block]
             self._measured[place] = False
             self._heights.set(place, block.estimate(self._width))
 
-    def _rebuild(self, blocks: Sequence[Block]) -> None:
+    def _rebuild(self, blocks: Sequence[TranscriptBlock]) -> None:
         self.blocks = []
         self._places = {}
-        self._heights = Heights()
+        self._heights = HeightIndex()
         self._measured = []
         for block in blocks:
             self.add(block)
 
-    def _lines(self, place: int) -> list[Line]:
+    def _lines(self, place: int) -> list[StyledLine]:
         """The lines of a block, drawn if need be; the oldest drawn ones are let go of."""
         block = self.blocks[place]
         self._drawn[block] = None
@@ -152,14 +152,14 @@ class BlockList:
             self._drawn.popitem(last=False)[0].forget()
         return block.lines(self._width, self._palette)
 
-    def _draw(self, place: int) -> list[Line]:
+    def _draw(self, place: int) -> list[StyledLine]:
         lines = self._lines(place)
         self._heights.set(place, len(lines))
         self._measured[place] = True
         return lines
 
 
-class Heights:
+class HeightIndex:
     """A Fenwick tree over the blocks' heights."""
 
     def __init__(self, heights: Iterable[int] = ()) -> None:

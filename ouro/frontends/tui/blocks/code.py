@@ -8,8 +8,8 @@ from typing import Any
 
 from rich.style import Style
 
-from ouro.frontends.tui.blocks.lines import Line, Run, fold, indent, pad
-from ouro.frontends.tui.blocks.styles import Palette
+from ouro.frontends.tui.blocks.lines import Run, StyledLine, fold, indent, pad
+from ouro.frontends.tui.blocks.palette import Palette
 
 CHUNK = 40
 """Lines that are coloured together: what has grown is coloured again from the start of the last chunk."""
@@ -26,9 +26,9 @@ class Code:
         self._width = width
         self._palette = palette
         self._start = 0
-        self._done: list[Line] = []
+        self._done: list[StyledLine] = []
 
-    def lines(self, code: str) -> list[Line]:
+    def lines(self, code: str) -> list[StyledLine]:
         """The lines of `code`, which begins with what was given before."""
         rest = code[self._start :]
         while (size := _chunk_size(rest, self._language)) > 0:
@@ -37,7 +37,7 @@ class Code:
             rest = rest[size:]
         return [*self._done, *self._draw(rest)]
 
-    def _draw(self, text: str) -> list[Line]:
+    def _draw(self, text: str) -> list[StyledLine]:
         inner = max(1, self._width - 2)
         space = (" ", self._palette.code)
         lines = [

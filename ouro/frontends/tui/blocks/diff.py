@@ -13,31 +13,31 @@ from rich.style import Style
 
 from ouro.display import FileChange
 from ouro.frontends.tui.blocks.code import highlight, language_of
-from ouro.frontends.tui.blocks.lines import Line, Run, crop, fold, indent, pad, tidy
-from ouro.frontends.tui.blocks.styles import Palette
+from ouro.frontends.tui.blocks.lines import Run, StyledLine, crop, fold, indent, pad, tidy
+from ouro.frontends.tui.blocks.palette import Palette
 
 TWO_COLUMNS = 110
 """Cells from which on before and after stand side by side."""
 _Side = dict[int, list[Run]]
 
 
-def diff_lines(change: FileChange, width: int, palette: Palette) -> Iterator[Line]:
+def diff_lines(change: FileChange, width: int, palette: Palette) -> Iterator[StyledLine]:
     """The change of one file, line by line: only what is taken is drawn."""
     parts = hunks(tidy(change.before or ""), tidy(change.after or ""))
     yield _head(change, count(parts), width, palette)
     two_columns = width >= TWO_COLUMNS and change.before is not None and change.after is not None
     for number, part in enumerate(parts):
         if number:
-            yield Line([Segment("⋮", palette.muted)])
+            yield StyledLine([Segment("⋮", palette.muted)])
         yield from (_two_columns if two_columns else _one_column)(part, language_of(change.path), width, palette)
 
 
-def _head(change: FileChange, counted: tuple[int, int], width: int, palette: Palette) -> Line:
+def _head(change: FileChange, counted: tuple[int, int], width: int, palette: Palette) -> StyledLine:
     name = tidy(change.path) + (f" → {tidy(change.moved_to)}" if change.moved_to else "")
     what = " (new)" if change.before is None else " (deleted)" if change.after is None else ""
     added, removed = counted
     room = max(1, width - len(f"{what}  +{added} −{removed}"))
-    return Line(
+    return StyledLine(
         [
             Segment(crop(name, room), palette.strong),
             Segment(f"{what}  ", palette.muted),
@@ -47,7 +47,7 @@ def _head(change: FileChange, counted: tuple[int, int], width: int, palette: Pal
     )
 
 
-def _one_column(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[Line]:
+def _one_column(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[StyledLine]:
     olds, news = _colored(part, language, palette)
     digits = _digits(part)
     for is_same, run in groupby(part, key=lambda pair: pair.is_same):
@@ -64,7 +64,7 @@ def _one_column(part: Sequence[Pair], language: str, width: int, palette: Palett
                 yield from _row("+", pair.new_number, news[pair.new_number], digits, width, palette.added, palette)
 
 
-def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[Line]:
+def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palette) -> Iterator[StyledLine]:
     olds, news = _colored(part, language, palette)
     digits = _digits(part)
     half = (width - 1) // 2
@@ -72,16 +72,16 @@ def _two_columns(part: Sequence[Pair], language: str, width: int, palette: Palet
         left = _half("-", pair.old_number, olds, digits, half, pair.is_same, palette.removed, palette)
         right = _half("+", pair.new_number, news, digits, half, pair.is_same, palette.added, palette)
         for number in range(max(len(left), len(right))):
-            one = left[number] if number < len(left) else Line([Segment(" " * half, palette.text)])
-            other = right[number] if number < len(right) else Line([Segment(" " * half, palette.text)])
+            one = left[number] if number < len(left) else StyledLine([Segment(" " * half, palette.text)])
+            other = right[number] if number < len(right) else StyledLine([Segment(" " * half, palette.text)])
             segments = [*one.segments, Segment("│", palette.muted), *other.segments]
             # Copying takes the right column, the file as it is now.
-            yield Line(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
+            yield StyledLine(segments, len(one.text) + 1 + other.gutter, other.joint, other.filling)
 
 
 def _half(
     sign: str, number: int, side: _Side, digits: int, width: int, is_same: bool, changed: Style, palette: Palette
-) -> list[Line]:
+) -> list[StyledLine]:
     if not number:
         return []
     style = palette.text if is_same else changed
@@ -90,7 +90,7 @@ def _half(
 
 def _row(
     sign: str, number: int, runs: list[Run], digits: int, width: int, style: Style, palette: Palette
-) -> Iterator[Line]:
+) -> Iterator[StyledLine]:
     dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
     tone = {"+": palette.success, "-": palette.error}.get(sign, palette.muted)
     signed = indent(fold(runs, width - digits - 3), (f"{sign} ", dim + Style(color=tone.color, bold=True)), ("  ", dim))

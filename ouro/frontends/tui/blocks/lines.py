@@ -21,7 +21,7 @@ _WIDE = "\u1100-\u115f\u2e80-\ua4cf\ua960-\ua97f\uac00-\ud7a3\uf900-\ufaff\ufe30
 _ATOMS = re.compile(rf"( +)|([{_WIDE}])|([^ {_WIDE}]+)")
 
 
-class Line:
+class StyledLine:
     """One line of the screen.
 
     `gutter` is how many of its first characters are decoration, which copying leaves out. `joint` is what stood
@@ -38,7 +38,7 @@ class Line:
         self.joint = joint
 
     def __repr__(self) -> str:
-        return f"Line({self.text!r}, gutter={self.gutter}, joint={self.joint!r})"
+        return f"StyledLine({self.text!r}, gutter={self.gutter}, joint={self.joint!r})"
 
     @property
     def text(self) -> str:
@@ -62,47 +62,47 @@ def printed(text: str) -> str:
     return tidy(_CARRIAGE_RETURNS.sub("", text) if "\r" in text else text)
 
 
-def wrap(runs: Sequence[Run], width: int) -> list[Line]:
+def wrap(runs: Sequence[Run], width: int) -> list[StyledLine]:
     """Prose, broken between words; words that are too long, and Chinese and Japanese, are broken anywhere."""
     width = max(1, width)
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     for paragraph in _paragraphs(runs):
         if sum(cell_len(text) for text, _ in paragraph) <= width:
-            lines.append(Line([Segment(text, style) for text, style in paragraph]))
+            lines.append(StyledLine([Segment(text, style) for text, style in paragraph]))
         else:
             lines.extend(_fill(paragraph, width))
     return lines
 
 
-def fold(runs: Sequence[Run], width: int) -> list[Line]:
+def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
     """Text whose spaces matter, broken where the width ends and nowhere else."""
     width = max(1, width)
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     for paragraph in _paragraphs(runs):
         if sum(cell_len(text) for text, _ in paragraph) <= width:
-            lines.append(Line([Segment(text, style) for text, style in paragraph]))
+            lines.append(StyledLine([Segment(text, style) for text, style in paragraph]))
         else:
             lines.extend(_chop(paragraph, width, "\n"))
     return lines
 
 
-def indent(lines: Iterable[Line], first: Run, rest: Run, decoration: bool = True) -> list[Line]:
+def indent(lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool = True) -> list[StyledLine]:
     """`lines` with something before the first and before each other one; list markers are no decoration."""
     indented = []
     for number, line in enumerate(lines):
         text, style = rest if number else first
         gutter = line.gutter + len(text) if decoration or line.gutter or line.joint != "\n" else 0
-        indented.append(Line([Segment(text, style), *line.segments], gutter, line.joint, line.filling))
+        indented.append(StyledLine([Segment(text, style), *line.segments], gutter, line.joint, line.filling))
     return indented
 
 
-def pad(lines: Iterable[Line], width: int, style: Style) -> list[Line]:
+def pad(lines: Iterable[StyledLine], width: int, style: Style) -> list[StyledLine]:
     """`lines`, filled up to `width` cells with the background of `style`."""
     padded = []
     for line in lines:
         missing = max(0, width - line.cells)
         segments = [*line.segments, Segment(" " * missing, style)] if missing else line.segments
-        padded.append(Line(segments, line.gutter, line.joint, line.filling + missing))
+        padded.append(StyledLine(segments, line.gutter, line.joint, line.filling + missing))
     return padded
 
 
@@ -114,7 +114,7 @@ def crop(text: str, width: int) -> str:
     return _take(text, max(0, width - 1))[0] + "…" if width > 0 else ""
 
 
-def copied(lines: Iterable[Line]) -> str:
+def copied(lines: Iterable[StyledLine]) -> str:
     """What copying these lines gives: their text, without decoration, unwrapped."""
     parts: list[str] = []
     for line in lines:
@@ -156,7 +156,7 @@ def _words(paragraph: Sequence[Run]) -> Iterator[tuple[list[Run], int, bool]]:
         yield word, _width_of(word), False
 
 
-def _fill(paragraph: Sequence[Run], width: int) -> Iterator[Line]:
+def _fill(paragraph: Sequence[Run], width: int) -> Iterator[StyledLine]:
     row: list[Run] = []
     gap: list[Run] = []
     used = 0
@@ -182,8 +182,8 @@ def _fill(paragraph: Sequence[Run], width: int) -> Iterator[Line]:
     yield _line(row, joint)
 
 
-def _chop(runs: Sequence[Run], width: int, joint: str) -> list[Line]:
-    lines: list[Line] = []
+def _chop(runs: Sequence[Run], width: int, joint: str) -> list[StyledLine]:
+    lines: list[StyledLine] = []
     row: list[Run] = []
     used = 0
     for whole, style in runs:
@@ -219,22 +219,22 @@ def _width_of(runs: Sequence[Run]) -> int:
     return sum(cell_len(text) for text, _ in runs)
 
 
-def _line(row: Sequence[Run], joint: str) -> Line:
-    return Line([Segment(text, style) for text, style in row], joint=joint)
+def _line(row: Sequence[Run], joint: str) -> StyledLine:
+    return StyledLine([Segment(text, style) for text, style in row], joint=joint)
 
 
-def selected_text(lines: Iterable[tuple[int, Line]], selection: Selection) -> str:
+def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection) -> str:
     """The selected part of these numbered lines, without the line breaks that only the width made."""
     picked = []
     for number, line in lines:
         first, last = selection.get_span(number) or (0, 0)
         text = line.text[: len(line.text) - line.filling]
         text = text if last == -1 else text[:last]
-        picked.append(Line([Segment(text)], max(first, line.gutter), line.joint))
+        picked.append(StyledLine([Segment(text)], max(first, line.gutter), line.joint))
     return copied(picked)
 
 
-def marked(line: Line, span: tuple[int, int], style: Style) -> Line:
+def marked(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
     """`line` with the characters of `span` in another style; -1 is its end."""
     start, end = span[0], len(line.text) if span[1] == -1 else span[1]
     segments: list[Segment] = []
@@ -246,4 +246,4 @@ def marked(line: Line, span: tuple[int, int], style: Style) -> Line:
             for left, right in pairwise(cuts)
         ]
         offset += len(text)
-    return Line(segments, line.gutter, line.joint, line.filling)
+    return StyledLine(segments, line.gutter, line.joint, line.filling)

@@ -11,8 +11,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.code import Code
-from ouro.frontends.tui.blocks.lines import Line, Run, indent, wrap
-from ouro.frontends.tui.blocks.styles import Palette
+from ouro.frontends.tui.blocks.lines import Run, StyledLine, indent, wrap
+from ouro.frontends.tui.blocks.palette import Palette
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def warm_up(palette: Palette) -> None:
     markdown_lines("- `a` **b**\n\n```python\nx = 1\n```\n\n| a |\n|---|\n", 80, palette)
 
 
-def markdown_lines(source: str, width: int, palette: Palette, number: int | None = None) -> list[Line]:
+def markdown_lines(source: str, width: int, palette: Palette, number: int | None = None) -> list[StyledLine]:
     """`source` as lines; where it starts with an ordered list, `number` replaces its first number."""
     return _Drawing(palette, number).blocks(parser().parse(source), width)
 
@@ -53,24 +53,24 @@ class _Drawing:
         self._palette = palette
         self._number = number
 
-    def blocks(self, tokens: Sequence[Token], width: int, tight: bool = False) -> list[Line]:
-        """Block after block, a blank line between them unless they are parts of a tight list item."""
-        lines: list[Line] = []
+    def blocks(self, tokens: Sequence[Token], width: int, tight: bool = False) -> list[StyledLine]:
+        """TranscriptBlock after block, a blank line between them unless they are parts of a tight list item."""
+        lines: list[StyledLine] = []
         position = 0
         while position < len(tokens):
             end = _end_of(tokens, position)
             drawn = self._block(tokens[position:end], max(1, width))
             if lines and drawn and not (tight and tokens[position].type.endswith("list_open")):
-                lines.append(Line([]))
+                lines.append(StyledLine([]))
             lines += drawn
             position = end
         return lines
 
-    def _block(self, tokens: Sequence[Token], width: int) -> list[Line]:
+    def _block(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         draw = self._kinds().get(tokens[0].type)
         return draw(tokens, width) if draw else []
 
-    def _kinds(self) -> dict[str, Callable[[Sequence[Token], int], list[Line]]]:
+    def _kinds(self) -> dict[str, Callable[[Sequence[Token], int], list[StyledLine]]]:
         return {
             "paragraph_open": self._paragraph,
             "heading_open": self._heading,
@@ -83,10 +83,10 @@ class _Drawing:
             "table_open": self._table,
         }
 
-    def _paragraph(self, tokens: Sequence[Token], width: int) -> list[Line]:
+    def _paragraph(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         return wrap(self._inline(tokens[1], self._palette.text), min(width, WIDEST_PROSE))
 
-    def _heading(self, tokens: Sequence[Token], width: int) -> list[Line]:
+    def _heading(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         style = self._palette.heading
         if tokens[0].tag == "h1":
             style += Style(underline=True)
@@ -94,20 +94,20 @@ class _Drawing:
             style = self._palette.strong
         return wrap(self._inline(tokens[1], style), min(width, WIDEST_PROSE))
 
-    def _code(self, tokens: Sequence[Token], width: int) -> list[Line]:
+    def _code(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         language = tokens[0].info.strip().partition(" ")[0]
         code = clean(tokens[0].content.removesuffix("\n"))
         return Code(language, width, self._palette).lines(code)
 
-    def _quote(self, tokens: Sequence[Token], width: int) -> list[Line]:
+    def _quote(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         bar = ("▌ ", self._palette.muted)
         return indent(self.blocks(tokens[1:-1], width - 2), bar, bar)
 
-    def _rule(self, _: Sequence[Token], width: int) -> list[Line]:
-        return [Line([Segment("─" * min(width, WIDEST_PROSE), self._palette.muted)])]
+    def _rule(self, _: Sequence[Token], width: int) -> list[StyledLine]:
+        return [StyledLine([Segment("─" * min(width, WIDEST_PROSE), self._palette.muted)])]
 
-    def _list(self, tokens: Sequence[Token], width: int) -> list[Line]:
-        lines: list[Line] = []
+    def _list(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
+        lines: list[StyledLine] = []
         number, self._number = self._number, None
         if number is None and tokens[0].type == "ordered_list_open":
             number = int(tokens[0].attrs.get("start", 1))
@@ -116,24 +116,24 @@ class _Drawing:
             end = _end_of(tokens, position)
             item = tokens[position:end]
             if lines and item[0].map and item[0].map[0] > bottom:
-                lines.append(Line([]))
+                lines.append(StyledLine([]))
             lines += self._item(item, width, f"{number}. " if number is not None else "• ")
             bottom = _last_line(item)
             number = None if number is None else number + 1
             position = end
         return lines
 
-    def _item(self, tokens: Sequence[Token], width: int, marker: str) -> list[Line]:
+    def _item(self, tokens: Sequence[Token], width: int, marker: str) -> list[StyledLine]:
         palette = self._palette
         tight = all(
             token.hidden
             for token in tokens[1:-1]
             if token.type == "paragraph_open" and token.level == tokens[0].level + 1
         )
-        lines = self.blocks(tokens[1:-1], width - len(marker), tight) or [Line([])]
+        lines = self.blocks(tokens[1:-1], width - len(marker), tight) or [StyledLine([])]
         return indent(lines, (marker, palette.accent), (" " * len(marker), palette.text), decoration=False)
 
-    def _table(self, tokens: Sequence[Token], width: int) -> list[Line]:
+    def _table(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         rows: list[list[list[Run]]] = []
         aligned: list[str] = []
         for place, token in enumerate(tokens):
@@ -245,7 +245,9 @@ _NARROWEST = 5
 _BETWEEN = " │ "
 
 
-def table_lines(rows: Sequence[Sequence[Cell]], aligned: Sequence[str], width: int, palette: Palette) -> list[Line]:
+def table_lines(
+    rows: Sequence[Sequence[Cell]], aligned: Sequence[str], width: int, palette: Palette
+) -> list[StyledLine]:
     """The rows, the first of them the heading; `aligned` says `left`, `right`, `center` or nothing a column."""
     if not rows:
         return []
@@ -253,7 +255,7 @@ def table_lines(rows: Sequence[Sequence[Cell]], aligned: Sequence[str], width: i
     if widths is None:
         return _as_records(rows, width, palette)
     lines = _row_lines(rows[0], widths, aligned, palette)
-    lines.append(Line([Segment("─┼─".join("─" * column for column in widths), palette.muted)]))
+    lines.append(StyledLine([Segment("─┼─".join("─" * column for column in widths), palette.muted)]))
     for row in rows[1:]:
         lines += _row_lines(row, widths, aligned, palette)
     return lines
@@ -275,7 +277,9 @@ def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | Non
     return widths
 
 
-def _row_lines(row: Sequence[Cell], widths: Sequence[int], aligned: Sequence[str], palette: Palette) -> list[Line]:
+def _row_lines(
+    row: Sequence[Cell], widths: Sequence[int], aligned: Sequence[str], palette: Palette
+) -> list[StyledLine]:
     cells = [
         wrap(row[column] if column < len(row) else [("", palette.text)], widths[column])
         for column in range(len(widths))
@@ -290,7 +294,7 @@ def _row_lines(row: Sequence[Cell], widths: Sequence[int], aligned: Sequence[str
             segments += _aligned(
                 content, widths[column], aligned[column] if column < len(aligned) else "", palette.text
             )
-        lines.append(Line(segments))
+        lines.append(StyledLine(segments))
     return lines
 
 
@@ -300,11 +304,11 @@ def _aligned(segments: Sequence[Segment], width: int, side: str, base: Style) ->
     return [*([Segment(" " * left, base)] if left else []), *segments, Segment(" " * (missing - left), base)]
 
 
-def _as_records(rows: Sequence[Sequence[Cell]], width: int, palette: Palette) -> list[Line]:
-    lines: list[Line] = []
+def _as_records(rows: Sequence[Sequence[Cell]], width: int, palette: Palette) -> list[StyledLine]:
+    lines: list[StyledLine] = []
     for row in rows[1:] or rows[:1]:
         if lines:
-            lines.append(Line([]))
+            lines.append(StyledLine([]))
         for heading, cell in zip(rows[0], row, strict=False):
             lines += wrap([*heading, (": ", palette.strong), *cell], width)
     return lines

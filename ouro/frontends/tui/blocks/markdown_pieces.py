@@ -1,4 +1,4 @@
-"""Pieces: growing Markdown, cut where nothing that follows can change what stands before.
+"""MarkdownPieces: growing Markdown, cut where nothing that follows can change what stands before.
 
 A piece is a top-level block, or one item of a top-level list. CommonMark is read line by line and never opens a
 closed block again, so that all but the last piece of the complete lines are final."""
@@ -22,7 +22,7 @@ _CLOSING = re.compile(r"(?m)^ {0,3}(`{3,}|~{3,})[ ]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MarkdownPiece:
     """A part of a Markdown text that is drawn by itself."""
 
     source: str
@@ -36,11 +36,11 @@ class Piece:
     """What marks the items of its list."""
 
 
-class Pieces:
+class MarkdownPieces:
     """Cuts a text that arrives in parts."""
 
     def __init__(self) -> None:
-        self.finished: list[Piece] = []
+        self.finished: list[MarkdownPiece] = []
         self._open = ""
         self._seen = 0
         self._blank_before = False
@@ -49,10 +49,10 @@ class Pieces:
         """The text goes on."""
         self._open += text
 
-    def settle(self) -> list[Piece]:
+    def settle(self) -> list[MarkdownPiece]:
         """Move what is final to `finished`; gives what is not, usually one piece."""
         if self._is_open_fence():
-            return [Piece(self._open, "fence", bool(self.finished))]
+            return [MarkdownPiece(self._open, "fence", bool(self.finished))]
         end = self._open.rfind("\n") + 1
         if end > self._seen:
             self._commit(end)
@@ -80,7 +80,7 @@ class Pieces:
             self._open = self._open[len(piece.source) :]
         self._seen = self._open.rfind("\n") + 1
 
-    def _cut(self, text: str) -> Iterator[Piece]:
+    def _cut(self, text: str) -> Iterator[MarkdownPiece]:
         """The pieces of the open text; together they are the text."""
         starts = _starts(parser().parse(text))
         if not starts:
@@ -115,7 +115,7 @@ def _starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
     return starts
 
 
-def _piece(source: str, token: Token, item: Token | None, before: Piece | None) -> Piece:
+def _piece(source: str, token: Token, item: Token | None, before: MarkdownPiece | None) -> MarkdownPiece:
     blank = before is not None and (before.source.endswith("\n\n") or bool(re.search(r"\n[ ]*\n[ ]*\Z", before.source)))
     spaced = before is not None and (token.type in _SPACED or before.kind in _SPACED)
     number, marker = None, ""
@@ -125,7 +125,7 @@ def _piece(source: str, token: Token, item: Token | None, before: Piece | None) 
         spaced = spaced or (before is not None and bool(before.marker) and not goes_on)
         if token.type == "ordered_list_open":
             number = (before.number or 0) + 1 if goes_on and before is not None else int(item.info or 1)
-    return Piece(source, token.type, blank or spaced, number, marker)
+    return MarkdownPiece(source, token.type, blank or spaced, number, marker)
 
 
 _UNFINISHED = re.compile(
@@ -135,7 +135,7 @@ _UNFINISHED = re.compile(
 _MOST_HELD = 4_096
 
 
-class Incoming:
+class StreamCleaner:
     """Cleans a stream: what the end of a piece leaves open is held until the next one shows what it is."""
 
     def __init__(self) -> None:

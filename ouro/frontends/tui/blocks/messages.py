@@ -9,18 +9,18 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.events import Level
-from ouro.frontends.tui.blocks.block import Block, estimate_text
+from ouro.frontends.tui.blocks.block import TranscriptBlock, estimate_text
 from ouro.frontends.tui.blocks.code import Code
-from ouro.frontends.tui.blocks.lines import Line, crop, fold, indent, pad, tidy, wrap
+from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, pad, tidy, wrap
 from ouro.frontends.tui.blocks.markdown import markdown_lines
-from ouro.frontends.tui.blocks.markdown_pieces import Incoming, Piece, Pieces
-from ouro.frontends.tui.blocks.styles import Palette
+from ouro.frontends.tui.blocks.markdown_pieces import MarkdownPiece, MarkdownPieces, StreamCleaner
+from ouro.frontends.tui.blocks.palette import Palette
 
 MARGIN = "  "
 _SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Warning: "), "error": ("✗", "Error: ")}
 
 
-class UserMessage(Block):
+class UserMessage(TranscriptBlock):
     """What the person said, with the names of the pictures that came along."""
 
     def __init__(self, text: str, images: Sequence[str] = ()) -> None:
@@ -28,7 +28,7 @@ class UserMessage(Block):
         self.text = tidy(text)
         self._images = tuple(tidy(name) for name in images)
 
-    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         named = [f"[image: {name}]" for name in self._images]
         lines = fold_or_wrap("\n".join([self.text, *named]), width - 3, palette.user)
         return pad(indent(lines, ("❯ ", palette.user_bar), (MARGIN, palette.user)), width, palette.user)
@@ -41,15 +41,15 @@ class UserMessage(Block):
         return "\n".join(f"> {line}" for line in self.text.split("\n"))
 
 
-class Answer(Block):
+class AnswerBlock(TranscriptBlock):
     """What the model says, as Markdown; pieces that are finished are drawn once."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
         self._source: list[str] = []
-        self._incoming = Incoming()
-        self._pieces = Pieces()
-        self._finished: list[Line] = []
+        self._incoming = StreamCleaner()
+        self._pieces = MarkdownPieces()
+        self._finished: list[StyledLine] = []
         self._drawn = 0
         self._code: Code | None = None
         self._for: tuple[int, Palette] | None = None
@@ -75,7 +75,7 @@ class Answer(Block):
         super().forget()
         self._for = None
 
-    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         if self._for != (width, palette):
             self._for, self._finished, self._drawn, self._code = (width, palette), [], 0, None
         tail = self._pieces.settle()
@@ -107,23 +107,23 @@ class Answer(Block):
             self._pieces.add(text)
             self.changed()
 
-    def _piece_lines(self, piece: Piece, width: int, palette: Palette) -> list[Line]:
+    def _piece_lines(self, piece: MarkdownPiece, width: int, palette: Palette) -> list[StyledLine]:
         if self._code is not None and piece.kind == "fence":
             # It was drawn line by line while it was open: only its end is new.
             return self._code_lines(
                 "", piece.source.partition("\n")[2].rstrip("\n").rpartition("\n")[0], width, palette
             )
         drawn = _with_margin(markdown_lines(piece.source, width, palette, piece.number), palette)
-        return [Line([]), *drawn] if piece.gap and drawn else drawn
+        return [StyledLine([]), *drawn] if piece.gap and drawn else drawn
 
-    def _code_lines(self, language: str, code: str, width: int, palette: Palette) -> list[Line]:
+    def _code_lines(self, language: str, code: str, width: int, palette: Palette) -> list[StyledLine]:
         if self._code is None:
             self._code = Code(language, width, palette, MARGIN)
-        gap = [Line([])] if self._finished else []
+        gap = [StyledLine([])] if self._finished else []
         return [*gap, *self._code.lines(code)]
 
 
-class Thinking(Block):
+class ThinkingBlock(TranscriptBlock):
     """What the model thought: one line, and the words when it is opened."""
 
     foldable = True
@@ -132,7 +132,7 @@ class Thinking(Block):
     def __init__(self, text: str = "", clock: Callable[[], float] = monotonic, key: str = "Ctrl+O") -> None:
         super().__init__()
         self._parts: list[str] = []
-        self._incoming = Incoming()
+        self._incoming = StreamCleaner()
         self._clock = clock
         self._key = key
         self._since: float | None = None
@@ -161,9 +161,9 @@ class Thinking(Block):
         self.is_moving = False
         self.changed()
 
-    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - len(MARGIN) - 1)
-        lines = [Line([Segment(MARGIN, palette.text), Segment(head, palette.muted)], gutter=len(MARGIN))]
+        lines = [StyledLine([Segment(MARGIN, palette.text), Segment(head, palette.muted)], gutter=len(MARGIN))]
         if self.is_open:
             bar = (MARGIN + "│ ", palette.muted)
             lines += indent(wrap([(self.text.strip("\n"), palette.muted)], width - 6), bar, bar)
@@ -185,7 +185,7 @@ class Thinking(Block):
         return f"Thought{took} · {size}" + ("" if self.is_open else f" · {self._key}")
 
 
-class Notice(Block):
+class NoticeBlock(TranscriptBlock):
     """Something that ouro itself has to tell; its level is told by a sign and a word, not by colour alone."""
 
     def __init__(self, text: str, level: Level = "info") -> None:
@@ -193,7 +193,7 @@ class Notice(Block):
         self.text = tidy(text)
         self._level = level
 
-    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         style = {"info": palette.muted, "warning": palette.warning, "error": palette.error}[self._level]
         sign, word = _SIGNS[self._level]
         lines = fold_or_wrap(word + self.text, width - 4, style)
@@ -207,19 +207,19 @@ class Notice(Block):
         return _SIGNS[self._level][1] + self.text
 
 
-def queued_lines(texts: Sequence[str], width: int, palette: Palette) -> list[Line]:
+def queued_lines(texts: Sequence[str], width: int, palette: Palette) -> list[StyledLine]:
     """The messages that wait to be delivered, one line each."""
     mark = f"{MARGIN}⋯ queued: "
-    lines: list[Line] = [Line([])] if texts else []
+    lines: list[StyledLine] = [StyledLine([])] if texts else []
     for text in texts:
         words = crop(tidy(text), max(1, width - len(mark) - 1))
-        lines.append(Line([Segment(mark, palette.warning), Segment(words, palette.muted)], gutter=len(mark)))
+        lines.append(StyledLine([Segment(mark, palette.warning), Segment(words, palette.muted)], gutter=len(mark)))
     return lines
 
 
-def fold_or_wrap(text: str, width: int, base: Style) -> list[Line]:
+def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
     """Text of a person or of ouro: prose is wrapped, lines that start with space keep their shape."""
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     for row in text.split("\n"):
         lines += fold([(row, base)], width) if row.startswith(" ") else wrap([(row, base)], width)
     return lines
@@ -233,6 +233,6 @@ def duration(seconds: float) -> str:
     return f"{whole}s" if whole < 60 else f"{whole // 60}m {whole % 60}s"
 
 
-def _with_margin(lines: list[Line], palette: Palette) -> list[Line]:
+def _with_margin(lines: list[StyledLine], palette: Palette) -> list[StyledLine]:
     space = (MARGIN, palette.text)
     return indent(lines, space, space)

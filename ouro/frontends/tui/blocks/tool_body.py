@@ -13,15 +13,15 @@ from rich.style import Style
 from ouro.display import Body, CommandOutput, Diff, Picture, Plain, Todo, Todos
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import diff_lines
-from ouro.frontends.tui.blocks.lines import Line, crop, fold, indent, printed, tidy, wrap
-from ouro.frontends.tui.blocks.styles import Palette
+from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, printed, tidy, wrap
+from ouro.frontends.tui.blocks.palette import Palette
 
 MOST_LINES = 2_000
 """Lines that are drawn of one body, however long it is."""
 _TODO_SIGNS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 
 
-def body_lines(body: Body, width: int, palette: Palette) -> Iterator[Line]:
+def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
     """The whole body, drawn as it is taken."""
     match body:
         case Plain():
@@ -57,10 +57,10 @@ def preview_size(body: Body, failed: bool) -> int:
             assert_never(body)
 
 
-def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[Line], int]:
+def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
     """The end of what a command printed, and how many of its lines stand before."""
     rows = printed(text).rstrip("\n").split("\n")
-    shown: list[Line] = []
+    shown: list[StyledLine] = []
     taken = 0
     for row in reversed(rows):
         lines = fold([(row, style)], width)
@@ -105,27 +105,27 @@ def body_text(body: Body) -> str:
             assert_never(body)
 
 
-def _plain(body: Plain, width: int, palette: Palette) -> Iterator[Line]:
+def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
     text = tidy(body.text).removesuffix("\n")
     rows = islice(highlight("\n".join(text.split("\n")[:MOST_LINES]), body.language, palette, palette.text), MOST_LINES)
     yield from (line for row in rows for line in fold(row, width))
     left = text.count("\n") + 1 - MOST_LINES
     if left > 0:
-        yield Line([Segment(crop(f"… {left} more lines", width), palette.muted)])
+        yield StyledLine([Segment(crop(f"… {left} more lines", width), palette.muted)])
 
 
-def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[Line]:
+def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
     command = fold([(tidy(body.command), palette.strong)], width - 2)
     yield from indent(command, ("$ ", palette.accent), ("  ", palette.accent))
     lines, before = last_lines(body.output, MOST_LINES, width, palette.text) if body.output else ([], 0)
     if before:
-        yield Line([Segment(crop(f"… {before} lines before", width), palette.muted)])
+        yield StyledLine([Segment(crop(f"… {before} lines before", width), palette.muted)])
     yield from lines
     if body.exit_code:
-        yield Line([Segment(crop(f"exit code {body.exit_code}", width), palette.error)])
+        yield StyledLine([Segment(crop(f"exit code {body.exit_code}", width), palette.error)])
 
 
-def _todo(todo: Todo, width: int, palette: Palette) -> list[Line]:
+def _todo(todo: Todo, width: int, palette: Palette) -> list[StyledLine]:
     style = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}[todo.state]
     return indent(
         wrap([(tidy(todo.text), style)], width - 2), (f"{_TODO_SIGNS[todo.state]} ", style), ("  ", style), False

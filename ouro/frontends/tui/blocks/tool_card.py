@@ -12,10 +12,10 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.display import Body, CommandOutput, Display
-from ouro.frontends.tui.blocks.block import Block
-from ouro.frontends.tui.blocks.lines import Line, crop, indent, tidy
+from ouro.frontends.tui.blocks.block import TranscriptBlock
+from ouro.frontends.tui.blocks.lines import StyledLine, crop, indent, tidy
 from ouro.frontends.tui.blocks.messages import MARGIN, duration
-from ouro.frontends.tui.blocks.styles import Palette
+from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_body import MOST_LINES, body_lines, body_text, last_lines, preview_size, text_size
 
 State = Literal["running", "waiting", "done", "failed", "stopped"]
@@ -25,7 +25,7 @@ _MOST_KEPT = 64_000
 _INSIDE = MARGIN * 2
 
 
-class ToolCard(Block):
+class ToolCard(TranscriptBlock):
     """A tool call."""
 
     foldable = True
@@ -66,7 +66,7 @@ class ToolCard(Block):
             self._seconds = self._clock() - self._since
             self._end("stopped")
 
-    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         inside = width - len(_INSIDE) - 1
         space = (_INSIDE, palette.text)
         return [self._head(width, palette), *indent(self._below(inside, palette), space, space)]
@@ -93,7 +93,7 @@ class ToolCard(Block):
         self.is_moving = False
         self.changed()
 
-    def _head(self, width: int, palette: Palette) -> Line:
+    def _head(self, width: int, palette: Palette) -> StyledLine:
         passed = self._clock() - self._since if self._seconds is None else self._seconds
         summary = tidy(self._display.summary) if self._display is not None else _WORDS.get(self._state, "")
         parts = [part for part in (summary, duration(passed) if passed >= 0.1 else "") if part]
@@ -102,7 +102,7 @@ class ToolCard(Block):
         title = crop(self._title, max(8, room - min(cell_len(after), room // 2)))
         after = crop(after, max(0, room - cell_len(title)))
         sign = _SIGNS.get(self._state) or _SPINNER[int(passed * 4) % len(_SPINNER)]
-        return Line(
+        return StyledLine(
             [
                 Segment(f"{MARGIN}{sign} ", _state_style(self._state, palette)),
                 Segment(title, palette.strong),
@@ -111,7 +111,7 @@ class ToolCard(Block):
             gutter=len(MARGIN) + 2,
         )
 
-    def _below(self, width: int, palette: Palette) -> list[Line]:
+    def _below(self, width: int, palette: Palette) -> list[StyledLine]:
         body = self._body
         if body is None:
             if self._display is not None or not self._output:
@@ -122,7 +122,7 @@ class ToolCard(Block):
             return list(islice(body_lines(body, width, palette), MOST_LINES))
         return self._preview(body, width, palette)
 
-    def _preview(self, body: Body, width: int, palette: Palette) -> list[Line]:
+    def _preview(self, body: Body, width: int, palette: Palette) -> list[StyledLine]:
         most = preview_size(body, self._state == "failed")
         if isinstance(body, CommandOutput):
             if not body.output.strip():
@@ -137,21 +137,21 @@ class ToolCard(Block):
         left = max(1, _total(body, width, palette) - most)
         return [*lines[:most], *self._left_out(left, "more", width, palette)]
 
-    def _left_out(self, count: int, where: str, width: int, palette: Palette) -> list[Line]:
+    def _left_out(self, count: int, where: str, width: int, palette: Palette) -> list[StyledLine]:
         if not count:
             return []
         words = f"… {count} line{'s' if count != 1 else ''} {where} · {self._key}"
-        return [Line([Segment(crop(words, width), palette.muted)], gutter=len(words))]
+        return [StyledLine([Segment(crop(words, width), palette.muted)], gutter=len(words))]
 
 
-class Shown(Block):
+class DisplayBlock(TranscriptBlock):
     """A display on its own, whole: for questions and commands that show something."""
 
     def __init__(self, display: Display) -> None:
         super().__init__()
         self._display = display
 
-    def _draw(self, width: int, palette: Palette) -> Sequence[Line]:
+    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         body = self._display.body
         if body is None:
             return []

@@ -1,16 +1,69 @@
-"""ConversationScreen: the screen that is always there, without the keys that Textual gives to screens."""
+"""ConversationScreen: header, transcript, questions, prompt and status line; shows the events of a session."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from textual import on
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT
-from ouro.frontends.tui.parts import Parts
+from ouro.errors import OuroError
+from ouro.events import (
+    CoreChanged,
+    Event,
+    NoteKept,
+    NotesRecalled,
+    Outcome,
+    PermissionAsked,
+    QuestionAsked,
+    QuestionClosed,
+    Said,
+    Titled,
+    TodosChanged,
+    TurnFinished,
+    UsageUpdated,
+)
+from ouro.frontends.history import PromptHistory
+from ouro.frontends.memory_lines import memory_line
+from ouro.frontends.project_files import FileIndex, ProjectFiles
+from ouro.frontends.session_lines import LEFT_BRANCH, card_line, now
+from ouro.frontends.tui.blocks.lines import tidy
+from ouro.frontends.tui.blocks.messages import UserMessage
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT, Look
+from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
+from ouro.frontends.tui.widgets.completion import Completion, Suggestion
+from ouro.frontends.tui.widgets.header import Header
+from ouro.frontends.tui.widgets.prompt import PromptArea, PromptBox
+from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+from ouro.frontends.tui.widgets.questions import QuestionStack
+from ouro.frontends.tui.widgets.resume_panel import ResumePanel
+from ouro.frontends.tui.widgets.status import StatusLine
+from ouro.frontends.tui.widgets.todos import TodoPanel
+from ouro.frontends.tui.widgets.transcript import TranscriptView
+from ouro.session.turn_queue import Draft, TurnObserver, TurnQueue
+from ouro.utils.runtime import get_history_path
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.frontends.tui.screens.memory.browser import MemoryBrowser
+    from ouro.session import ResumeCard, Session
+
+MAX_BLOCKS = 1_000
+"""From this many blocks on, the screen drops blocks far above."""
+KEPT_PROMPTS = 3
+"""User messages, with their turns, that stay when blocks are dropped."""
 
 
-class ConversationScreen(Screen[None], inherit_bindings=False):
-    """Header, conversation, what waits, prompt, status line."""
+class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
+    """Hands each event to the widgets it concerns, and rings the bell when the user is needed.
+
+    Args:
+        run_command: runs a slash command; returns False if the text is none.
+        takes_focus: the prompt has the focus at once; else the first sheet takes it.
+    """
 
     VERTICAL_BREAKPOINTS = [  # noqa: RUF012 (Textual's own form)
         (0, "-tiny"),
@@ -19,12 +72,248 @@ class ConversationScreen(Screen[None], inherit_bindings=False):
         (ROOMY_FROM_HEIGHT, "-roomy"),
     ]
 
-    def __init__(self, parts: Parts, *, gives_keys: bool = True) -> None:
-        """With `gives_keys` the prompt has the keys from the first; else whatever asks for them."""
+    def __init__(
+        self, look: Look, keymap: Keymap, run_command: Callable[[str], Awaitable[bool]], *, takes_focus: bool = True
+    ) -> None:
         super().__init__()
-        self.AUTO_FOCUS = "*" if gives_keys else ""  # type: ignore[misc]  # Textual reads it of the instance
-        self._parts = parts
+        self.AUTO_FOCUS = "*" if takes_focus else ""  # type: ignore[misc]  # Textual reads it of the instance
+        self.session: Session | None = None
+        self.browser: MemoryBrowser | None = None
+        """The memory browser, while it is open over the conversation."""
+        self.turns = TurnQueue(self)
+        self._run_command = run_command
+        self._bell_after = look.bell_after
+        self._is_loading_earlier = False
+        self._window_title: str | None = None
+        self.prompt_history = PromptHistory(get_history_path())
+        self.header = Header(look)
+        self.transcript = TranscriptView(
+            id="transcript", outputs_key=keymap.shown("outputs"), receipt_key=keymap.shown("receipt")
+        )
+        self.transcript.can_focus = False
+        self.writer = TranscriptWriter(self.transcript)
+        self.todos = TodoPanel()
+        self.questions = QuestionStack(keymap)
+        self.resume = ResumePanel()
+        self._files = ProjectFiles(self._list_files, self._suggest)
+        self.completion = Completion(_commands, self._file_index)
+        self.prompt = PromptArea(keymap, self.prompt_history, self.completion, self.turns.withdraw)
+        self.box = PromptBox(self.prompt)
+        self.status = StatusLine(look.status)
 
     def compose(self) -> ComposeResult:
-        """The parts, from top to bottom."""
-        yield from self._parts.compose()
+        yield self.header
+        yield self.transcript
+        yield self.todos
+        yield self.questions
+        yield self.resume
+        yield self.completion
+        yield self.box
+        yield self.status
+
+    # The session
+
+    def attach(self, session: Session) -> None:
+        """Show this session."""
+        self.session = session
+        self.show_again()
+
+    def show_again(self) -> None:
+        """Show the session's transcript again, from its newest messages."""
+        if self.session is not None:
+            self.transcript.clear()
+            self.writer.replay(self.session.history())
+            self.todos.todos = self.session.todos
+            self.resume.close()
+            self.show_state()
+
+    def show_state(self) -> None:
+        """Show the session's status, title and queue as they are now."""
+        if self.session is not None:
+            self.status.status = self.session.status()
+            self.status.refresh()
+            self.header.session_title = self.session.title
+            self._show_window_title(self.session.title)
+            self.queue_changed()
+
+    async def go_to(self, message: int) -> None:
+        """Scroll to the message of this number, anywhere in the session."""
+        if self.session is None:
+            return
+        try:
+            reached = await self.session.scrollback.reach(message)
+        except OuroError as error:
+            self.show(Said(str(error), "error"))
+            return
+        self.show_again()
+        self.transcript.go_to(reached.prompts)
+        if reached.is_left:
+            self.show(Said(LEFT_BRANCH, "warning"))
+
+    @on(TranscriptView.TopReached)
+    def _top_reached(self) -> None:
+        self.run_worker(self.show_earlier())
+
+    async def show_earlier(self) -> None:
+        """Read earlier messages from disk and put them above, if there are any."""
+        session = self.session
+        if session is None or self._is_loading_earlier or not session.scrollback.has_more:
+            return
+        self._is_loading_earlier = True
+        try:
+            events = await session.scrollback.more()
+        except OuroError as error:
+            self.show(Said(str(error), "error"))
+            return
+        finally:
+            self._is_loading_earlier = False
+        if session is self.session:
+            self.transcript.prepend(blocks_of(events, self.transcript))
+
+    def show_resumed(self, card: ResumeCard) -> None:
+        """Show a panel if there is something to choose, else one line."""
+        if card.is_long:
+            self.resume.show(card)
+        else:
+            self.show(Said(card_line(card, now())))
+
+    # What the turn queue reports
+
+    def show(self, event: Event) -> None:
+        self.writer.show(self._without_change(event))
+        if self.browser is not None and isinstance(event, NotesRecalled | NoteKept | CoreChanged):
+            self.browser.memory_changed()
+        match event:
+            case PermissionAsked() | QuestionAsked():
+                self.questions.ask(event)
+                self.box.wait_for_answer(True)
+                self.ring("ouro waits for your answer")
+            case QuestionClosed(question_id=question_id):
+                self.close_question(question_id)
+            case TodosChanged(todos=todos):
+                self.todos.todos = todos
+            case NotesRecalled() | UsageUpdated() | TurnFinished() | Titled():
+                self.show_state()
+            case _:
+                pass
+
+    show_background = show
+
+    def _without_change(self, event: Event) -> Event:
+        """A change that the user made in the memory browser was seen there: show one line, without its diff."""
+        if self.browser is not None and isinstance(event, CoreChanged) and event.origin in ("person", "undo"):
+            return Said(memory_line(event))
+        return event
+
+    def turn_began(self) -> None:
+        self.resume.close()
+        self.box.work_begins()
+        self._drop_old_blocks()
+
+    def turn_ended(self, outcome: Outcome, seconds: float) -> None:  # noqa: ARG002 (of TurnObserver)
+        if not self.is_attached:  # ouro ends
+            return
+        self.box.work_ends()
+        panel = self.questions.panel
+        self.questions.end_turn()
+        if panel is not None and self.questions.panel is None:
+            self.prompt.focus()
+        self.show_state()
+        if 0 <= self._bell_after < seconds:
+            self.ring("ouro is done")
+
+    def queue_changed(self) -> None:
+        self.transcript.set_queued(self.turns.waiting)
+
+    async def run_command(self, text: str) -> bool:
+        return await self._run_command(text)
+
+    def _drop_old_blocks(self) -> None:
+        """Drop blocks far above that have left the session's memory too; scrolling up reads them again.
+
+        Cut before a user message, and only where the screen and the session agree on the last ones.
+        """
+        blocks = self.transcript.blocks
+        if self.session is None or not self.transcript.following or len(blocks) < MAX_BLOCKS:
+            return
+        prompts = [(place, block) for place, block in enumerate(blocks) if isinstance(block, UserMessage)]
+        prompts = prompts[-KEPT_PROMPTS:]
+        said = self.session.scrollback.last_said(KEPT_PROMPTS)
+        agrees = said and [tidy(text) for _, text in said] == [block.text for _, block in prompts]
+        if agrees and self.session.scrollback.begin_at(said[0][0]):
+            self.transcript.discard(*blocks[: prompts[0][0]])
+
+    # QuestionStack
+
+    @on(QuestionPanel.Answered)
+    def _answer(self, message: QuestionPanel.Answered) -> None:
+        if self.session is not None:
+            self.session.answer(message.question_id, message.answer)
+
+    @on(QuestionPanel.Stray)
+    def _pass_to_prompt(self, message: QuestionPanel.Stray) -> None:
+        self.prompt.post_message(message.key)
+
+    def close_question(self, question_id: str) -> None:
+        """Remove a question; the prompt gets the focus when it was the last."""
+        self.questions.close(question_id)
+        if self.questions.panel is None:
+            self.box.wait_for_answer(False)
+            self.prompt.focus()
+
+    # The prompt
+
+    @on(PromptArea.Submitted)
+    def _submit(self, message: PromptArea.Submitted) -> None:
+        self.transcript.follow()
+        (self.turns.queue if message.later else self.turns.say)(message.draft)
+
+    @on(PromptArea.Changed)
+    @on(PromptArea.SelectionChanged)
+    def _suggest(self) -> None:
+        self.completion.look_at(self.prompt.before_cursor)
+
+    @on(Completion.Picked)
+    def _accept(self) -> None:
+        self.prompt.accept()
+
+    def withdraw_all(self) -> None:
+        """Put all queued messages back into the prompt, before what is there."""
+        drafts: list[Draft] = []
+        while (draft := self.turns.withdraw()) is not None:
+            drafts.insert(0, draft)
+        if drafts:
+            texts = [self.prompt.attachments.restore(draft) for draft in drafts]
+            self.prompt.fill("\n".join([*texts, *([self.prompt.text] if self.prompt.text else [])]))
+
+    def _file_index(self) -> FileIndex | None:
+        return self._files.index() if self.session is not None else None
+
+    def _list_files(self) -> list[str]:
+        assert self.session is not None
+        return self.session.project_files()
+
+    # The terminal
+
+    def ring(self, text: str) -> None:
+        """Ring the bell, and show a desktop notification where the terminal can (OSC 9)."""
+        self.app.bell()
+        self._write(f"\x1b]9;{text}\x07")
+
+    def _show_window_title(self, title: str) -> None:
+        named = f"ouro · {clean(title)}".replace("\n", " ") if title else "ouro"
+        if named != self._window_title:
+            self._window_title = named
+            self._write(f"\x1b]2;{named}\x07")
+
+    def _write(self, sequence: str) -> None:
+        if self.app._driver is not None:  # the driver's writer keeps sequences whole; the terminal itself would not
+            self.app._driver.write(sequence)
+
+
+def _commands() -> Sequence[Suggestion]:
+    from ouro.commands.builtin import COMMANDS  # too heavy to import before the first frame
+
+    return [
+        Suggestion(f"/{command.name} ", command.usage, command.help, final=not command.argument) for command in COMMANDS
+    ]

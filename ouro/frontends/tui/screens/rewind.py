@@ -19,7 +19,7 @@ from ouro.display import Choice
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.picker import PickList
 from ouro.frontends.tui.screens.sheet import Sheet
-from ouro.session import Branch, Past, Point, RewindScope
+from ouro.session import Branch, Point, Rewind, RewindScope
 from ouro.utils.text import clean
 
 _STEPS = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "ctrl+p": -1, "ctrl+n": 1}
@@ -31,7 +31,7 @@ _SHOWN_TEXTS = 3
 class RewindSheet(Sheet[WayBack | None]):
     """The person's messages, the newest at the bottom, and what was left; below, what would go with the marked one."""
 
-    def __init__(self, past: Past, keymap: Keymap) -> None:
+    def __init__(self, past: Rewind, keymap: Keymap) -> None:
         super().__init__()
         self._past = past
         self._keys = keymap.of("sheet")
@@ -166,7 +166,7 @@ class TickBox(Widget, can_focus=True):
             self.ticked = not self.ticked
 
 
-def _rows(past: Past) -> list[tuple[str, Point | Branch]]:
+def _rows(past: Rewind) -> list[tuple[str, Point | Branch]]:
     """Messages in their order, each branch behind the message from whose answer it parts."""
     rows: list[tuple[str, Point | Branch]] = [(f"m{each.number}", each) for each in past.points()]
     rows += [(f"b{each.number}", each) for each in past.branches()]

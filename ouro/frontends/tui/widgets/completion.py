@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ouro.frontends.project_files import Haystack
+from ouro.frontends.project_files import FileIndex
 from ouro.utils.text import clean
 
 ROWS = 8
@@ -41,7 +41,7 @@ class Completion(Widget):
     class Picked(Message):
         """The mouse took the chosen suggestion."""
 
-    def __init__(self, commands: Callable[[], Sequence[Suggestion]], files: Callable[[], Haystack | None]) -> None:
+    def __init__(self, commands: Callable[[], Sequence[Suggestion]], files: Callable[[], FileIndex | None]) -> None:
         super().__init__(id="completion")
         self._commands = commands
         self._files = files

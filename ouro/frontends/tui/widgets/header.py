@@ -14,7 +14,7 @@ class Header(Widget):
     """One line; left out on low terminals."""
 
     COMPONENT_CLASSES = {"header--name"}  # noqa: RUF012 (Textual's own form)
-    title: reactive[str] = reactive("")
+    session_title: reactive[str] = reactive("")
 
     def __init__(self, look: Look) -> None:
         super().__init__(id="header")
@@ -26,7 +26,7 @@ class Header(Widget):
         line.append("ouro", self.get_component_rich_style("header--name", partial=True))
         line.append(f" {self._look.version}".rstrip() + f" · {clean(self._look.folder)}")
         line.truncate(self.size.width)
-        title = Text(clean(self.title))
+        title = Text(clean(self.session_title))
         title.truncate(max(0, self.size.width - line.cell_len - 3), overflow="ellipsis")
         if title.cell_len > 3:
             line.append(" " * (self.size.width - line.cell_len - title.cell_len))

@@ -12,10 +12,10 @@ from textual.widgets import Static
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
 from ouro.events import PermissionAsked, Permit
-from ouro.frontends.tui.blocks.tool_card import Shown
+from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.widgets.question_panel import Options, QuestionPanel
-from ouro.frontends.tui.widgets.transcript import Transcript
+from ouro.frontends.tui.widgets.question_panel import ChoiceList, QuestionPanel
+from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import escaped, plural
 
 _BLANKS = re.compile(" {24,}")
@@ -28,7 +28,7 @@ class PermissionPanel(QuestionPanel):
         choices = ["yes", "always", "no"] if asked.rule else ["yes", "no"]
         details = {"always": f"saves the rule  {escaped(asked.rule)}"}
         lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in choices]
-        super().__init__(asked.question_id, keymap, Options(lines))
+        super().__init__(asked.question_id, keymap, ChoiceList(lines))
         self.field.placeholder = "a comment for the agent · Enter answers · Esc goes back"
         self._asked = asked
         self._choices = choices
@@ -53,9 +53,9 @@ class PermissionPanel(QuestionPanel):
         display = self._asked.display
         if isinstance(display.body, Diff):
             changes = tuple(map(_escaped_change, display.body.changes))
-            view = Transcript(classes="question--body question--diff")
+            view = TranscriptView(classes="question--body question--diff")
             view.following = False  # read from its beginning
-            view.add(Shown(replace(display, body=Diff(changes))))
+            view.add(DisplayBlock(replace(display, body=Diff(changes))))
             return plural(len(changes), "file"), view
         text = _text_of(display)
         lines = text.count("\n") + 1

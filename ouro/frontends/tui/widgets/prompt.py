@@ -1,4 +1,4 @@
-"""Prompt: where the person writes."""
+"""PromptArea: where the person writes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from ouro.frontends.history import HistoryWalk, PromptHistory
-from ouro.frontends.tui.drafts import Chips, Draft
+from ouro.frontends.tui.drafts import Attachments
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
 from ouro.frontends.tui.widgets.completion import Completion
+from ouro.session.turn_queue import Draft
 
 PASTE_GAP = 0.05
 """Seconds: keys that come this soon after a paste are its rest (it held the sequence that ends one), not typed."""
@@ -30,8 +31,8 @@ _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
 """What some of them do where there is text."""
 
 
-class Prompt(TextArea, inherit_bindings=False):
-    """A text of several lines, with history, completion, chips for long pastes, and a draft put aside.
+class PromptArea(TextArea, inherit_bindings=False):
+    """A text of several lines, with history, completion, attachments for long pastes, and a draft put aside.
 
     Keys are looked up here and not in Textual's bindings: those run after the key has bubbled up to the app, by
     when the next keys may already be in the text.
@@ -57,16 +58,16 @@ class Prompt(TextArea, inherit_bindings=False):
         action: str
 
     def __init__(
-        self, keymap: Keymap, history: PromptHistory, completion: Completion, take_back: Callable[[], str | None]
+        self, keymap: Keymap, history: PromptHistory, completion: Completion, withdraw: Callable[[], Draft | None]
     ) -> None:
         super().__init__(id="prompt", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
         self.cursor_blink = False
-        self.chips = Chips()
+        self.attachments = Attachments()
         self._actions = keymap.of("prompt", "edit")
         self._elsewhere = frozenset(keymap.of("app"))
         self._history = history
         self.completion = completion
-        self._take_back = take_back
+        self._withdraw = withdraw
         self._walk: HistoryWalk | None = None
         self._stashed: list[str] = []
         self._chord = ""
@@ -134,7 +135,7 @@ class Prompt(TextArea, inherit_bindings=False):
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         self._pasted_at = event.time
-        self.put(self.chips.fold(event.text))
+        self.put(self.attachments.fold(event.text))
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
         """What a key does while suggestions are shown; False: what it always does."""
@@ -180,7 +181,7 @@ class Prompt(TextArea, inherit_bindings=False):
         self._submit(later=True)
 
     def _submit(self, later: bool) -> None:
-        draft = self.chips.expand(self.text)
+        draft = self.attachments.expand(self.text)
         if not draft.text:
             self.post_message(self.Idle("queue" if later else "send"))
             return
@@ -190,7 +191,7 @@ class Prompt(TextArea, inherit_bindings=False):
         self.fill(self._stashed.pop() if self._stashed else "")
         self.history.clear()
         if not self._stashed and not self.text:
-            self.chips = Chips()
+            self.attachments = Attachments()
         self.post_message(self.Submitted(draft, later))
 
     def action_newline(self) -> None:
@@ -199,8 +200,8 @@ class Prompt(TextArea, inherit_bindings=False):
 
     def action_previous(self) -> None:
         """Up: in the text, then through the history; on empty input first what waits to be sent."""
-        if not self.text and (waiting := self._take_back()) is not None:
-            self.fill(waiting)
+        if not self.text and (draft := self._withdraw()) is not None:
+            self.fill(self.attachments.restore(draft))
         elif self.navigator.is_first_wrapped_line(self.cursor_location):
             self._recall(-1)
         else:
@@ -239,7 +240,7 @@ class Prompt(TextArea, inherit_bindings=False):
 
     def action_delete_left(self) -> None:
         """Backspace; a chip goes as a whole."""
-        chip = "" if self.selected_text else self.chips.ending(self.before_cursor)
+        chip = "" if self.selected_text else self.attachments.ending(self.before_cursor)
         if not chip:
             super().action_delete_left()
             return
@@ -253,7 +254,7 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 class PromptBox(Horizontal):
     """A sign and the prompt; `!` in place of the sign where a shell line is written."""
 
-    def __init__(self, prompt: Prompt) -> None:
+    def __init__(self, prompt: PromptArea) -> None:
         super().__init__(id="prompt-box")
         self._prompt = prompt
         self._sign = Static("❯ ", id="prompt-sign", markup=False)

@@ -16,7 +16,7 @@ from textual.widgets import Input
 
 from ouro.events import Answer
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.widgets.transcript import Transcript
+from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.text import clean
 
 
@@ -45,7 +45,7 @@ class QuestionPanel(Vertical, can_focus=True):
             super().__init__()
             self.key = key
 
-    def __init__(self, question_id: str, keymap: Keymap, options: Options) -> None:
+    def __init__(self, question_id: str, keymap: Keymap, options: ChoiceList) -> None:
         super().__init__(classes="question")
         self.question_id = question_id
         self.options = options
@@ -126,7 +126,7 @@ class QuestionPanel(Vertical, can_focus=True):
     def _fit(self) -> None:
         for body in self.query(".question--body"):
             body.styles.max_height = max(2, min(self.app.size.height * 3 // 10, (self.app.size.height - 6) // 2))
-            if isinstance(body, Transcript):
+            if isinstance(body, TranscriptView):
                 body.styles.height = max(3, body.virtual_size.height)
 
     @property
@@ -156,7 +156,7 @@ class QuestionPanel(Vertical, can_focus=True):
 _INDENT = 4
 
 
-class Options(Widget):
+class ChoiceList(Widget):
     """The choices of a question. It holds no focus: its panel tells it what to do."""
 
     COMPONENT_CLASSES = {"options--marked", "options--detail"}  # noqa: RUF012 (Textual's own form)

@@ -1,4 +1,4 @@
-"""Questions: the questions that wait, one shown at a time."""
+"""QuestionStack: the questions that wait, one shown at a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from textual.widgets import Static
 from ouro.events import PermissionAsked, QuestionAsked, Reply
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.widgets.permission import PermissionPanel
-from ouro.frontends.tui.widgets.question_panel import Options, QuestionPanel
+from ouro.frontends.tui.widgets.question_panel import ChoiceList, QuestionPanel
 from ouro.utils.text import clean
 
 
-class Questions(Vertical):
+class QuestionStack(Vertical):
     """The place above the prompt where questions appear, in the order they were asked."""
 
     def __init__(self, keymap: Keymap) -> None:
@@ -71,7 +71,7 @@ class AskPanel(QuestionPanel):
         self._question = question
         last = [(_OTHER, "")] + ([(_DONE, "Enter")] if question.several else [])
         super().__init__(
-            asked.question_id, keymap, Options([*((c, "") for c in question.choices), *last], question.several)
+            asked.question_id, keymap, ChoiceList([*((c, "") for c in question.choices), *last], question.several)
         )
         self.field.placeholder = "your answer · Enter sends it"
         self.field.display = not question.choices
@@ -123,6 +123,6 @@ class AskPanel(QuestionPanel):
     def _answer(self, answers: tuple[str, ...]) -> None:
         self.post_message(self.Answered(self.question_id, Reply(answers)))
 
-    def wave_away(self) -> None:
+    def dismiss_question(self) -> None:
         """No answer."""
         self._answer(())

@@ -28,9 +28,9 @@ class StatusLine(Widget):
 
     COMPONENT_CLASSES = {f"status--{name}" for name in _STYLES}  # noqa: RUF012 (Textual's own form)
     status: reactive[Status | None] = reactive(None)
-    told: reactive[str] = reactive("")
+    message: reactive[str] = reactive("")
     hint: reactive[str] = reactive("")
-    """Shown at the right end where there is room."""
+    """DisplayBlock at the right end where there is room."""
 
     def __init__(self, items: Sequence[str]) -> None:
         unknown = [item for item in items if item not in STATUS_ITEMS]
@@ -41,25 +41,25 @@ class StatusLine(Widget):
         self._level = "info"
         self._timer: Timer | None = None
 
-    def tell(self, text: str, level: str = "info", seconds: float = 4.0) -> None:
+    def show_message(self, text: str, level: str = "info", seconds: float = 4.0) -> None:
         """Tell one line in place of the status, for so long."""
         if self._timer is not None:
             self._timer.stop()
-        self._level, self.told = level, text
-        self._timer = self.set_timer(seconds, lambda: setattr(self, "told", ""))
+        self._level, self.message = level, text
+        self._timer = self.set_timer(seconds, lambda: setattr(self, "message", ""))
 
     def render(self) -> Text:
         """What there is room for; what matters least is left out first."""
         width = self.size.width
-        if self.told:
-            line = Text(clean(self.told), style=self._style(self._level), no_wrap=True, end="")
+        if self.message:
+            line = Text(clean(self.message), style=self._style(self._level), no_wrap=True, end="")
         elif self.status is None:
             line = Text(OPENING, no_wrap=True, end="")
         else:
             line = self._fitting(_parts(self.status), width)
         line.truncate(max(0, width), overflow="ellipsis")
         room = width - line.cell_len - len(self.hint)
-        if self.hint and not self.told and self.status is not None and room >= 3:
+        if self.hint and not self.message and self.status is not None and room >= 3:
             line.append(" " * room + self.hint)
         return line
 

@@ -1,4 +1,4 @@
-"""Transcript: the conversation as one scrolling column of lines, drawn once and kept."""
+"""TranscriptView: the conversation as one scrolling column of lines, drawn once and kept."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
 
-from ouro.frontends.tui.blocks.block import Block
+from ouro.frontends.tui.blocks.block import TranscriptBlock
 from ouro.frontends.tui.blocks.block_list import BlockList
-from ouro.frontends.tui.blocks.lines import Line, crop, marked, selected_text
-from ouro.frontends.tui.blocks.messages import Answer, UserMessage, queued_lines
-from ouro.frontends.tui.blocks.styles import make_palette
+from ouro.frontends.tui.blocks.lines import StyledLine, crop, marked, selected_text
+from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage, queued_lines
+from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll
 
 
-class Transcript(LineScroll):
+class TranscriptView(LineScroll):
     """All blocks of a conversation. Stays at its end unless the reader scrolled up."""
 
     class TopReached(Message):
@@ -47,37 +47,37 @@ class Transcript(LineScroll):
         self.clock = clock
         self.following = True
         """At the end, and staying there."""
-        self._palette = make_palette({})
+        self._palette = Palette({})
         self._blocks = BlockList(self._palette)
-        self._frames = Frames(self, self._draw)
-        self._strips = Strips()
+        self._frames = FrameScheduler(self, self._draw)
+        self._strips = StripCache()
         self._queued: tuple[str, ...] = ()
-        self._footer: list[Line] = []
-        self._seen: tuple[Block, int] | None = None
+        self._footer: list[StyledLine] = []
+        self._seen: tuple[TranscriptBlock, int] | None = None
         """The last block when the reader left the end, and how many of its lines were there."""
         self._is_arranging = False
 
-    def add(self, block: Block) -> None:
+    def add(self, block: TranscriptBlock) -> None:
         """Put a block at the end."""
         self._blocks.add(block)
         self._frames.add(block)
 
-    def prepend(self, blocks: Sequence[Block]) -> None:
+    def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
         """Put blocks before all others; what the reader looks at stays where it is."""
         place = self._blocks.block_at(self.scroll_offset.y)
         self._blocks.prepend(blocks)
         self._return_to(place)
 
     @property
-    def blocks(self) -> Sequence[Block]:
+    def blocks(self) -> Sequence[TranscriptBlock]:
         """All of them, from the top."""
         return self._blocks.blocks
 
-    def update(self, block: Block) -> None:
+    def update(self, block: TranscriptBlock) -> None:
         """Show what changed in a block, with the next frame."""
         self._frames.add(block)
 
-    def discard(self, *blocks: Block) -> None:
+    def discard(self, *blocks: TranscriptBlock) -> None:
         """Take blocks out again."""
         self._blocks.remove(blocks)
         self._frames.drop(blocks)
@@ -123,7 +123,7 @@ class Transcript(LineScroll):
 
     def last_answer(self) -> str:
         """The newest answer, as Markdown; empty where there is none."""
-        answers = (block for block in reversed(self._blocks.blocks) if isinstance(block, Answer))
+        answers = (block for block in reversed(self._blocks.blocks) if isinstance(block, AnswerBlock))
         return next((block.as_markdown() for block in answers), "")
 
     def as_markdown(self) -> str:
@@ -179,7 +179,7 @@ class Transcript(LineScroll):
         return selected_text(self._blocks.lines(start, end), selection), "\n"
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight."""
+        """StyledLine `y` of what is in sight."""
         width, base = self.size.width, self._palette.text
         number = y + self.scroll_offset.y
         if y == self.size.height - 1 and (hint := self._hint()):
@@ -194,7 +194,7 @@ class Transcript(LineScroll):
             line = marked(line, span, self.screen.get_component_rich_style("screen--selection"))
         return self._strips.get(line, width, number, base)
 
-    def _draw(self, blocks: Sequence[Block]) -> None:
+    def _draw(self, blocks: Sequence[TranscriptBlock]) -> None:
         changed = [line for block in blocks if (line := self._blocks.update(block)) is not None]
         self._arrange(min(changed, default=None))
 
@@ -230,12 +230,12 @@ class Transcript(LineScroll):
 
     def _restyle(self) -> None:
         place = self._blocks.block_at(self.scroll_offset.y)
-        self._palette = make_palette(self.app.theme_variables)
+        self._palette = Palette(self.app.theme_variables)
         # Before the first layout the widget has no width; the screen's is near enough for a first picture.
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
         self._return_to(place)
 
-    def _return_to(self, place: tuple[Block, int] | None) -> None:
+    def _return_to(self, place: tuple[TranscriptBlock, int] | None) -> None:
         """Have the same line of the same block on top as before everything moved."""
         if place is not None and not self.following:
             block, within = place
@@ -245,7 +245,7 @@ class Transcript(LineScroll):
             self._jump(max(0, min(top, self.max_scroll_y)))
         self._arrange()
 
-    def _fold(self, blocks: Sequence[Block], is_open: bool, keep: Block | None = None) -> None:
+    def _fold(self, blocks: Sequence[TranscriptBlock], is_open: bool, keep: TranscriptBlock | None = None) -> None:
         """Open or fold; `keep` stays where it is on the screen, else what is on top does."""
         top = self.scroll_offset.y
         place = self._blocks.block_at(top) if keep is None else (keep, top - self._blocks.top(keep))
@@ -279,14 +279,14 @@ _TICK = 0.25
 """Seconds between two moves of the clocks that blocks show."""
 
 
-class Frames:
+class FrameScheduler:
     """Collects the blocks that changed, and has them drawn together."""
 
-    def __init__(self, owner: Widget, draw: Callable[[Sequence[Block]], None]) -> None:
+    def __init__(self, owner: Widget, draw: Callable[[Sequence[TranscriptBlock]], None]) -> None:
         self._owner = owner
         self._draw = draw
-        self._changed: dict[Block, None] = {}
-        self._moving: dict[Block, None] = {}
+        self._changed: dict[TranscriptBlock, None] = {}
+        self._moving: dict[TranscriptBlock, None] = {}
         self._timer: Timer | None = None
         self._cost = 0.0
 
@@ -295,14 +295,14 @@ class Frames:
         self._owner.set_interval(_TICK, self._tick)
         self.ask()
 
-    def add(self, block: Block) -> None:
+    def add(self, block: TranscriptBlock) -> None:
         """A block changed."""
         self._changed[block] = None
         if block.is_moving:
             self._moving[block] = None
         self.ask()
 
-    def drop(self, blocks: Sequence[Block]) -> None:
+    def drop(self, blocks: Sequence[TranscriptBlock]) -> None:
         """These are no longer shown."""
         for block in blocks:
             self._changed.pop(block, None)
@@ -332,16 +332,16 @@ class Frames:
 
 
 _MOST = 300
-"""Strips that are kept. Each is some fifty objects, and collecting garbage looks at every one."""
+"""StripCache that are kept. Each is some fifty objects, and collecting garbage looks at every one."""
 
 
-class Strips:
-    """Strips of lines, by line."""
+class StripCache:
+    """StripCache of lines, by line."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Line, tuple[int, int, Strip]] = OrderedDict()
+        self._kept: OrderedDict[StyledLine, tuple[int, int, Strip]] = OrderedDict()
 
-    def get(self, line: Line, width: int, y: int, base: Style) -> Strip:
+    def get(self, line: StyledLine, width: int, y: int, base: Style) -> Strip:
         """`line`, `width` cells wide, as line `y` of the content."""
         kept = self._kept.get(line)
         if kept is not None and kept[:2] == (width, y):

@@ -1,4 +1,4 @@
-"""What of a conversation nobody has captured yet, in pieces that a classifier can read at once. Pure."""
+"""What was said and is not captured yet: in this session, and in earlier sessions of the project."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ouro.errors import SaveFailed, SessionError, SessionInUse
 from ouro.memory.backend import CapturedRecord, MemoryStore, SessionInfo
-from ouro.memory.long_term.capture.request import LONGEST_PART, MOST_CHARACTERS, Spoken, words_of
+from ouro.memory.long_term.capture.request import MAX_CHARACTERS, MAX_MESSAGE, Spoken, words_of
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import MessageRecord, Record, SessionHeader
 from ouro.memory.sessions.whole_session import read_whole
@@ -22,34 +22,29 @@ from ouro.utils.files import only_one
 from ouro.utils.log import log
 from ouro.utils.repository import branch_in_note, same_project
 
-PIECE = MOST_CHARACTERS // 2
-"""Characters of words after which a piece ends, at the next message of the person."""
+PART_CHARACTERS = MAX_CHARACTERS // 2
+"""Characters of words after which a part of a session ends, at the next user message."""
+MAX_DAYS = 14
+MAX_SESSIONS = 3
+"""Captured at one start."""
+_MAX_CANDIDATES = 20
+_MAX_PARTS = 4
+"""Of one session; the next start continues there."""
+_MAX_ARGUMENT = 2_000
+_MAX_CONTEXT = 2_000
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """Messages of a conversation that are captured together."""
+class SessionPart(msgspec.Struct, frozen=True):
+    """Consecutive messages of a session that are captured together."""
 
     spoken: tuple[Spoken, ...]
     upto: int
-    """The number of the last message; those of tools count too."""
+    """The number of the last message, also of a tool's."""
     place: int
-    """How many messages of the line there were by then."""
+    """How many messages of the branch there were by then."""
     turn: int
     at: str
-    """When the last message was said."""
-
-
-def is_known(header: SessionHeader, line: Transcript) -> bool:
-    """Whether a session tells which of its messages were said with memory on: it began so, or marks the others.
-
-    One without either is older than the marks, or a copy.
-    """
-    return bool(header.memory) or any(each.private for each in line.entries)
-
-
-def turns_since(entries: Sequence[TranscriptEntry], captured: int) -> int:
-    """The person's turns after the message of that number, those with memory off left out."""
-    return sum(1 for each in entries if each.number > captured and not each.private and _is_turn(each))
+    """The time of the last message."""
 
 
 def uncaptured(
@@ -57,11 +52,11 @@ def uncaptured(
     captured: int,
     branch_in: Callable[[str], str] = lambda _context: "",
     turn: int = 0,
-) -> Iterator[Piece]:
-    """What came after the message of number `captured`, oldest first; nothing where the person has said nothing since.
+) -> Iterator[SessionPart]:
+    """Yields the parts after message number `captured`, oldest first; none if the user has said nothing since.
 
     Args:
-        branch_in: the branch that a context of a message tells of; empty where it tells of none.
+        branch_in: returns the git branch that the context of a message names; empty where it names none.
         turn: the number of the last turn before these messages.
     """
     if not turns_since(entries, captured):
@@ -69,59 +64,54 @@ def uncaptured(
     branch, size = "", 0
     spoken: list[Spoken] = []
     last = None
-    for place, each in enumerate(entries):
-        is_turn = _is_turn(each)
-        if size > PIECE and is_turn and last is not None:
-            yield Piece(tuple(spoken), last.number, place, turn, last.at)
+    for place, entry in enumerate(entries):
+        is_turn = _is_turn(entry)
+        if size > PART_CHARACTERS and is_turn and last is not None:
+            yield SessionPart(tuple(spoken), last.number, place, turn, last.at)
             spoken, size = [], 0
         turn += is_turn
-        branch = _branch(each, branch_in) or branch
-        if each.number <= captured:
+        branch = _branch(entry, branch_in) or branch
+        if entry.number <= captured:
             continue
-        last = each
-        if each.private:
+        last = entry
+        if entry.private:
             continue
-        if found := words_of(each.number, each.message):
-            spoken.append(msgspec.structs.replace(found, turn=turn, at=each.at, branch=branch))
-            size += min(len(found.text), PIECE)
+        if found := words_of(entry.number, entry.message):
+            spoken.append(replace(found, turn=turn, at=entry.at, branch=branch))
+            size += min(len(found.text), PART_CHARACTERS)
     if last is not None:
-        yield Piece(tuple(spoken), last.number, len(entries), turn, last.at)
+        yield SessionPart(tuple(spoken), last.number, len(entries), turn, last.at)
 
 
-def _is_turn(entry: TranscriptEntry) -> bool:
-    found = words_of(entry.number, entry.message)
-    return found is not None and found.role == "user"
+def turns_since(entries: Sequence[TranscriptEntry], captured: int) -> int:
+    """The number of turns after message number `captured`, without those with memory off."""
+    return sum(1 for entry in entries if entry.number > captured and not entry.private and _is_turn(entry))
 
 
-def _branch(entry: TranscriptEntry, branch_in: Callable[[str], str]) -> str:
-    told = [branch_in(part.text) for part in entry.message.parts_of(Context)]
-    return next((each for each in reversed(told) if each), "")
+def records_privacy(header: SessionHeader, transcript: Transcript) -> bool:
+    """Whether a session shows which of its messages were said with memory off.
+
+    False for copies, and for sessions older than these marks: they must not be captured.
+    """
+    return bool(header.memory) or any(entry.private for entry in transcript.entries)
 
 
-DAYS = 14
-MOST_SESSIONS = 3
-"""That are caught up with at one start."""
-_MOST_LOOKED_AT = 20
-_MOST_PIECES = 4
-"""Of one session; the next start goes on there."""
-
-
-class MissedSession(msgspec.Struct, frozen=True):
-    """A session of which something was not captured."""
+class BacklogSession(msgspec.Struct, frozen=True):
+    """An earlier session with uncaptured messages."""
 
     id: str
     transcript: Transcript
-    pieces: tuple[Piece, ...]
+    parts: tuple[SessionPart, ...]
 
 
-class Missed:
-    """Finds them, and notes in them what is captured. One process does so at a time.
+class CaptureBacklog:
+    """Finds sessions that ended before everything in them was captured. One process at a time does so.
 
     Args:
         store: has the sessions.
-        own: the id of the session that is open here.
-        project: the folder that is worked in.
-        lock: a file of ours that says who is at it.
+        own: the id of the open session.
+        project: the folder of the session.
+        lock: a lock file.
     """
 
     def __init__(self, store: MemoryStore, own: str, project: str, lock: Path) -> None:
@@ -130,22 +120,22 @@ class Missed:
         self._project = project
         self._lock = lock
 
-    async def sessions(self) -> AsyncGenerator[MissedSession, None]:
-        """Those of the last days that are not open anywhere, the latest first; none while another process looks."""
+    async def sessions(self) -> AsyncGenerator[BacklogSession, None]:
+        """Yields sessions of the last 14 days that are not open, latest first; none while another process does this."""
         with only_one(self._lock) as is_mine:
             count = 0
             for info in await asyncio.to_thread(self._recent) if is_mine else []:
-                found = await asyncio.to_thread(self._look, info.id)
+                found = await asyncio.to_thread(self._read, info.id)
                 if found is not None:
                     yield found
                     count += 1
-                if count == MOST_SESSIONS:
+                if count == MAX_SESSIONS:
                     return
 
-    def keep(self, session: MissedSession, piece: Piece) -> None:
-        """Note in a session that a piece of it is captured. Blocks.
+    def mark_captured(self, session: BacklogSession, part: SessionPart) -> None:
+        """Record in a session that a part of it is captured. Blocks.
 
-        The time of its last record stays what it was, and so its place in lists.
+        The record has the time of the session's last one, so that its place in lists stays.
 
         Raises:
             SessionError: it is open elsewhere by now, or cannot be written.
@@ -153,18 +143,18 @@ class Missed:
         loaded = self._store.load_session(session.id, reach="screen")
         try:
             if not loaded.read_only:
-                self._store.save_memory(session.id, CapturedRecord(piece.upto, session.transcript.last_at))
+                self._store.save_memory(session.id, CapturedRecord(part.upto, session.transcript.last_at))
         finally:
             self._store.close_session(session.id)
 
     def _recent(self) -> list[SessionInfo]:
-        since = (datetime.now(UTC) - timedelta(days=DAYS)).isoformat()
+        since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
         is_ours = same_project(self._project)
-        found = [each for each in self._store.list_sessions() if each.id != self._own and each.updated_at >= since]
-        return [each for each in found if is_ours(each.project) and not each.is_copied_by_hand][:_MOST_LOOKED_AT]
+        found = [info for info in self._store.list_sessions() if info.id != self._own and info.updated_at >= since]
+        return [info for info in found if is_ours(info.project) and not info.is_copied_by_hand][:_MAX_CANDIDATES]
 
-    def _look(self, session_id: str) -> MissedSession | None:
-        """What was missed of a session; None where nothing was, where it is in use, or memory was off in all of it."""
+    def _read(self, session_id: str) -> BacklogSession | None:
+        """The uncaptured parts; None when there are none, it is in use, or memory was off in all of it."""
         try:
             loaded = self._store.load_session(session_id, reach="context")
             self._store.close_session(session_id)
@@ -175,41 +165,47 @@ class Missed:
                 transcript = Transcript()
                 for record in read_whole(self._store, session_id).records():
                     transcript.take(record)
-            if not is_known(loaded.header, transcript):
+            if not records_privacy(loaded.header, transcript):
                 return None
         except SessionInUse:
             return None
         except (SessionError, SaveFailed, OSError) as error:
             log.info("capture: session %s is left out: %s", session_id[:8], error)
             return None
-        pieces = tuple(uncaptured(transcript.entries, transcript.captured, branch_in_note))[:_MOST_PIECES]
-        return MissedSession(session_id, transcript, pieces) if pieces else None
+        parts = tuple(uncaptured(transcript.entries, transcript.captured, branch_in_note))[:_MAX_PARTS]
+        return BacklogSession(session_id, transcript, parts) if parts else None
 
 
-_LONGEST_ARGUMENT = 2_000
-_LONGEST_CONTEXT = 2_000
-
-
-def slim(record: Record) -> Record:
-    """The record as it is needed to learn from what was said; of everything else the least."""
+def without_outputs(record: Record) -> Record:
+    """The record without outputs of tools: the words, and of calls what shows where material came from."""
     if not isinstance(record, MessageRecord):
         return record
-    parts = (each for part in record.message.parts if (each := _slim(part)) is not None)
+    parts = (part for whole in record.message.parts if (part := _shortened(whole)) is not None)
     return replace(record, message=Message(record.message.role, tuple(parts)))
 
 
-def _slim(part: Part) -> Part | None:
+def _shortened(part: Part) -> Part | None:
     match part:
-        case Text(text) if len(text) > 2 * LONGEST_PART:
-            return Text(f"{text[:LONGEST_PART]}\n[…]\n{text[-LONGEST_PART:]}")
+        case Text(text) if len(text) > 2 * MAX_MESSAGE:
+            return Text(f"{text[:MAX_MESSAGE]}\n[…]\n{text[-MAX_MESSAGE:]}")
         case Context(text):
-            return Context(text[:_LONGEST_CONTEXT])
+            return Context(text[:_MAX_CONTEXT])
         case ToolCall(call_id, name, arguments):
-            kept = {key: value[:_LONGEST_ARGUMENT] for key, value in arguments.items() if isinstance(value, str)}
-            return ToolCall(call_id, name, kept)
+            shortened = {key: value[:_MAX_ARGUMENT] for key, value in arguments.items() if isinstance(value, str)}
+            return ToolCall(call_id, name, shortened)
         case ToolReply(call_id, name):
             return ToolReply(call_id, name, "")
         case Image() | Thinking():
             return None
         case _:
             return part
+
+
+def _is_turn(entry: TranscriptEntry) -> bool:
+    found = words_of(entry.number, entry.message)
+    return found is not None and found.role == "user"
+
+
+def _branch(entry: TranscriptEntry, branch_in: Callable[[str], str]) -> str:
+    named = [branch_in(part.text) for part in entry.message.parts_of(Context)]
+    return next((branch for branch in reversed(named) if branch), "")

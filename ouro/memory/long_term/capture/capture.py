@@ -1,8 +1,9 @@
-"""Capture: what of these turns is worth keeping. Beside the conversation, by a model that sees words and no tools.
+"""Capture: what of these turns becomes notes, decided by a model that sees words and no tools.
 
-What a model makes of the person's words alone is the person's. What it makes of the assistant's words, when the
-assistant had read files, pages or outputs by then, may be theirs: it waits as a proposal (THREATS M1). So where
-anything came from outside, the person's words are read on their own first."""
+What a model makes of the user's words alone counts as the user's. What it makes of the assistant's words after files,
+pages or outputs came into the session may come from those: it becomes a pending proposal (M1). So where anything came
+from outside, the user's words are read on their own first.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +11,19 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import LongTermMemoryError, ModelError, NoteError, OuroError
-from ouro.memory.long_term.capture.operations import Ground, Operation, Refused, is_answer, read_operations
+from ouro.memory.long_term.capture.operations import (
+    Operation,
+    OperationLimits,
+    RefusedOperation,
+    is_answer,
+    read_operations,
+)
 from ouro.memory.long_term.capture.request import Spoken, capture_request, is_own
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Origin, Scope
@@ -26,267 +34,284 @@ from ouro.messages import Message
 from ouro.utils.log import log
 from ouro.utils.text import clean
 
-SHOWN = 12
-"""Notes that the classifier is shown."""
-_LEAST_OWN_SHARE = 0.4
-"""Of a note's words, for it to count as what the person said."""
-_LEAST_SAID = 12
-"""Characters of all words, for a model to be asked at all."""
+MAX_SHOWN_NOTES = 12
+_MIN_OWN_SHARE = 0.4
+"""Of a note's words, for it to count as what the user said."""
+_MIN_CHARACTERS = 12
+"""Of all words, for a model to be asked at all."""
+_ORIGIN: Origin = "capture"
 _WORD = re.compile(r"\w{3,}")
 
 
-class CaptureParts(msgspec.Struct, frozen=True):
-    """What capture is made of."""
+class CaptureNotes(Protocol):
+    """What capture needs of notes (`SessionNotes`)."""
 
-    ask: Callable[[list[Message]], Awaitable[str]]
-    """The classifier. Raises ModelError."""
     notebook: Notebook
-    nearest: Callable[[Sequence[Spoken], int], Sequence[Note]]
-    """The notes nearest to what was said, at most so many; may block."""
-    propose: Callable[[Note, Sequence[str]], None]
-    """Keep a note that waits for the person, and what had been read by then; may block."""
-    categories: Mapping[str, Scope]
-    mark: str
-    said_before: Callable[[Scope], SaidBefore]
-    root: str = ""
-    """The repository, for the names of files."""
-    anchors: Anchors | None = None
-    main_branch: Callable[[], str] = lambda: ""
-    """The branch that work is merged into: what is learned on another one is known there only. May block."""
-    asks: bool = False
-    """Everything waits for the person."""
-    alone: Callable[[Callable[[], Captured]], Awaitable[Captured]] = asyncio.to_thread
-    """Runs in a thread what writes, while nothing else writes."""
+    anchors: Anchors
+
+    def main_branch(self) -> str:
+        """The branch that work is merged into; a note of another branch is recalled there only."""
+        ...
+
+    def repository(self, scope: Scope) -> GitRepository:
+        """The git repository of a scope."""
+        ...
+
+    def nearest(self, spoken: Sequence[Spoken], count: int) -> Sequence[Note]:
+        """The notes nearest to what was said."""
+        ...
+
+    def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
+        """What came into these messages from outside."""
+        ...
+
+    def propose(self, note: Note, sources: Sequence[str], session_id: str) -> None:
+        """Write a note as a pending proposal; `sources` came into the session before."""
+        ...
 
 
-class Moment(msgspec.Struct, frozen=True):
+class CaptureMoment(msgspec.Struct, frozen=True):
     """Where in which session it is captured."""
 
     session_id: str
     turn: int
     trigger: Trigger
     recalled: tuple[str, ...] = ()
-    """The notes that the model was handed meanwhile: they may have been borne out."""
+    """The notes that went to the model meanwhile: the turns may confirm them."""
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """What came of a capture."""
+    """The results of a capture."""
 
     written: tuple[Written, ...] = ()
     proposed: tuple[Note, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedOperation, ...] = ()
 
 
-class _Reading(msgspec.Struct, frozen=True):
+class _Excerpt(msgspec.Struct, frozen=True):
     """What a classifier was asked about."""
 
     spoken: Sequence[Spoken]
-    said: set[str]
-    """The words of the person."""
-    moment: Moment
+    user_words: set[str]
+    moment: CaptureMoment
     sources: Sequence[str]
-
-    @property
-    def since(self) -> str:
-        return self.spoken[0].at
 
 
 class Capture:
-    """Reads what was said, and keeps what is worth it."""
+    """Asks the classifier, and writes the notes.
 
-    def __init__(self, parts: CaptureParts) -> None:
-        self._parts = parts
+    Args:
+        notes: those of the session.
+        ask: the classifier. Raises ModelError.
+        mark: surrounds quoted text in requests.
+        categories: of notes, each with its usual scope.
+        alone: runs in a thread what writes, while nothing else writes.
+        asks: every note becomes a proposal.
+        root: of the repository, for the names of files.
+    """
 
-    async def run(self, spoken: Sequence[Spoken], moment: Moment, sources: Sequence[str] = ()) -> Captured:
-        """Keep what is worth it of `spoken`, which came after the last capture.
+    def __init__(
+        self,
+        notes: CaptureNotes,
+        ask: Callable[[list[Message]], Awaitable[str]],
+        mark: str,
+        categories: Mapping[str, Scope],
+        alone: Callable[[Callable[[], Captured]], Awaitable[Captured]] = asyncio.to_thread,
+        *,
+        asks: bool = False,
+        root: str = "",
+    ) -> None:
+        self._notes = notes
+        self._ask = ask
+        self._mark = mark
+        self._categories = categories
+        self._alone = alone
+        self._asks = asks
+        self._root = root
+
+    async def run(self, spoken: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str] = ()) -> Captured:
+        """Make notes of `spoken`, the messages since the last capture.
 
         Args:
-            sources: what had come into the conversation from outside by then.
+            sources: what had come into the session from outside by then.
 
         Raises:
-            ModelError: the classifier did not answer, or nothing that can be understood; nothing was written of it.
+            ModelError: the classifier did not answer, or not as asked; nothing was written.
         """
-        own = [each for each in spoken if is_own(each)]
+        own = [message for message in spoken if is_own(message)]
         if not sources:
             return await self._read(spoken, own, moment, ())
         first = await self._read(own, own, moment, ())
-        rest = [each for each in spoken if each not in own]
+        rest = [message for message in spoken if message not in own]
         second = await self._read(spoken, [], moment, sources) if _is_enough(rest) else Captured()
         written, proposed = (*first.written, *second.written), (*first.proposed, *second.proposed)
         return Captured(written, proposed, (*first.refused, *second.refused))
 
+    async def run_in(
+        self, spoken: Sequence[Spoken], moment: CaptureMoment, messages: Sequence[Message], *, is_whole: bool = True
+    ) -> Captured:
+        """As `run`; what came from outside is found in `messages`, the session up to the last of `spoken`."""
+        sources = await asyncio.to_thread(lambda: self._notes.outside_sources(messages, is_whole=is_whole))
+        return await self.run(spoken, moment, sources)
+
     async def _read(
-        self, spoken: Sequence[Spoken], own: Sequence[Spoken], moment: Moment, sources: Sequence[str]
+        self, spoken: Sequence[Spoken], own: Sequence[Spoken], moment: CaptureMoment, sources: Sequence[str]
     ) -> Captured:
         if not _is_enough(spoken):
             return Captured()
         shown = await asyncio.to_thread(self._shown, spoken, moment)
-        answer = await self._parts.ask(capture_request(spoken, shown, self._parts.categories, self._parts.mark))
+        answer = await self._ask(capture_request(spoken, shown, self._categories, self._mark))
         if not is_answer(answer):
-            raise ModelError(f"The classifier answered nothing that can be understood: {clean(answer)[:80]!r}")
-        ground = Ground(shown, self._parts.categories, self._parts.notebook.scopes, self._parts.root)
-        operations, refused = read_operations(answer, ground)
+            raise ModelError(f"The classifier's answer is not a list of operations: {clean(answer)[:80]!r}")
+        limits = OperationLimits(shown, self._categories, self._notes.notebook.scopes, self._root)
+        operations, refused = read_operations(answer, limits)
         if own == list(spoken):
-            operations = tuple(replace(each, source="user") for each in operations)
-        reading = _Reading(spoken, {word for each in own for word in _words(each.text)}, moment, sources)
-        done = await self._parts.alone(lambda: self._do_all(operations, reading))
+            operations = tuple(replace(operation, source="user") for operation in operations)
+        excerpt = _Excerpt(spoken, {word for message in own for word in _words(message.text)}, moment, sources)
+        done = await self._alone(lambda: self._do_all(operations, excerpt))
         refused = (*refused, *done.refused)
-        for each in refused:
-            log.info("capture: refused (%s): %s", each.reason, each.said)
+        for operation in refused:
+            log.info("capture: refused (%s): %s", operation.reason, operation.said)
         return replace(done, refused=refused)
 
-    def _shown(self, spoken: Sequence[Spoken], moment: Moment) -> list[Note]:
-        """What was recalled, which may have been borne out, and what is nearest."""
+    def _shown(self, spoken: Sequence[Spoken], moment: CaptureMoment) -> list[Note]:
+        """The recalled notes, which may have been confirmed, then the nearest."""
         found: dict[str, Note] = {}
-        for note_id in moment.recalled[:SHOWN]:
+        for note_id in moment.recalled[:MAX_SHOWN_NOTES]:
             try:
-                found[note_id] = self._parts.notebook.find(note_id).note
+                found[note_id] = self._notes.notebook.find(note_id).note
             except NoteError:
-                continue  # gone meanwhile
-        for note in self._parts.nearest(spoken, SHOWN):
+                continue  # deleted meanwhile
+        for note in self._notes.nearest(spoken, MAX_SHOWN_NOTES):
             found.setdefault(note.id, note)
         return list(found.values())
 
-    def _do_all(self, operations: Sequence[Operation], reading: _Reading) -> Captured:
+    def _do_all(self, operations: Sequence[Operation], excerpt: _Excerpt) -> Captured:
         written: list[Written] = []
         proposed: list[Note] = []
-        refused: list[Refused] = []
-        for each in operations:
+        refused: list[RefusedOperation] = []
+        for operation in operations:
             try:
-                if each.verb == "confirm":
-                    written += self._confirmed(each, reading)
-                elif self._parts.said_before(each.scope).knows(each.text, reading.since):
-                    refused.append(Refused(each.text, "it was captured before"))
-                elif reading.sources or self._parts.asks:
-                    proposed.append(self._proposed(each, reading))
+                if operation.verb == "confirm":
+                    written += self._confirm(operation, excerpt)
+                elif self._captured_before(operation.scope).has(operation.text, excerpt.spoken[0].at):
+                    refused.append(RefusedOperation(operation.text, "it was captured before"))
+                elif excerpt.sources or self._asks:
+                    proposed.append(self._propose(operation, excerpt))
                 else:
-                    written.append(self._written(each, reading))
+                    written.append(self._write(operation, excerpt))
             except (LongTermMemoryError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else str(error)
-                log.warning("capture: not kept (%s): %s", reason, each.text or each.target)
-                refused.append(Refused(each.text or each.target, reason))
+                log.warning("capture: not written (%s): %s", reason, operation.text or operation.target)
+                refused.append(RefusedOperation(operation.text or operation.target, reason))
         return Captured(tuple(written), tuple(proposed), tuple(refused))
 
-    def _confirmed(self, operation: Operation, reading: _Reading) -> list[Written]:
-        """What may be from outside bears out only what the model was handed; it makes nothing known that was not."""
-        moment = reading.moment
-        if self._parts.asks or (reading.sources and operation.target not in moment.recalled):
+    def _confirm(self, operation: Operation, excerpt: _Excerpt) -> list[Written]:
+        """What may come from outside confirms only notes that the model was given."""
+        moment = excerpt.moment
+        if self._asks or (excerpt.sources and operation.target not in moment.recalled):
             return []
-        trailers = {SESSION: moment.session_id, TURN: str(moment.turn), MESSAGE: str(reading.spoken[-1].number)}
-        return [self._parts.notebook.confirm(operation.target, _ORIGIN, trailers)]
+        trailers = {SESSION: moment.session_id, TURN: str(moment.turn), MESSAGE: str(excerpt.spoken[-1].number)}
+        return [self._notes.notebook.confirm(operation.target, _ORIGIN, trailers)]
 
-    def _proposed(self, operation: Operation, reading: _Reading) -> Note:
-        """Nothing is replaced by what may be from outside: it can only be put to the person."""
-        book, (note, _) = self._parts.notebook, self._note(operation, reading)
-        match operation.verb:
-            case "supersede":
-                note = book.successor(operation.target, note)
-            case "refine":
-                note = book.tied(note, operation.target, "refines")
-            case "contradict":
-                note = book.tied(note, operation.target, "contradicts")
-        note = book.dated(note)
-        self._parts.propose(note, reading.sources)
-        self._parts.said_before(note.scope).add_for_good(note.text)
+    def _propose(self, operation: Operation, excerpt: _Excerpt) -> Note:
+        book = self._notes.notebook
+        note, _ = self._note(operation, excerpt)
+        note = book.dated(book.linked(note, operation.verb, operation.target, operation.related))
+        self._notes.propose(note, excerpt.sources, excerpt.moment.session_id)
+        self._captured_before(note.scope).add_for_good(note.text)
         return note
 
-    def _written(self, operation: Operation, reading: _Reading) -> Written:
-        book, target = self._parts.notebook, operation.target
-        note, whence = self._note(operation, reading)
-        trailers = {MESSAGE: str(whence.number)}
-        match operation.verb:
-            case "supersede":
-                written = book.supersede(target, note, _ORIGIN, trailers)
-            case "refine":
-                written = book.connect(note, target, "refines", _ORIGIN, trailers)
-            case "contradict":
-                written = book.connect(note, target, "contradicts", _ORIGIN, trailers)
-            case _:
-                written = book.add(note, _ORIGIN, trailers)
-        self._parts.said_before(note.scope).add(note.text, reading.spoken[-1].at)
+    def _write(self, operation: Operation, excerpt: _Excerpt) -> Written:
+        book = self._notes.notebook
+        note, message = self._note(operation, excerpt)
+        note = book.linked(note, operation.verb, operation.target, operation.related)
+        written = book.add(note, _ORIGIN, {MESSAGE: str(message.number)}, operation.verb)
+        self._captured_before(note.scope).add(note.text, excerpt.spoken[-1].at)
         return written
 
-    def _note(self, operation: Operation, reading: _Reading) -> tuple[Note, Spoken]:
-        """The note, and the message that says the most of it."""
-        in_repo, moment, words = operation.scope == "repo", reading.moment, _words(operation.text)
-        whence = max(reading.spoken, key=lambda each: (len(words & _words(each.text)), each.role == "user"))
+    def _note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
+        """The note, and the message that shares the most words with it."""
+        in_repo, moment, words = operation.scope == "repo", excerpt.moment, _words(operation.text)
+        message = max(excerpt.spoken, key=lambda said: (len(words & _words(said.text)), said.role == "user"))
         note = Note(
             id=new_id(),
             text=operation.text,
             scope=operation.scope,
             category=operation.category,
             session_id=moment.session_id,
-            turn=whence.turn or moment.turn,
+            turn=message.turn or moment.turn,
             trigger=moment.trigger,
-            source=_source(operation, reading.said),
+            source=_source(operation, excerpt.user_words),
             confidence=operation.confidence,
-            branch=self._branch(whence) if in_repo else None,
+            branch=self._branch(message) if in_repo else None,
             entities=operation.entities,
             relations=operation.relations,
-            anchors=self._parts.anchors.of(operation.entities) if in_repo and self._parts.anchors else (),
+            anchors=self._notes.anchors.of(operation.entities) if in_repo else (),
         )
-        return note, whence
+        return note, message
 
-    def _branch(self, whence: Spoken) -> str | None:
-        main = self._parts.main_branch() if whence.branch else ""
-        return whence.branch if main and whence.branch != main else None
+    def _branch(self, message: Spoken) -> str | None:
+        main = self._notes.main_branch() if message.branch else ""
+        return message.branch if main and message.branch != main else None
+
+    def _captured_before(self, scope: Scope) -> CapturedTexts:
+        return CapturedTexts(self._notes.repository(scope))
 
 
-_ORIGIN: Origin = "capture"
+class CapturedTexts:
+    """Fingerprints of what capture wrote or proposed in one scope, so that what the user removed does not come back.
+
+    Stored beside the history of the scope. Every method blocks.
+    """
+
+    _NAME = "captured"
+    _MAX = 2_000
+    _FOREVER = "~"
+    """Sorts after every time."""
+
+    def __init__(self, repository: GitRepository) -> None:
+        self._repository = repository
+
+    def has(self, text: str, since: str) -> bool:
+        """Whether this was written from words of which some were said at `since` or later, or was ever proposed.
+
+        The same words in another order count as the same text. Said again later, it is new.
+        """
+        wanted = _fingerprint(text)
+        return any(found == wanted and at >= since for found, at in self._lines())
+
+    def add(self, text: str, until: str) -> None:
+        """Record that it was written, from words of which the last were said at `until`."""
+        self._repository.create()
+        with self._repository.alone():
+            lines = [*self._lines(), (_fingerprint(text), until)][-self._MAX :]
+            self._repository.keep(self._NAME, "\n".join(f"{found} {at}" for found, at in lines))
+
+    def add_for_good(self, text: str) -> None:
+        """Record that it was proposed: never propose it again."""
+        self.add(text, self._FOREVER)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        parted = (line.partition(" ") for line in self._repository.own(self._NAME).splitlines())
+        return [(found, at) for found, _, at in parted]
+
+
+def _fingerprint(text: str) -> str:
+    words = sorted(_words(text)) or [text.casefold()]
+    return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:16]
 
 
 def _is_enough(spoken: Sequence[Spoken]) -> bool:
-    return sum(len(each.text) for each in spoken) >= _LEAST_SAID
+    return sum(len(message.text) for message in spoken) >= _MIN_CHARACTERS
 
 
-def _source(operation: Operation, said: set[str]) -> Source:
-    """What a model calls the person's counts as theirs only where enough of its words are."""
+def _source(operation: Operation, user_words: set[str]) -> Source:
+    """What a model attributes to the user counts as the user's only where enough of its words are."""
     words = _words(operation.text)
-    own = sum(word in said for word in words)
-    return "user" if operation.source == "user" and own >= _LEAST_OWN_SHARE * len(words) else "assistant"
+    own = sum(word in user_words for word in words)
+    return "user" if operation.source == "user" and own >= _MIN_OWN_SHARE * len(words) else "assistant"
 
 
 def _words(text: str) -> set[str]:
     return {word[:5] for word in _WORD.findall(text.casefold())}
-
-
-_NAME = "captured"
-_MOST = 2_000
-_FOR_GOOD = "~"
-"""Sorts behind every time."""
-_SAID_BEFORE_WORD = re.compile(r"\w{3,}")
-
-
-class SaidBefore:
-    """Of one scope; kept beside its history, as prints that cannot be read back. Blocks: use from a thread."""
-
-    def __init__(self, history: GitRepository) -> None:
-        self._history = history
-
-    def knows(self, text: str, since: str) -> bool:
-        """Whether this was written already from words of which some were said at `since` or later, or proposed ever.
-
-        Words of the same meaning in another order count as the same; said again later, it is new.
-        """
-        found = _print(text)
-        return any(each == found and at >= since for each, at in self._lines())
-
-    def add(self, text: str, until: str) -> None:
-        """It was written, from words of which the last were said at `until`."""
-        self._history.create()
-        with self._history.alone():
-            lines = [*self._lines(), (_print(text), until)][-_MOST:]
-            self._history.keep(_NAME, "\n".join(f"{found} {at}" for found, at in lines))
-
-    def add_for_good(self, text: str) -> None:
-        """It was proposed: once is enough."""
-        self.add(text, _FOR_GOOD)
-
-    def _lines(self) -> list[tuple[str, str]]:
-        parted = (line.partition(" ") for line in self._history.own(_NAME).splitlines())
-        return [(found, at) for found, _, at in parted]
-
-
-def _print(text: str) -> str:
-    words = sorted({word[:5] for word in _SAID_BEFORE_WORD.findall(text.casefold())}) or [text.casefold()]
-    return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:16]

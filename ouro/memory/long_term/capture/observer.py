@@ -1,4 +1,4 @@
-"""Learning: when what was said is captured into notes. Beside the conversation, which never waits for it."""
+"""CaptureObserver: decides when what was said becomes notes. Runs in the background; turns never wait for it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from ouro.display import Question
 from ouro.errors import OuroError
 from ouro.events import NoteKept, Reply
 from ouro.memory.backend import CapturedRecord, RecalledRecord
-from ouro.memory.long_term.capture.backlog import Missed, MissedSession, Piece, turns_since, uncaptured
+from ouro.memory.long_term.capture.backlog import BacklogSession, CaptureBacklog, SessionPart, turns_since, uncaptured
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import Note
+from ouro.memory.long_term.notes.note_events import note_event, notes_event, proposal_event
 from ouro.memory.long_term.notes.notebook import Notebook, Written
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
@@ -28,38 +29,26 @@ from ouro.utils.repository import branch_in_note
 from ouro.utils.text import escaped
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.capture.capture import Captured
-    from ouro.memory.long_term.capture.learner import Learner
-    from ouro.memory.long_term.notes.note import Note, Trigger
+    from ouro.memory.long_term.capture.capture import Capture, Captured
+    from ouro.memory.long_term.capture.session_notes import SessionNotes
+    from ouro.memory.long_term.notes.note import Trigger
 
 IDLE_SECONDS = 20.0
-"""So long after the start, or after the first turn, what was missed is caught up with."""
-LONGEST_SECONDS = 180.0
-"""A classifier may take for one piece; then it has failed."""
-_MOST_SKIPPED = 7
-"""Triggers that are passed over after several failures in a row."""
+"""After the start, or after the first turn, before the backlog is captured."""
+CAPTURE_TIMEOUT = 180.0
+"""Seconds for one request to the classifier."""
+KEEP_BOTH, REPLACE, KEEP_OLD, IN_REPO = (
+    "keep both", "the new one replaces it", "the old one stays", "the new one is for this project",
+)  # fmt: skip
+_CADENCE = range(1, 11)
+_MAX_SKIPPED = 7
+"""Triggers that are ignored after several failures in a row."""
 _PAGE = 200
 """Messages that are read at once."""
 
 
-class LearningParts(msgspec.Struct, frozen=True):
-    """What Learning is made of."""
-
-    memory: MemoryManager
-    knowledge: LongTermMemoryManager
-    learner: Callable[[], Learner]
-    """Made when it is first needed."""
-    missed: Missed
-    channel: SessionChannel
-    cadence: int = 5
-    """Turns between two captures."""
-    silent: bool = False
-    """The person is not told of what is written; what waits for them is told all the same."""
-    idle: float = IDLE_SECONDS
-
-
-class _Said(msgspec.Struct, frozen=True):
-    """A conversation as it was when a capture began: it goes on meanwhile, and may be compacted."""
+class _Snapshot(msgspec.Struct, frozen=True):
+    """A transcript as it was when a capture began: it grows meanwhile, and may be compacted."""
 
     kept: Sequence[TranscriptEntry]
     """What a compaction keeps from before the others."""
@@ -68,44 +57,68 @@ class _Said(msgspec.Struct, frozen=True):
     is_whole: bool
 
     @classmethod
-    def of(cls, transcript: Transcript) -> _Said:
+    def of(cls, transcript: Transcript) -> _Snapshot:
         return cls(transcript.kept, transcript.entries, dict(transcript.recalled), transcript.is_whole)
 
 
-class Learning:
-    """For one session."""
+class CaptureObserver:
+    """For one session.
 
-    def __init__(self, parts: LearningParts) -> None:
-        self._parts = parts
-        self._memory = parts.memory
-        self._made: Learner | None = None
-        self._channel = parts.channel
-        self._has_spoken = asyncio.Event()
+    Args:
+        memory: the messages of the session.
+        manager: serializes writes of long-term memory.
+        make: makes what captures, when it is first needed.
+        backlog: earlier sessions with uncaptured messages.
+        channel: to the user.
+        cadence: turns between two captures, 1 to 10.
+        silent: emit no event for notes that are written; proposals are shown all the same.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryManager,
+        manager: LongTermMemoryManager,
+        make: Callable[[], tuple[SessionNotes, Capture]],
+        backlog: CaptureBacklog,
+        channel: SessionChannel,
+        cadence: int = 5,
+        *,
+        silent: bool = False,
+    ) -> None:
+        self._memory = memory
+        self._manager = manager
+        self._make = make
+        self._backlog = backlog
+        self._channel = channel
+        self._cadence = min(max(cadence, _CADENCE[0]), _CADENCE[-1])
+        self._silent = silent
+        self._made: tuple[SessionNotes, Capture] | None = None
+        self._has_answered = asyncio.Event()
         self.busy = asyncio.Lock()
-        """Held while a model is asked out of band: one at a time, captures first."""
+        """Held while a model is asked in the background: one at a time, captures first."""
         self._wanted: Trigger | None = None
         self._failures = 0
         self._skips = 0
 
     def start(self) -> None:
-        """Begin to catch up on what was missed, once the user has had their first answer; returns at once."""
+        """Begin to capture the backlog, after the first answer; returns at once."""
         self._channel.start("catch up", self._catch_up())
 
     def turn_ended(self) -> None:
-        """Capture, where enough turns have come; gives back at once."""
-        self._has_spoken.set()
+        """Capture in the background if enough turns have passed; returns at once."""
+        self._has_answered.set()
         transcript = self._memory.transcript
-        if turns_since(transcript.entries, transcript.captured) >= self._parts.cadence:
+        if turns_since(transcript.entries, transcript.captured) >= self._cadence:
             self._begin("cadence")
 
     def compacted(self) -> None:
-        """Capture what a summary stands for now; gives back at once."""
+        """Capture in the background what a summary replaces now; returns at once."""
         self._begin("compaction")
 
     @property
-    def _learner(self) -> Learner:
+    def _services(self) -> tuple[SessionNotes, Capture]:
         if self._made is None:
-            self._made = self._parts.learner()
+            self._made = self._make()
         return self._made
 
     def _begin(self, trigger: Trigger) -> None:
@@ -129,140 +142,124 @@ class Learning:
                 self._failures = 0
 
     def _fail(self, error: Exception) -> None:
-        """Nobody is told: the next trigger tries again, after several failures not each of them."""
+        """Log only: the next trigger tries again; after several failures some triggers are skipped."""
         log.warning("capture: %s", error or type(error).__name__)
-        self._skips = min(2**self._failures - 1, _MOST_SKIPPED)
+        self._skips = min(2**self._failures - 1, _MAX_SKIPPED)
         self._failures += 1
 
     async def _capture(self, trigger: Trigger) -> None:
         """This session, up to now."""
         await self._load_uncaptured()
-        transcript, said = self._memory.transcript, _Said.of(self._memory.transcript)
-        for piece in list(uncaptured(said.entries, transcript.captured, branch_in_note, transcript.turns_gone)):
-            await self._capture_piece(piece, said, self._memory.session_id, trigger)
-            self._memory.note(CapturedRecord(piece.upto, self._memory.now()))
+        transcript, snapshot = self._memory.transcript, _Snapshot.of(self._memory.transcript)
+        for part in list(uncaptured(snapshot.entries, transcript.captured, branch_in_note, transcript.turns_gone)):
+            await self._capture_part(part, snapshot, self._memory.session_id, trigger)
+            self._memory.note(CapturedRecord(part.upto, self._memory.now()))
         self._memory.let_go()
 
     async def _load_uncaptured(self) -> None:
-        """What nobody has captured may have left memory with a compaction, or was never loaded."""
+        """Uncaptured messages may have left memory with a compaction, or were never loaded."""
         memory = self._memory
         await memory.read_all()
         while memory.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
             await memory.earlier(_PAGE)
 
-    async def _capture_piece(self, piece: Piece, said: _Said, session_id: str, trigger: Trigger) -> None:
-        from ouro.memory.long_term.capture.capture import Moment  # what reads answers of models, for who has some
+    async def _capture_part(self, part: SessionPart, snapshot: _Snapshot, session_id: str, trigger: Trigger) -> None:
+        from ouro.memory.long_term.capture.capture import CaptureMoment  # at start-up nothing is captured yet
 
-        messages = [each.message for each in (*said.kept, *said.entries[: piece.place])]
-        moment = Moment(session_id, piece.turn, trigger, _recalled(said.recalled, piece))
-        async with asyncio.timeout(LONGEST_SECONDS):
-            done = await self._learner.capture(piece, messages, moment, is_whole=said.is_whole)
-        self._tell(done)
+        messages = [entry.message for entry in (*snapshot.kept, *snapshot.entries[: part.place])]
+        moment = CaptureMoment(session_id, part.turn, trigger, _recalled(snapshot.recalled, part))
+        _, capture = self._services
+        async with asyncio.timeout(CAPTURE_TIMEOUT):
+            done = await capture.run_in(part.spoken, moment, messages, is_whole=snapshot.is_whole)
+        self._show(done)
 
     async def _catch_up(self) -> None:
-        """Never before the first request: then what was missed is captured, and old notes are looked after."""
+        """Never before the first request: age out notes, then capture the backlog."""
         try:
-            async with asyncio.timeout(self._parts.idle):
-                await self._has_spoken.wait()
+            async with asyncio.timeout(IDLE_SECONDS):
+                await self._has_answered.wait()
         except TimeoutError:
-            log.info("capture: nobody is waiting, what was missed is caught up with")
+            log.info("capture: the session is idle, the backlog is captured")
         try:
-            await self._look_after_notes()
-            async with self.busy, aclosing(self._parts.missed.sessions()) as sessions:
+            await self._keep_up_notes()
+            async with self.busy, aclosing(self._backlog.sessions()) as sessions:
                 async for session in sessions:
-                    await self._capture_missed(session)
+                    await self._capture_backlog(session)
         except (OuroError, OSError, TimeoutError) as error:
             self._fail(error)
 
-    async def _capture_missed(self, session: MissedSession) -> None:
-        said = _Said.of(session.transcript)
-        for piece in session.pieces:
-            await self._capture_piece(piece, said, session.id, "session-end")
-            await asyncio.to_thread(self._parts.missed.keep, session, piece)
+    async def _capture_backlog(self, session: BacklogSession) -> None:
+        snapshot = _Snapshot.of(session.transcript)
+        for part in session.parts:
+            await self._capture_part(part, snapshot, session.id, "session-end")
+            await asyncio.to_thread(self._backlog.mark_captured, session, part)
 
-    async def _look_after_notes(self) -> None:
-        from ouro.memory.long_term.notes.note_events import together
+    async def _keep_up_notes(self) -> None:
+        notes, _ = self._services
+        decayed, shared = await asyncio.to_thread(notes.due)
+        if decayed or shared:
+            done = await self._manager.alone(lambda: notes.keep_up(decayed, shared))
+            self._emit(notes_event("archive", done.archived, "that nothing has confirmed for long"))
+            self._emit(notes_event("share", done.shared, "of a branch that is merged now"))
 
-        done = await self._learner.upkeep()
-        if done.faded:
-            self._tell_unless_silent(together("archive", done.faded, "that nothing has confirmed for long"))
-        if done.shared:
-            self._tell_unless_silent(together("share", done.shared, "of a branch that is merged now"))
-
-    def _tell(self, done: Captured) -> None:
-        from ouro.memory.long_term.notes.note_events import kept, proposed
-
-        self._tell_unless_silent(map(kept, done.written))
+    def _show(self, done: Captured) -> None:
+        self._emit(map(note_event, done.written))
         if done.proposed:
-            self._channel.emit(proposed(done.proposed))
-        for each in done.written:
-            if each.change == "contradict":
-                self._channel.start("ask about notes", self._ask(each.note))
+            self._channel.emit(proposal_event(done.proposed))
+        for written in done.written:
+            if written.change == "contradict":
+                self._channel.start("ask about notes", self._ask(written.note))
 
     async def _ask(self, new: Note) -> None:
-        """Which of two notes holds; where nobody answers, both stay."""
-        from ouro.memory.long_term.notes.note_events import kept
-
-        notebook = self._learner.notebook
+        """Ask which of two notes holds; without an answer both stay."""
+        notebook = self._services[0].notebook
         old = await asyncio.to_thread(notebook.find, contradicted(new))
         answer = await self._channel.ask(f"note:{new.id}", question_about(new, old.note, notebook.scopes))
         if isinstance(answer, Reply) and answer.answers:
-            said = answer.answers[0]
-            done = await self._parts.knowledge.alone(lambda: resolve(notebook, new.id, old.note.id, said))
+            chosen = answer.answers[0]
+            done = await self._manager.alone(lambda: resolve(notebook, new.id, old.note.id, chosen))
             if done is not None:
-                self._channel.emit(kept(done))
+                self._channel.emit(note_event(done))
 
-    def _tell_unless_silent(self, events: Iterable[NoteKept]) -> None:
-        if not self._parts.silent:
-            for each in events:
-                self._channel.emit(each)
-
-
-def _recalled(recalled: Mapping[int, RecalledRecord], piece: Piece) -> tuple[str, ...]:
-    """The notes that the model was handed for the messages of a piece."""
-    items = (
-        item
-        for each in piece.spoken
-        if (record := recalled.get(each.number))
-        for item in record.items
-        if item.state == "loaded"
-    )
-    return tuple(dict.fromkeys(item.id for item in items))
-
-
-BOTH, NEW, OLD, HERE = "keep both", "the new one replaces it", "the old one stays", "the new one is for this project"
+    def _emit(self, events: Iterable[NoteKept]) -> None:
+        for event in () if self._silent else events:
+            self._channel.emit(event)
 
 
 def contradicted(note: Note) -> str:
-    """The id of the note that this one contradicts; empty where it contradicts none."""
+    """The id of the note that this one contradicts; empty when it contradicts none."""
     return next((edge.id for edge in note.related if edge.relationship == "contradicts"), "")
 
 
 def question_about(new: Note, old: Note, scopes: Sequence[Scope]) -> Question:
-    """What the person is asked, with both notes."""
-    can_narrow = new.scope == "user" and "repo" in scopes
-    choices = (BOTH, NEW, OLD, *((HERE,) if can_narrow else ()))
+    """The question about two notes that contradict each other."""
+    choices = (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if new.scope == "user" and "repo" in scopes else ()))
     details = f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now: {new.text}"
-    return Question("Two notes say otherwise than each other. Which holds?", choices, details=escaped(details))
+    return Question("Two notes contradict each other. Which one holds?", choices, details=escaped(details))
 
 
 def resolve(notebook: Notebook, new_id: str, old_id: str, answer: str) -> Written | None:
-    """Do what the person said; None where both stay as they are. Blocks.
+    """Do what the user chose; returns None when both notes stay as they are. Blocks.
 
     Raises:
-        NoteError: one of them is gone by now.
+        NoteError: one of them was deleted meanwhile.
         LongTermMemoryError, OSError: it could not be written.
     """
     new = notebook.find(new_id).note
     apart = replace(new, related=tuple(edge for edge in new.related if edge.id != old_id))
-    match answer:
-        case str() if answer == BOTH:
-            return notebook.rewrite(notebook.tied(apart, old_id, "relates-to"), "person")
-        case str() if answer == NEW:
-            return notebook.rewrite(notebook.successor(old_id, apart), "person")
-        case str() if answer == OLD:
-            return notebook.archive([new_id], "person")[0]
-        case str() if answer == HERE:
-            return notebook.rewrite(replace(apart, scope="repo"), "person")
-        case _:
-            return None
+    if answer == KEEP_BOTH:
+        return notebook.rewrite(notebook.linked(apart, "add", "", related=[old_id]), "person")
+    if answer == REPLACE:
+        return notebook.rewrite(notebook.linked(apart, "supersede", old_id), "person")
+    if answer == KEEP_OLD:
+        return notebook.archive([new_id], "person")[0]
+    if answer == IN_REPO:
+        return notebook.rewrite(replace(apart, scope="repo"), "person")
+    return None
+
+
+def _recalled(recalled: Mapping[int, RecalledRecord], part: SessionPart) -> tuple[str, ...]:
+    """The notes that went to the model with these messages."""
+    records = (record for message in part.spoken if (record := recalled.get(message.number)))
+    items = (item for record in records for item in record.items if item.state == "loaded")
+    return tuple(dict.fromkeys(item.id for item in items))

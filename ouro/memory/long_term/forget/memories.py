@@ -19,40 +19,53 @@ from ouro.memory.long_term.notes.note import is_note_name, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 
 _MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
-_OF_COMMITS = {"accepted", "tip", "forgotten", "core", "vouched", "folder", "lock", "sync", "index-behind", "turns"}
+_OF_COMMITS = {
+    "accepted",
+    "tip",
+    "forgotten",
+    "core",
+    "vouched",
+    "folder",
+    "lock",
+    "sync",
+    "index-behind",
+    "turns",
+    "moved",
+}
 _OF_THE_USER = "user.git"
 
 
-def memory_folder(git_dir: Path) -> Path:
+def memory_folder(state_dir: Path) -> Path:
     """The folder whose history this is; one that is not there where nothing was ever written into a project's."""
-    recorded = GitRepository(git_dir).own("folder").rpartition("\n")[0]
+    recorded = GitRepository(state_dir).own("folder").rpartition("\n")[0]
     if recorded:
         return Path(recorded)
-    return (git_dir.parent.parent if git_dir.name == _OF_THE_USER else git_dir) / "memory"
+    return (state_dir.parent.parent if state_dir.name == _OF_THE_USER else state_dir) / "memory"
 
 
-def forget_in_memory(git_dir: Path, needle: ForgottenText, tally: ForgetTally, *, changes: bool) -> None:
+def forget_in_memory(state_dir: Path, needle: ForgottenText, tally: ForgetTally, *, changes: bool) -> None:
     """Look through a memory and its history; where `changes`, write both anew without it.
 
     Raises:
         MemoryUnusable: git is not there, or the history cannot be read; what was not reached is as it was.
         OSError: something could not be written; likewise.
     """
-    memory = _Memory(git_dir, needle, tally)
+    memory = _Memory(state_dir, needle, tally)
     if memory.look() and changes:
         memory.forget()
 
 
 class _Memory:
-    def __init__(self, git_dir: Path, needle: ForgottenText, tally: ForgetTally) -> None:
+    def __init__(self, state_dir: Path, needle: ForgottenText, tally: ForgetTally) -> None:
         self._needle, self._tally = needle, tally
-        self._repository = GitRepository(git_dir)
-        self._folder = memory_folder(git_dir)
-        scope: Scope = "user" if git_dir.name == _OF_THE_USER else "repo"
-        self._store = GitMemoryStore(self._folder, scope, git_dir, is_shared=not (self._folder / ".git").exists())
+        self._folder = memory_folder(state_dir)
+        scope: Scope = "user" if state_dir.name == _OF_THE_USER else "repo"
+        is_shared = not (self._folder / ".git").exists()
+        self._store = GitMemoryStore(self._folder, scope, state_dir, is_shared=is_shared)
+        self._repository = self._store.repository
         self._name = "your memory" if scope == "user" else f"the memory of {self._folder.parent.parent}"
-        if self._folder.parent == git_dir:
-            self._name = f"history.git/{git_dir.name}"
+        if self._folder.parent == state_dir:
+            self._name = f"history.git/{state_dir.name}"
         self._is_in_history = False
 
     def look(self) -> bool:
@@ -89,8 +102,7 @@ class _Memory:
         with self._repository.alone():
             doubted = {each.name for each in self._store.outside_edits()}
             if self._is_in_history:
-                ledger = ApprovalLedger(self._repository.git_dir / "ouro")
-                rewrite.rewrite(self._repository, self._in_file, self._in_words, self._in_name, ledger.accept)
+                rewrite.rewrite(self._repository, self._in_file, self._in_words, self._in_name, self._store.accept)
             if self._folder.is_dir():
                 self._write_files(doubted)
             for each in self._own_files():
@@ -109,7 +121,7 @@ class _Memory:
 
     def _own_files(self) -> list[Path]:
         """What ouro keeps beside the history, without those that consist of the names of commits."""
-        return [each for each in regular_files(self._repository.git_dir / "ouro") if each.name not in _OF_COMMITS]
+        return [each for each in regular_files(self._repository.own_dir) if each.name not in _OF_COMMITS]
 
     def _in_file(self, data: bytes) -> bytes:
         """The content of a file; a note keeps front matter that can be read."""
@@ -126,7 +138,7 @@ class _Memory:
             parsed = parse_note(name, decode_text(data))
         except FileRefused:
             return self._needle.bytes_without(data)
-        if parsed.complaints:
+        if parsed.problems:
             return self._needle.bytes_without(data)
         note = self._needle.in_data(msgspec.to_builtins(parsed.note))
         fields = {each: value for each, value in note.items() if each not in ("text", "extra")}
@@ -147,7 +159,7 @@ class _Memory:
         return self._needle.bytes_without(data).replace(self._needle.placeholder.encode(), b"forgotten")
 
     def _write_files(self, doubted: set[str]) -> None:
-        files, ledger = MemoryFiles(self._folder), ApprovalLedger(self._repository.git_dir / "ouro")
+        files, ledger = MemoryFiles(self._folder), ApprovalLedger(self._repository.own_dir)
         for path in self._files():
             name, data = str(path.relative_to(self._folder)), path.read_bytes()
             new, new_name = self._in_file(data), self._in_name(name.encode()).decode()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from ouro.memory.long_term.git.repository import OWN, GitRepository
+from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN
 from ouro.utils.files import write_private
 
@@ -44,7 +44,7 @@ def note_sync(repo: GitRepository, commits: str) -> None:
 def _note(repo: GitRepository, commits: Iterable[str], line: str) -> None:
     known = authors(repo)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(repo.git_dir / OWN / _TURNS, flags, 0o600), "w") as file:
+    with os.fdopen(os.open(repo.own_dir / _TURNS, flags, 0o600), "w") as file:
         file.write("".join(f"{each} {line}\n" for each in commits if each not in known))
 
 
@@ -70,7 +70,7 @@ def carry_over(repo: GitRepository, renamed: Mapping[str, str]) -> None:
     known = authors(repo)
     if not renamed.keys().isdisjoint(known):
         lines = [f"{renamed.get(each, each)} {_line(trailers)}\n" for each, trailers in known.items()]
-        write_private(repo.git_dir / OWN / _TURNS, "".join(lines))
+        write_private(repo.own_dir / _TURNS, "".join(lines))
 
 
 def _line(trailers: Trailers) -> str:

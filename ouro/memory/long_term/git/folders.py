@@ -1,7 +1,8 @@
-"""Where a memory and its history are: which folder, and which git directory belongs to it.
+"""Where a memory, its git repository and ouro's own records about it are.
 
-The folder says with a file `.git` where its history is, so that plain git works there. ouro itself never follows that
-file without asking the history, which knows its folder: a `.git` that was planted, cloned or copied leads nowhere.
+The repository is `.git` in the memory folder, so that plain git works there and a copy of the folder has its history.
+What ouro has approved is kept in a state folder below ouro's home, which no copied, cloned or planted folder brings
+along. A memory that the host repository shares has its git repository in the state folder too.
 """
 
 from __future__ import annotations
@@ -10,16 +11,26 @@ import hashlib
 import itertools
 import os
 import re
+import shutil
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from ouro.utils.files import write_private
 from ouro.utils.log import log
 
 MEMORY = Path(".ouro") / "memory"
-_MOST_BYTES = 4096
-_LONGEST_EXCLUDE = 1 << 20
-_RECORD = "ouro/folder"
+OWN = "ouro"
+"""What ouro records about a memory, below its state folder."""
+COMMON = "common"
+"""The configuration that git reads in place of the one in `.git`, below the state folder."""
+_MAX_BYTES = 4096
+_MAX_EXCLUDE_BYTES = 1 << 20
+_RECORD = f"{OWN}/folder"
+_MOVED = f"{OWN}/moved"
+_LABEL = "ouro-state"
+"""A file in `.git` that names the state folder: a memory folder that was moved is recognized by it."""
+_COPY = ".git.copying"
 _EXCLUDED = ".ouro/"
 _EXCLUDED_ALREADY = {".ouro", ".ouro/", "/.ouro", "/.ouro/", ".ouro/*", "/.ouro/*", ".ouro/**", "**/.ouro/"}
 
@@ -41,8 +52,8 @@ def repo_folder(project: Path) -> Path:
 def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     """A root's own git directory, and the one that all its worktrees share; none without git.
 
-    What a `.git` file says is believed only where the repository says the same: a folder cannot declare itself to
-    be a worktree, or a submodule, of somebody else's repository.
+    A `.git` file is followed only where the repository that it names points to it too: a folder cannot declare itself
+    to be a worktree, or a submodule, of another repository.
     """
     git = project / ".git"
     if git.is_dir():
@@ -61,19 +72,19 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     return (own, shared) if is_known else (None, None)
 
 
-def find_git_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> Path:
-    """The git directory that belongs to a repository's memory folder, or the one that it will get.
+def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> Path:
+    """The state folder that belongs to a repository's memory folder, or the one that it will get.
 
-    A folder that was moved is known by what its `.git` file names. A copy, and another folder that is made where one
-    has been, get a history of their own; the old one is not touched.
+    A folder that was moved is recognized by the label in its `.git`. A copy, and another folder that is made where one
+    has been, get a state of their own; the old one is not touched.
 
     Args:
-        is_shared: there is no `.git` file, and the host's git may make the folder anew: its path is enough.
+        is_shared: there is no `.git`, and the host's git may make the folder anew: its path is enough.
     """
     histories = Path(os.path.realpath(histories))
     stem = f"{_slug(folder)}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
-    named = named_git_dir(folder)
-    if named is not None and named.parent == histories:
+    named = _named_state_dir(folder, histories)
+    if named is not None:
         path, identity = _recorded(named)
         if path and (path == str(folder) or identity == _identity(folder) or not Path(path).exists()):
             return named
@@ -85,40 +96,107 @@ def find_git_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> P
     raise AssertionError("unreachable")
 
 
-def claim(folder: Path, git_dir: Path, *, is_shared: bool) -> str:
-    """Note which folder a history belongs to, and let plain git find it; gives why plain git cannot, or nothing.
+def git_dir_of(folder: Path, state_dir: Path, *, is_shared: bool) -> Path:
+    """Where the git directory of a memory is now, or will be made: `.git` in the folder.
+
+    It is the state folder where the host repository shares the memory, where an earlier version made it there and it
+    was not moved yet, and where something that is not ouro's is in the place of `.git` before there is any history.
+    """
+    if is_shared or (state_dir / "HEAD").exists():
+        return state_dir
+    inside = folder / ".git"
+    is_taken = os.path.lexists(inside) and not is_real_folder(inside)
+    return state_dir if is_taken and not (state_dir / OWN / "tip").exists() else inside
+
+
+def is_real_folder(path: Path) -> bool:
+    """Whether it is a directory, and no link to one."""
+    with suppress(OSError):
+        return stat.S_ISDIR(path.lstat().st_mode)
+    return False
+
+
+def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
+    """Move the git directory to where it belongs: into the folder, or out of one that is shared now.
+
+    An earlier version kept it in the state folder. Killed at any moment, the history is whole in one of the two places
+    and the next call continues. Call it while no other ouro writes.
+
+    Raises:
+        OSError: it cannot be moved; it is where it was.
+    """
+    inside = folder / ".git"
+    if is_shared:
+        if _named_state_dir(folder, state_dir.parent) == state_dir and is_real_folder(inside):
+            _copy(inside, state_dir, last="HEAD")
+            shutil.rmtree(inside)
+        return
+    if (state_dir / "HEAD").exists():
+        if _small(state_dir / _MOVED).strip() != _identity(inside) or not is_real_folder(inside):
+            target = _gitfile_target(folder)
+            is_ours = target is not None and (target.parent == state_dir.parent or not target.exists())
+            if os.path.lexists(inside) and not is_ours:
+                return
+            copy = folder / _COPY
+            shutil.rmtree(copy, ignore_errors=True)
+            _copy(state_dir, copy)
+            write_private(state_dir / _MOVED, _identity(copy))
+            inside.unlink(missing_ok=True)
+            copy.rename(inside)
+            _sync(folder)
+        (state_dir / "HEAD").unlink()
+    for path in state_dir.iterdir():
+        if path.name not in (OWN, COMMON):
+            shutil.rmtree(path) if is_real_folder(path) else path.unlink()
+
+
+def _copy(source: Path, target: Path, last: str = "") -> None:
+    """Copy a git directory, without what is ouro's own, to the disk; the file `last` after all others."""
+    target.mkdir(mode=0o700, exist_ok=True)
+    for path in sorted(source.iterdir(), key=lambda path: path.name == last):
+        if path.name in (OWN, COMMON, _LABEL) or path.is_symlink():
+            continue
+        if path.is_dir():
+            shutil.copytree(path, target / path.name, symlinks=True, dirs_exist_ok=True)
+        else:
+            if path.name == last:
+                os.sync()
+            shutil.copy2(path, target / path.name)
+    os.sync()  # once, instead of a wait for each of thousands of objects
+
+
+def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> str:
+    """Record which folder a state belongs to, and label the folder; returns why plain git shows another history.
 
     Raises:
         OSError: it cannot be written.
     """
     record = f"{folder}\n{_identity(folder)}"
-    if "\n".join(_recorded(git_dir)) != record:
-        write_private(git_dir / _RECORD, f"{record}\n")
+    if "\n".join(_recorded(state_dir)) != record:
+        write_private(state_dir / _RECORD, f"{record}\n")
     if is_shared:
         return ""
     _exclude(folder)
-    return _point(folder, git_dir)
+    if git_dir == state_dir or not is_real_folder(git_dir):
+        return f"{folder / '.git'} is not ouro's: plain git there shows another history."
+    label = git_dir / _LABEL
+    if _small(label).strip() != state_dir.name and not label.is_symlink():
+        write_private(label, f"{state_dir.name}\n")
+    return ""
 
 
-def named_git_dir(folder: Path) -> Path | None:
-    """What the `.git` file of a memory folder names; None where there is no such file."""
+def _named_state_dir(folder: Path, histories: Path) -> Path | None:
+    """The state folder that the label in `.git` names, or the `.git` file of an earlier version; else None."""
+    target = _gitfile_target(folder)
+    if target is None and (name := _small(folder / ".git" / _LABEL).strip()):
+        target = histories / name
+    return target if target is not None and target.parent == histories else None
+
+
+def _gitfile_target(folder: Path) -> Path | None:
+    """What a `.git` file of a memory folder names; None where there is no such file."""
     named = _after("gitdir: ", _small(folder / ".git"))
     return Path(os.path.normpath(folder / named)) if named else None
-
-
-def _point(folder: Path, git_dir: Path) -> str:
-    gitfile = folder / ".git"
-    named = named_git_dir(folder)
-    if named == git_dir:
-        return ""
-    is_stale = named is not None and (named.parent == git_dir.parent or not named.exists())
-    if os.path.lexists(gitfile) and not is_stale:
-        return f"{gitfile} is not ouro's: plain git there shows another history."
-    beside = folder.parent == git_dir.parent.parent
-    # Relative where both lie in ouro's home, which may be moved as a whole.
-    target = os.path.relpath(git_dir, folder) if beside else str(git_dir)
-    write_private(gitfile, f"gitdir: {target}\n")
-    return ""
 
 
 def _exclude(folder: Path) -> None:
@@ -139,21 +217,21 @@ def _add_line(path: Path) -> None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return
-        text = os.pread(descriptor, _LONGEST_EXCLUDE, 0)
+        text = os.pread(descriptor, _MAX_EXCLUDE_BYTES, 0)
         if _EXCLUDED_ALREADY.isdisjoint(line.strip() for line in text.decode(errors="replace").splitlines()):
             os.write(descriptor, b"\n" * (text != b"" and not text.endswith(b"\n")) + f"{_EXCLUDED}\n".encode())
     finally:
         os.close(descriptor)
 
 
-def _recorded(git_dir: Path) -> tuple[str, str]:
-    """Path and identity of the folder that a history belongs to."""
-    path, _, identity = _small(git_dir / _RECORD).rstrip("\n").rpartition("\n")
+def _recorded(state_dir: Path) -> tuple[str, str]:
+    """Path and identity of the folder that a state belongs to."""
+    path, _, identity = _small(state_dir / _RECORD).rstrip("\n").rpartition("\n")
     return path, identity
 
 
 def _identity(folder: Path) -> str:
-    """Tells a folder from another that is made at the same path later; empty where there is none."""
+    """Tells a folder from another one that is made at the same path later; empty where there is none."""
     try:
         found = folder.stat()
     except OSError:
@@ -177,6 +255,14 @@ def _small(path: Path) -> str:
         return ""
     try:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.fsdecode(os.read(descriptor, _MOST_BYTES)) if is_file else ""
+        return os.fsdecode(os.read(descriptor, _MAX_BYTES)) if is_file else ""
+    finally:
+        os.close(descriptor)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -1,11 +1,12 @@
-"""Which contents of memory are vouched for: written by ouro's own hand, or accepted by the person.
+"""Which contents of a memory are approved: written by ouro itself, or accepted by the user.
 
-It is kept beside the history, out of the memory folder: a trailer or an author of a commit can be forged by whatever
-runs in a shell, a line here cannot by a program that only writes into the memory folder.
+The ledger is kept in the state folder, outside of the memory folder: a program can forge a commit with any author and
+trailer, or bring a git directory along, but it cannot write a line here by writing into the memory folder.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Iterable, Mapping
@@ -16,65 +17,88 @@ from ouro.utils.files import write_private
 
 GONE = "-"
 """Stands for the content of a file that was removed."""
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 class ApprovalLedger:
-    """The accepted commit, and what was vouched for since. Everything blocks: use from a thread."""
+    """The accepted commit, and the contents that were approved since. Everything blocks: use from a thread."""
 
-    def __init__(self, folder: Path) -> None:
-        self._vouched = folder / "vouched"
-        self._accepted = folder / "accepted"
+    def __init__(self, own_dir: Path) -> None:
+        self._approved = own_dir / "vouched"
+        self._accepted = own_dir / "accepted"
 
     @property
     def accepted(self) -> str:
-        """The last commit of which every line is vouched for; empty where there is none."""
-        try:
-            return self._accepted.read_text().strip()
-        except (OSError, UnicodeDecodeError):
-            return ""
+        """The last commit whose files are all approved; empty where there is none."""
+        return self._record()[0]
 
-    def accept(self, commit: str) -> None:
-        """The person, or ouro, vouches for all that is in a commit."""
+    def has_files(self, files: Mapping[str, str]) -> bool:
+        """Whether these (name -> blob) are the files of the accepted commit, as they were when it was accepted.
+
+        git does not check the objects that it reads: a tree of the same name may have been forged since. What an
+        earlier version accepted has no digest and is not checked.
+        """
+        digest = self._record()[1]
+        return not digest or digest == _digest(files)
+
+    @property
+    def is_digest_missing(self) -> bool:
+        """Whether an earlier version accepted the commit."""
+        return bool(self.accepted) and not self._record()[1]
+
+    def accept(self, commit: str, files: Mapping[str, str]) -> None:
+        """Approve all files (name -> blob) of a commit."""
         made = self._accepted.with_name(f"accepted.{os.getpid()}.{threading.get_ident()}")
         with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-            file.write(f"{commit}\n")
+            file.write(f"{commit}\n{_digest(files)}\n")
         made.replace(self._accepted)
 
-    def settle(self, commit: str) -> None:
-        """As `accept`, where all that is in the folder is in that commit: what was vouched for before counts no more,
-        or a file could be put back to what it was unnoticed."""
-        self.accept(commit)
+    def settle(self, commit: str, files: Mapping[str, str]) -> None:
+        """As `accept`, where the folder holds just that commit: what was approved before counts no more, or a file
+        could be reset unnoticed to what it was."""
+        self.accept(commit, files)
         with suppress(FileNotFoundError):
-            os.truncate(self._vouched, 0)
+            os.truncate(self._approved, 0)
 
     def approve(self, contents: Mapping[str, str]) -> None:
-        """Vouch for files by name and blob (GONE: for the removal). Kept also when ouro is killed right after.
+        """Approve files by name and blob (GONE: the removal). It survives when ouro is killed right after.
 
-        Not waited for the disk: what a power cut takes from here is shown to the person as an edit from outside.
+        It is not flushed to the disk: what a power cut takes from here is shown to the user as a pending change.
         """
         if not contents:
             return
-        if self._size() > _MOST_BYTES:
-            # What is that old was committed and accepted long ago.
-            lines = self._vouched.read_text().splitlines()
-            write_private(self._vouched, "".join(f"{line}\n" for line in lines[len(lines) // 2 :]))
+        if self._size() > _MAX_BYTES:
+            # The older half was committed and accepted long ago.
+            lines = self._approved.read_text().splitlines()
+            write_private(self._approved, "".join(f"{line}\n" for line in lines[len(lines) // 2 :]))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self._vouched, flags, 0o600)
+        descriptor = os.open(self._approved, flags, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write("".join(f"{blob} {name}\n" for name, blob in contents.items()))
 
     def approved(self) -> frozenset[tuple[str, str]]:
-        """All that was vouched for, as (name, blob)."""
+        """All that was approved since the last `settle`, as (name, blob)."""
         try:
-            lines = self._vouched.read_text(errors="replace").splitlines()
+            lines = self._approved.read_text(errors="replace").splitlines()
         except OSError:
             return frozenset()
-        parted: Iterable[tuple[str, str, str]] = (line.partition(" ") for line in lines)
-        return frozenset((name, blob) for blob, _, name in parted)
+        parts: Iterable[tuple[str, str, str]] = (line.partition(" ") for line in lines)
+        return frozenset((name, blob) for blob, _, name in parts)
+
+    def _record(self) -> tuple[str, str]:
+        try:
+            commit, _, digest = self._accepted.read_text().strip().partition("\n")
+        except (OSError, UnicodeDecodeError):
+            return "", ""
+        return commit, digest
 
     def _size(self) -> int:
         try:
-            return self._vouched.stat().st_size
+            return self._approved.stat().st_size
         except OSError:
             return 0
+
+
+def _digest(files: Mapping[str, str]) -> str:
+    lines = "".join(f"{blob} {name}\0" for name, blob in sorted(files.items()))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()

@@ -7,35 +7,40 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.process import PACKS_ON_DISK, import_stream, last_line, run_git
+from ouro.memory.long_term.git.folders import COMMON, OWN, git_dir_of, is_real_folder
+from ouro.memory.long_term.git.process import DURABLE_PACKS, import_stream, last_line, run_git, run_remote_git
 from ouro.safety.guarded_memory import GIT_CONFIG
 from ouro.utils.files import lock_descriptor, write_private
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
-OWN = "ouro"
-"""What ouro itself keeps in the git directory, beside git's own files."""
 BRANCH = "main"
-_MOST_BYTES = 1 << 24
-_MOST_TREES = 16
+_MAX_FILE_BYTES = 1 << 24
+_MAX_CACHED_TREES = 16
 _TRIES = 7
-_STALE = 10.0
-"""Seconds after which a lock on a ref is nobody's any more: git holds one for milliseconds."""
+_STALE_LOCK_SECONDS = 10.0
+"""git holds a lock on a ref for milliseconds."""
 _ID = re.compile(r"[0-9a-f]{40}")
 MAX_LOOSE_OBJECTS = 2_000
 """Objects that lie in files of their own, three a commit, before they are packed."""
 _SOME_ID = re.compile(r"[0-9a-f]{4,40}")
 _REF = re.compile(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
+_UNKNOWN_FORMAT = re.compile(
+    r"repositoryformatversion\s*=\s*+(?![01]\s)|objectformat\s*=\s*+(?!sha1\s)|refstorage\s*=\s*+(?!files\s)",
+    re.IGNORECASE,
+)
 _UNFINISHED = {
     "MERGE_HEAD": "a merge", "CHERRY_PICK_HEAD": "a cherry-pick", "REVERT_HEAD": "a revert",
     "rebase-merge": "a rebase", "rebase-apply": "a rebase",
@@ -52,34 +57,58 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class _Outrun(Exception):
-    """Another process has moved the branch meanwhile, or holds it; or what else git says, and what helps."""
+    """Another process moved the branch meanwhile or holds it, or git failed; the arguments say what, and what helps."""
 
 
 class GitRepository:
-    """The commits of one memory. Everything blocks: use from a thread."""
+    """The commits of one memory. Everything blocks: use from a thread.
 
-    def __init__(self, git_dir: Path) -> None:
-        self.git_dir = git_dir
+    Args:
+        state_dir: what ouro records about this memory, below its home.
+        folder: the memory folder; None: the git directory is in `state_dir`.
+        is_shared: the host repository shares the folder; the git directory is in `state_dir` too.
+    """
+
+    def __init__(self, state_dir: Path, folder: Path | None = None, *, is_shared: bool = False) -> None:
+        self.state_dir = state_dir
+        self.own_dir = state_dir / OWN
+        """Records of ouro about this memory, out of reach of what a folder brings along."""
+        self._folder = None if is_shared else folder
         self._trees: dict[str, Mapping[str, str]] = {}
+        self._common_of: Path | None = None
+
+    @property
+    def git_dir(self) -> Path:
+        """Where git's own files are."""
+        return self.state_dir if self._folder is None else git_dir_of(self._folder, self.state_dir, is_shared=False)
 
     @property
     def exists(self) -> bool:
         """Whether there is a git directory."""
-        return (self.git_dir / "HEAD").exists() or (self.git_dir / OWN).exists()
+        return (self.git_dir / "HEAD").exists() or self.own_dir.exists()
 
     def create(self) -> None:
-        """Make the git directory, empty, where there is none; all in it is the user's alone.
+        """Make the git directory, empty, where there is none; all in it is readable by the user alone.
+
+        Where the folder and its history were deleted, a new history begins, and nothing of it is approved yet.
 
         Raises:
             OSError: it cannot be written.
         """
-        if self.exists:
+        git_dir = self.git_dir
+        if self.own_dir.exists() and os.path.lexists(git_dir):
             return
-        ensure_private_dir(self.git_dir)
-        for folder in ("objects", "refs", "refs/heads", OWN):
-            (self.git_dir / folder).mkdir(mode=0o700, exist_ok=True)
-        write_private(self.git_dir / "config", GIT_CONFIG)
-        write_private(self.git_dir / "HEAD", f"ref: refs/heads/{BRANCH}\n")
+        for name in ("tip", "accepted", "vouched", "core", "turns", "turn"):
+            (self.own_dir / name).unlink(missing_ok=True)
+        ensure_private_dir(self.state_dir)
+        self.own_dir.mkdir(mode=0o700, exist_ok=True)
+        if os.path.lexists(git_dir / "HEAD"):  # copied from elsewhere, with its history
+            return
+        for folder in ("objects", "refs", "refs/heads"):
+            (git_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(git_dir / "config"):
+            write_private(git_dir / "config", GIT_CONFIG)
+        write_private(git_dir / "HEAD", f"ref: refs/heads/{BRANCH}\n")
 
     def head(self) -> Head:
         """Where HEAD is, read without a process.
@@ -87,17 +116,18 @@ class GitRepository:
         Raises:
             MemoryUnusable: HEAD or its branch is damaged, or a branch that held commits is gone.
         """
-        is_made = (self.git_dir / "HEAD").exists() or self.own("tip")  # else another thread is just making it
-        if not self.exists or not is_made:
+        git_dir, tip = self.git_dir, self.own("tip")
+        if not tip and not (git_dir / "HEAD").exists():  # there is none, or another thread is just making it
             return Head("", f"refs/heads/{BRANCH}")
-        text = _read(self.git_dir / "HEAD")
+        self._demand_safe(git_dir)
+        text = _read(git_dir / "HEAD")
         if _ID.fullmatch(text.strip()):
             return Head(text.strip(), "")
         found = _REF.fullmatch(text)
         if not found:
             raise self._damaged("HEAD is empty or unreadable", f"write `ref: refs/heads/{BRANCH}` into it")
         commit = self._resolved(found[1])
-        if not commit and (tip := self.own("tip")):
+        if not commit and tip:
             raise self._damaged(f"{found[1]} is gone", f"git --git-dir {self.git_dir} update-ref {found[1]} {tip}")
         return Head(commit, found[1])
 
@@ -115,7 +145,7 @@ class GitRepository:
         return self._trees[commit]
 
     def _remember(self, commit: str, tree: Mapping[str, str]) -> None:
-        if len(self._trees) > _MOST_TREES:
+        if len(self._trees) > _MAX_CACHED_TREES:
             self._trees.clear()
         self._trees[commit] = tree
 
@@ -131,7 +161,10 @@ class GitRepository:
             if len(kind) != 3 or kind[1] != b"blob":
                 raise self._damaged(f"{each[:12]} of the history is missing", f"git --git-dir {self.git_dir} fsck")
             size = int(kind[2])
-            found[each] = answer[end + 1 : end + 1 + size]
+            content = answer[end + 1 : end + 1 + size]
+            if blob_id(content) != each:  # git does not check what it reads
+                raise self._damaged(f"{each[:12]} of the history is forged", f"git --git-dir {self.git_dir} fsck")
+            found[each] = content
             at = end + 2 + size
         return found
 
@@ -164,7 +197,7 @@ class GitRepository:
                 time.sleep(0.02 * 2**attempt)
                 continue
             self._note_tip(commit)
-            PlainIndex(self.git_dir).tell(commit, new)
+            PlainIndex(self).update(commit, new)
             made = {name: blob_id(data) for name, data in new.items() if data is not None}
             kept = {name: blob for name, blob in tree.items() if name not in new}
             self._remember(commit, {**kept, **made})
@@ -180,7 +213,7 @@ class GitRepository:
         """
         if not one or not other:
             return ""
-        done = run_git(self.git_dir, ("merge-base", one, other))
+        done = self.run("merge-base", one, other)
         if done.returncode > 1:
             raise self._damaged(f"git says `{last_line(done.stderr)}`", f"git --git-dir {self.git_dir} fsck")
         return done.stdout.decode().strip()
@@ -198,7 +231,7 @@ class GitRepository:
         head = self._head_to_commit_on()
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
         self._note_tip(commit)
-        PlainIndex(self.git_dir).remake(commit)
+        PlainIndex(self).rebuild(commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
         """What git prints, asked in a way that nothing here or in anybody's settings can run a program.
@@ -206,17 +239,31 @@ class GitRepository:
         Raises:
             MemoryUnusable: git is not there, took too long, or said no.
         """
-        done = run_git(self.git_dir, arguments, given, index)
+        done = self.run(*arguments, given=given, index=index)
         if done.returncode:
-            said = last_line(done.stderr)
-            raise self._damaged(f"git says `{said}`", f"git --git-dir {self.git_dir} fsck tells more")
+            reason = last_line(done.stderr)
+            raise self._damaged(f"git says `{reason}`", f"git --git-dir {self.git_dir} fsck tells more")
         return done.stdout
+
+    def run(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> CompletedProcess[bytes]:
+        """As `git`, whatever the exit code.
+
+        Raises:
+            MemoryUnusable: git is missing, took too long, or the git directory is not safe to use.
+        """
+        git_dir = self.git_dir
+        return run_git(git_dir, self._common_dir(git_dir), arguments, given, index)
+
+    def run_remote(self, *arguments: str, max_bytes: int = 0) -> CompletedProcess[bytes]:
+        """As `run`, with a remote: see `run_remote_git`."""
+        git_dir = self.git_dir
+        return run_remote_git(git_dir, self._common_dir(git_dir), arguments, max_bytes)
 
     @contextmanager
     def alone(self, lock: str = "lock") -> Iterator[None]:
         """While inside, no other ouro changes this history; under another `lock`, none does what that stands for."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.git_dir / OWN / lock, flags, 0o600)
+        descriptor = os.open(self.own_dir / lock, flags, 0o600)
         try:
             with suppress(OSError):  # some network disks know no locks: git moves the branch only from old to new
                 lock_descriptor(descriptor)
@@ -226,11 +273,11 @@ class GitRepository:
 
     def own(self, name: str) -> str:
         """What ouro has noted beside the history under a name; empty where it has not."""
-        return _read(self.git_dir / OWN / name).strip()
+        return _read(self.own_dir / name).strip()
 
     def keep(self, name: str, text: str) -> None:
         """Note something beside the history."""
-        write_private(self.git_dir / OWN / name, f"{text}\n")
+        write_private(self.own_dir / name, f"{text}\n")
 
     def pack(self, most_loose: int = 0) -> bool:
         """Pack what lies loose, where it is more than `most_loose` objects; gives whether it did.
@@ -243,11 +290,11 @@ class GitRepository:
         # As git itself estimates it: one of the 256 folders tells of all.
         try:
             loose = sum(1 for _ in (self.git_dir / "objects" / "17").iterdir()) * 256
-        except FileNotFoundError:
+        except OSError:
             loose = 0
         if loose < most_loose:
             return False
-        self.git(*PACKS_ON_DISK, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
+        self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
     def _pack_when_crowded(self) -> None:
@@ -260,7 +307,7 @@ class GitRepository:
     def _note_tip(self, commit: str) -> None:
         """Only to notice that the branch is gone: not worth waiting for the disk."""
         try:
-            (self.git_dir / OWN / "tip").write_text(f"{commit}\n")
+            (self.own_dir / "tip").write_text(f"{commit}\n")
         except OSError as error:
             log.info("memory: the tip cannot be noted: %s", error)
 
@@ -278,7 +325,8 @@ class GitRepository:
         if loose.is_file():
             commit = _read(loose).strip()
             if not _ID.fullmatch(commit):
-                raise self._damaged(f"{ref} is empty or unreadable", f"git --git-dir {self.git_dir} reflog {ref}")
+                hint = f"write the last commit into {loose}: {self.own('tip') or 'git fsck --lost-found lists it'}"
+                raise self._damaged(f"{ref} is empty or unreadable", hint)
             return commit
         for line in _read(self.git_dir / "packed-refs").splitlines():
             commit, _, name = line.partition(" ")
@@ -292,12 +340,8 @@ class GitRepository:
         for data in changes.values():
             if data is not None:
                 self._drop_if_empty(blob_id(data))
-        done = run_git(
-            self.git_dir,
-            ("fast-import", "--quiet", "--done", "--date-format=raw"),
-            import_stream(ref, parents, changes, message, at),
-            None,
-        )
+        stream = import_stream(ref, parents, changes, message, at)
+        done = self.run("fast-import", "--quiet", "--done", "--date-format=raw", given=stream)
         if done.returncode == 0:
             return done.stdout.decode().split()[0]
         for report in self.git_dir.glob("fast_import_crash_*"):
@@ -320,8 +364,42 @@ class GitRepository:
         for name in ("HEAD.lock", f"{ref}.lock", "packed-refs.lock"):
             path = self.git_dir / name
             with suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE:
+                if time.time() - path.stat().st_mtime > _STALE_LOCK_SECONDS:
                     path.unlink()
+
+    def _demand_safe(self, git_dir: Path) -> None:
+        """Nothing in the git directory leads git to write or read elsewhere, and ouro knows its format."""
+        if not is_real_folder(git_dir):
+            raise self._damaged(f"{git_dir} is no folder", "put the folder back that was there")
+        for name in ("objects", "refs", "refs/heads"):
+            if not is_real_folder(git_dir / name):
+                raise self._damaged(f"{name} in it is no folder", "put the folder back that was there")
+        if os.path.lexists(git_dir / "commondir"):
+            raise self._damaged("`commondir` in it leads to another repository", "remove that file")
+        if _UNKNOWN_FORMAT.search(_read(git_dir / "config")):
+            raise self._damaged("it has a format that ouro does not know", "use SHA-1 and the files format of refs")
+
+    def _common_dir(self, git_dir: Path) -> Path:
+        """The folder from which git reads configuration, hooks and attributes: ouro's own, never the one in `.git`.
+
+        Raises:
+            MemoryUnusable: the git directory is missing, or not safe to use.
+        """
+        if not os.path.lexists(git_dir):
+            raise MemoryUnusable(f"The history of memory in {git_dir} is missing.", "The next write begins a new one.")
+        self._demand_safe(git_dir)
+        common = self.state_dir / COMMON
+        if self._common_of != git_dir:
+            ensure_private_dir(common)
+            write_private(common / "config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n")
+            for name in ("objects", "refs", "packed-refs"):
+                link = common / name
+                if not link.is_symlink() or link.readlink() != git_dir / name:
+                    made = common / f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
+                    made.symlink_to(git_dir / name)
+                    made.replace(link)
+            self._common_of = git_dir
+        return common
 
     def _damaged(self, what: str, hint: str) -> MemoryUnusable:
         return MemoryUnusable(f"The history of memory in {self.git_dir} is left alone: {what}.", hint)
@@ -339,21 +417,21 @@ def _read(path: Path) -> str:
         return ""
     try:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.read(descriptor, _MOST_BYTES).decode(errors="replace") if is_file else ""
+        return os.read(descriptor, _MAX_FILE_BYTES).decode(errors="replace") if is_file else ""
     finally:
         os.close(descriptor)
 
 
 class PlainIndex:
-    """The index in a git directory. It has to know of our commits, else the next one of plain git takes them back."""
+    """The index that plain git uses. It has to know of ouro's commits, else the next plain commit reverts them."""
 
-    def __init__(self, git_dir: Path) -> None:
-        self._git_dir = git_dir
-        self._index = git_dir / "index"
-        self._behind = git_dir / "ouro" / "index-behind"
+    def __init__(self, repo: GitRepository) -> None:
+        self._repo = repo
+        self._index = repo.git_dir / "index"
+        self._behind = repo.own_dir / "index-behind"
 
-    def tell(self, commit: str, changes: Mapping[str, bytes | None]) -> None:
-        """A commit was made that changed these files."""
+    def update(self, commit: str, changes: Mapping[str, bytes | None]) -> None:
+        """Take over what a commit changed."""
         lines = [
             f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}"
             for name, data in changes.items()
@@ -361,26 +439,21 @@ class PlainIndex:
         try:
             if self._behind.exists() or not self._index.exists():
                 raise MemoryUnusable("the index must be made anew")
-            self._git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
+            self._repo.git("update-index", "-z", "--add", "--index-info", given="\0".join([*lines, ""]).encode())
         except MemoryUnusable as error:
             log.info("memory: %s", error)
-            self.remake(commit)
+            self.rebuild(commit)
 
-    def remake(self, commit: str) -> None:
-        """Make it anew from a commit; where somebody holds it, that is done with the next one."""
-        made = self._git_dir / "ouro" / f"index.{os.getpid()}"
+    def rebuild(self, commit: str) -> None:
+        """Make it anew from a commit; where another git holds it, the next commit does that."""
+        made = self._repo.own_dir / f"index.{os.getpid()}"
         try:
-            if (self._git_dir / "index.lock").exists():  # a person's git, with an editor open perhaps
+            if (self._repo.git_dir / "index.lock").exists():  # a git of the user, with an editor open perhaps
                 raise MemoryUnusable("index.lock is there")
-            self._git("read-tree", commit, index=made)
-            made.replace(self._index)
+            self._repo.git("read-tree", commit, index=made)
+            shutil.move(made, self._index)  # the folder may be on another disk
             self._behind.unlink(missing_ok=True)
         except (MemoryUnusable, OSError) as error:
             log.info("memory: the index stays behind: %s", error)
             made.unlink(missing_ok=True)
             write_private(self._behind, f"{commit}\n")
-
-    def _git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> None:
-        done = run_git(self._git_dir, arguments, given, index)
-        if done.returncode:
-            raise MemoryUnusable(f"git says `{last_line(done.stderr)}`")

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.authorship import carry_over
-from ouro.memory.long_term.git.process import PACKS_ON_DISK, last_line, run_git
+from ouro.memory.long_term.git.process import DURABLE_PACKS, last_line
 from ouro.memory.long_term.git.repository import GitRepository, PlainIndex
 from ouro.utils.files import write_private
 
@@ -83,7 +83,7 @@ def rewrite(
     for name in repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
         repo.git("update-ref", "--no-deref", "-d", name)
     refs = _refs(repo)
-    accepted = repo.own("accepted")
+    accepted = repo.own("accepted").partition("\n")[0]
     for number, commit in enumerate([*_loose_ends(repo), *([accepted] if _is_there(repo, accepted) else [])]):
         refs.setdefault(f"{_KEPT}/{number}-{commit[:12]}", commit)
     if not refs:
@@ -93,7 +93,7 @@ def rewrite(
     made = _import(repo, _Stream(_export(repo), in_file, in_words, in_name))
     changed = {old: new for old, new in made.items() if old != new}
     old = forgotten_commits(repo) | changed.keys()
-    write_private(repo.git_dir / "ouro" / _FORGOTTEN, "".join(f"{each}\n" for each in sorted(old)))
+    write_private(repo.own_dir / _FORGOTTEN, "".join(f"{each}\n" for each in sorted(old)))
     carry_over(repo, changed)
     if accepted in made:
         accept(made[accepted])
@@ -116,10 +116,10 @@ def drop_unreachable(repo: GitRepository) -> None:
             each.unlink(missing_ok=True)
     (repo.git_dir / "objects" / "info" / "commit-graph").unlink(missing_ok=True)
     (repo.git_dir / "index").unlink(missing_ok=True)  # git counts what is in it as being led to
-    repo.git(*PACKS_ON_DISK, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
+    repo.git(*DURABLE_PACKS, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
     repo.git("prune", "--expire=now")
     if head := repo.head().commit:
-        PlainIndex(repo.git_dir).remake(head)
+        PlainIndex(repo).rebuild(head)
 
 
 def _refs(repo: GitRepository) -> dict[str, str]:
@@ -132,7 +132,7 @@ def _refs(repo: GitRepository) -> dict[str, str]:
 
 def _loose_ends(repo: GitRepository) -> list[str]:
     """Commits that nothing leads to: what was taken back with plain git, and can be found by the reflog."""
-    done = run_git(repo.git_dir, ("fsck", "--no-reflogs", "--dangling", "--no-progress"))
+    done = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress")
     found = {line.split()[-1] for line in done.stdout.decode().splitlines() if line.startswith("dangling commit ")}
     return sorted(found - forgotten_commits(repo))  # those were on their way out when ouro was ended
 
@@ -148,7 +148,7 @@ def _wait_for_locks(repo: GitRepository) -> None:
 
 
 def _is_there(repo: GitRepository, commit: str) -> bool:
-    return bool(commit) and run_git(repo.git_dir, ("cat-file", "-e", f"{commit}^{{commit}}")).returncode == 0
+    return bool(commit) and repo.run("cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
 
 
 def _export(repo: GitRepository) -> bytes:
@@ -160,10 +160,10 @@ def _export(repo: GitRepository) -> bytes:
 
 def _import(repo: GitRepository, stream: _Stream) -> dict[str, str]:
     """Old commit -> the one that takes its place."""
-    marks = repo.git_dir / "ouro" / "rewriting.marks"
+    marks = repo.own_dir / "rewriting.marks"
     given = b"".join(stream.lines())
     flags = ("fast-import", "--quiet", "--force", "--date-format=raw-permissive", f"--export-marks={marks}")
-    done = run_git(repo.git_dir, (*PACKS_ON_DISK, *flags), given)
+    done = repo.run(*DURABLE_PACKS, *flags, given=given)
     if done.returncode:
         for report in repo.git_dir.glob("fast_import_crash_*"):
             report.unlink(missing_ok=True)  # it quotes what it was given
@@ -184,7 +184,7 @@ def _move(repo: GitRepository, refs: dict[str, str]) -> None:
         repo.git("update-ref", "--no-deref", "HEAD", refs["HEAD"])
     tip = repo.head().commit
     with suppress(OSError):
-        (repo.git_dir / "ouro" / "tip").write_text(f"{tip}\n")
+        (repo.own_dir / "tip").write_text(f"{tip}\n")
 
 
 class _Stream:

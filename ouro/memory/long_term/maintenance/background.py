@@ -1,4 +1,4 @@
-"""Digest: what is made of much that was said, beside the conversation: summaries, merged notes, old sessions read."""
+"""Background work on memory: summaries of sessions, merging of notes, reading of old sessions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.events import Event, NoteKept, Said, TurnFinished
 from ouro.memory.long_term.maintenance.report import merge_line, merges_line, step_line, steps_line
 from ouro.memory.long_term.maintenance.summaries import Summaries
-from ouro.memory.long_term.notes.note_events import kept, proposed
+from ouro.memory.long_term.notes.note_events import note_event, proposal_event
 from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Usage
 from ouro.utils.files import only_one
@@ -22,14 +22,14 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:  # made when they are first needed
     from ouro.memory.long_term.capture.capture import Captured
-    from ouro.memory.long_term.maintenance.crystallizer import Crystallizer, OldSession, Step
+    from ouro.memory.long_term.maintenance.crystallizer import CrystallizedPart, Crystallizer, OldSession
     from ouro.memory.long_term.maintenance.near_duplicates import Clusters
     from ouro.memory.long_term.maintenance.note_consolidator import Merge, NoteConsolidator
 
 DAYS = 7
-"""A session is old after so long."""
+"""The age at which a session is read."""
 SETTLE_SECONDS = 1.0
-"""So long after the start the last session is looked at: who types at once is not disturbed."""
+"""After the start, before the open task of the last session is shown: not while the user already types."""
 
 
 class LongWork:
@@ -70,8 +70,6 @@ class Digest:
         self._channel = parts.channel
         self._has_caught_up = False
         self._is_at_it = False
-        self.play: Callable[[Callable[[], AsyncGenerator[Event, None]]], AsyncGenerator[Event, None]] | None = None
-        """Plays work as a turn, so that it is shown and can be interrupted as one."""
 
     def start(self) -> None:
         """Begin to show what the last session left open, in one line; returns at once."""
@@ -117,7 +115,7 @@ class Digest:
         Raises:
             UsageError: a turn is under way.
         """
-        return self._played(lambda: self._merging(found))
+        return self._channel.run_as_turn(lambda: self._merging(found))
 
     def crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
         """`crystallize` as a turn, told line by line.
@@ -125,7 +123,7 @@ class Digest:
         Raises:
             UsageError: a turn is under way.
         """
-        return self._played(lambda: self._crystallizing(sessions))
+        return self._channel.run_as_turn(lambda: self._crystallizing(sessions))
 
     def used(self, since: Usage | None = None) -> Usage:
         """What the model calls of this session took, since then."""
@@ -140,9 +138,9 @@ class Digest:
             UsageError: memory is off here.
         """
         crystallizer = self._work.crystallizer
-        return await asyncio.to_thread(crystallizer.waiting, days)
+        return await asyncio.to_thread(crystallizer.pending, days)
 
-    async def crystallize(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Step, None]:
+    async def crystallize(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
         """Have them read, piece by piece; whoever stops in between goes on there.
 
         Raises:
@@ -206,19 +204,16 @@ class Digest:
                 self._tell_merge(each)
 
     async def _read_what_is_old(self) -> None:
-        from ouro.memory.long_term.maintenance.crystallizer import for_one_time
+        from ouro.memory.long_term.maintenance.crystallizer import for_one_run
 
         crystallizer = self._work.crystallizer
         if not await asyncio.to_thread(crystallizer.is_due):
             return
-        sessions = for_one_time(await asyncio.to_thread(crystallizer.waiting))
+        sessions = for_one_run(await asyncio.to_thread(crystallizer.pending))
         async with aclosing(crystallizer.read(sessions)) as steps:
             async for each in steps:
                 self._tell_captured(each.captured)
         await asyncio.to_thread(crystallizer.note_done)
-
-    def _played(self, work: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
-        return self.play(work) if self.play else work()
 
     async def _merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
         before, done = self._parts.usage(), []
@@ -231,7 +226,7 @@ class Digest:
 
     async def _crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
         before, done = self._parts.usage(), []
-        whole = sum(each.pieces for each in sessions if not each.skipped)
+        whole = sum(each.parts for each in sessions if not each.skipped)
         async with aclosing(self.crystallize(sessions)) as steps:
             async for each in steps:
                 done.append(each)
@@ -247,14 +242,14 @@ class Digest:
 
     def _tell_merge(self, merge: Merge) -> None:
         if merge.written is not None and not self._parts.silent:
-            told = kept(merge.written)
-            text = f"{told.text} (out of {len(merge.notes)} notes)"
-            self._tell(msgspec.structs.replace(told, text=text))
+            event = note_event(merge.written)
+            text = f"{event.text} (out of {len(merge.notes)} notes)"
+            self._tell(msgspec.structs.replace(event, text=text))
 
     def _tell_captured(self, captured: Captured) -> None:
-        events: list[NoteKept] = [] if self._parts.silent else [kept(each) for each in captured.written]
-        for each in [*events, *([proposed(captured.proposed)] if captured.proposed else [])]:
-            self._tell(each)
+        events: list[NoteKept] = [] if self._parts.silent else [note_event(each) for each in captured.written]
+        for event in [*events, *([proposal_event(captured.proposed)] if captured.proposed else [])]:
+            self._tell(event)
 
     def _tell(self, event: Event) -> None:
         self._channel.emit(event)

@@ -1,4 +1,4 @@
-"""What long work on memory tells, line by line: the same words in a session and on the command line."""
+"""Progress and results of background work on memory, in lines: the same in a session and in the shell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Captured
-    from ouro.memory.long_term.maintenance.crystallizer import OldSession, Step
+    from ouro.memory.long_term.maintenance.crystallizer import CrystallizedPart, OldSession
     from ouro.memory.long_term.maintenance.near_duplicates import Clusters
     from ouro.memory.long_term.maintenance.note_consolidator import Merge
 
@@ -18,49 +18,51 @@ _WIDTH = 80
 
 
 def merge_line(done: int, whole: int, merge: Merge) -> str:
-    """What became of one cluster: `2 of 7 · 3 notes are one now: Run the tests … · /memory undo 3f6c1ea`."""
+    """The result for one cluster: `2 of 7 · 3 notes merged: Run the tests … · /memory undo 3f6c1ea`."""
     count = f"{done} of {whole} · {len(merge.notes)} notes"
     if merge.written is None:
-        return f"{count} stay as they are: {merge.said} ({one_line(merge.notes[-1].text, _WIDTH)})"
+        return f"{count} not merged: {merge.reason} ({one_line(merge.notes[-1].text, _WIDTH)})"
     undo = f" · /memory undo {merge.written.commit[:7]}" if merge.written.commit else ""
-    return f"{count} are one now: {one_line(merge.written.note.text, _WIDTH)}{undo}"
+    return f"{count} merged: {one_line(merge.written.note.text, _WIDTH)}{undo}"
 
 
 def merges_line(merges: Sequence[Merge], used: Usage) -> str:
-    """All of it: what was merged, what it took."""
+    """The sum: what was merged, and its cost."""
     done = [each for each in merges if each.written is not None]
     gone = sum(len(each.notes) - 1 for each in done)
-    return f"{plural(len(done), 'cluster')} merged, {plural(gone, 'note')} fewer; {_took(used)}."
+    return f"{plural(len(done), 'cluster')} merged, {plural(gone, 'note')} fewer; {_cost(used)}."
 
 
 def plan_of_notes(found: Clusters, tokens: int, price: float | None) -> str:
-    """What would be asked about."""
+    """The clusters to ask about, and the estimated cost."""
     return f"{plural(len(found), 'cluster')} of notes that say about the same; {_estimate(tokens, price)}."
 
 
 def plan_of_sessions(found: Sequence[OldSession], price: float | None) -> str:
-    """What would be read."""
+    """The sessions to read, and the estimated cost."""
     read = [each for each in found if not each.skipped]
     skipped = f", {plural(len(found) - len(read), 'session')} left out" if len(found) > len(read) else ""
     tokens = sum(each.tokens for each in read)
     return f"{plural(len(read), 'session')} to read{skipped}; {_estimate(tokens, price)}."
 
 
-def step_line(done: int, whole: int, step: Step) -> str:
+def step_line(done: int, whole: int, step: CrystallizedPart) -> str:
     """One piece that was read: `2 of 7 · 0d9f3c52 Mend the import: kept 2, proposed 1`."""
     session, captured = step.session, step.captured
-    part = f" (part {step.piece} of {session.pieces})" if session.pieces > 1 else ""
-    return f"{done} of {whole} · {session.info.id[:8]} {one_line(session.info.title, _WIDTH)}{part}: {_came(captured)}"
+    part = f" (part {step.part} of {session.parts})" if session.parts > 1 else ""
+    return (
+        f"{done} of {whole} · {session.info.id[:8]} {one_line(session.info.title, _WIDTH)}{part}: {_results(captured)}"
+    )
 
 
-def steps_line(steps: Sequence[Step], skipped: Sequence[OldSession], used: Usage) -> str:
-    """The receipt: what was read, what came of it, what was left out and why, what it took."""
+def steps_line(steps: Sequence[CrystallizedPart], skipped: Sequence[OldSession], used: Usage) -> str:
+    """The sum: what was read, its results, what was left out and why, and the cost."""
     sessions = {each.session.info.id for each in steps}
     kept = sum(len(each.captured.written) for each in steps)
     proposed = sum(len(each.captured.proposed) for each in steps)
     refused = sum(len(each.captured.refused) for each in steps)
     lines = [
-        f"{plural(len(sessions), 'session')} read: kept {kept}, proposed {proposed}, refused {refused}; {_took(used)}.",
+        f"{plural(len(sessions), 'session')} read: kept {kept}, proposed {proposed}, refused {refused}; {_cost(used)}.",
         *(
             f"Refused: {one_line(each.said, _WIDTH)} ({each.reason})"
             for step in steps
@@ -71,15 +73,15 @@ def steps_line(steps: Sequence[Step], skipped: Sequence[OldSession], used: Usage
     return "\n".join(lines)
 
 
-def _came(captured: Captured) -> str:
+def _results(captured: Captured) -> str:
     counts = (("kept", captured.written), ("proposed", captured.proposed), ("refused", captured.refused))
-    return ", ".join(f"{name} {len(each)}" for name, each in counts if each) or "nothing that lasts"
+    return ", ".join(f"{name} {len(each)}" for name, each in counts if each) or "no notes"
 
 
 def _estimate(tokens: int, price: float | None) -> str:
     return f"about {tokens:,} tokens" + (f", ${price:.4f}" if price is not None else "")
 
 
-def _took(used: Usage) -> str:
+def _cost(used: Usage) -> str:
     cost = f", ${used.cost:.4f}" if used.cost is not None else ""
     return f"{used.input:,} tokens read, {used.output:,} written{cost}"

@@ -1,4 +1,4 @@
-"""What a text speaks of, by names that are the same however they were written: files, commands, packages, symbols."""
+"""Entities: the files, commands, packages, symbols, tools and settings that a text names, in one spelling each."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, get_args
 
-Kind = Literal["file", "cmd", "pkg", "symbol", "tool"]
+Kind = Literal["file", "cmd", "pkg", "symbol", "tool", "config"]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
-"""An entity is `kind:name`: `file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse_line`, `tool:ruff`."""
+"""An entity is `kind:name`: `file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse_line`, `tool:ruff`,
+`config:line-length`."""
 
-_LONGEST = 120
+_MAX_NAME = 120
 _CODE = re.compile(r"```[^\n]*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 _FENCE = re.compile(r"```\w*")
 _PATH = re.compile(r"(?<![\w/.@:-])/?(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/(]|\.\w)")
@@ -20,6 +21,8 @@ _NOT_FILES = re.compile(r"\d+\.\w+|[ei]\.[ge]|[\w-]+\.(?:com|org|net|io|dev|ai)"
 _SYMBOL = re.compile(
     r"\b(?:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\(\)|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+|[a-z][a-z0-9]*(?:_[a-z0-9]+)+)"
 )
+_SETTING = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*[=:]\s*[^\s=({][^=({]*")
+_ENVIRONMENT = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 _INSTALLED = re.compile(
     r"(?:pip3? install|uv add|uv pip install|poetry add|npm (?:i|install)|yarn add|pnpm add|cargo add|go get)"
     r"\s+([A-Za-z][\w.@/-]*)"
@@ -28,7 +31,7 @@ _IMPORTED = re.compile(r"(?:^|`)\s*(?:import|from)\s+([A-Za-z_]\w*)[\w.]*(?=`|$|
 _PLAIN_WORDS = frozenset(
     ["bash", "black", "bundle", "composer", "go", "helm", "just", "make", "node", "perl", "rake", "sh", "swift"]
 )
-"""Programs whose names are words of their own: told from them only in code."""
+"""Programs whose names are plain words: recognized in code only."""
 _WORD = re.compile(r"[a-z][\w-]+")
 _PROGRAMS = frozenset(
     """
@@ -42,25 +45,35 @@ _PROGRAMS = frozenset(
 
 
 def entities_in(text: str) -> tuple[str, ...]:
-    """The entities that a text names, in its order, each once.
+    """The entities that a text names, in order, each once.
 
-    A guess by form alone, no file is looked at: `./src/../api.py` and `api.py` are both `file:api.py`.
+    By form only, no file is read: `./src/../api.py` and `api.py` are both `file:api.py`.
     """
     found = [*_in_code(text), *_named(text)]
-    return tuple(dict.fromkeys(each for each in found if each))
+    return tuple(dict.fromkeys(entity for entity in found if entity))
 
 
 def normalized(entity: str, root: str = "") -> str:
-    """The one name of an entity; empty where it is none.
+    """An entity in its one spelling; empty when it is not an entity.
 
     Args:
-        entity: as a person or a model wrote it, `File: ./src/../api.py`.
-        root: the repository's folder: what is written by its whole path there is named from it.
+        entity: as a user or a model wrote it, `File: ./src/../api.py`.
+        root: the repository's folder: absolute paths in it become relative.
     """
     kind, colon, name = entity.strip().partition(":")
     kind, name = kind.strip().casefold(), " ".join(name.split())
-    kind = {"command": "cmd", "package": "pkg", "class": "symbol", "function": "symbol", "path": "file"}.get(kind, kind)
-    if not colon or kind not in KINDS or not name or len(name) > _LONGEST:
+    kind = {
+        "command": "cmd",
+        "package": "pkg",
+        "class": "symbol",
+        "function": "symbol",
+        "path": "file",
+        "setting": "config",
+        "option": "config",
+        "env": "config",
+        "configuration": "config",
+    }.get(kind, kind)
+    if not colon or kind not in KINDS or not name or len(name) > _MAX_NAME:
         return ""
     match kind:
         case "file":
@@ -77,8 +90,8 @@ def normalized(entity: str, root: str = "") -> str:
 
 
 def normalized_all(entities: Iterable[str], root: str = "") -> tuple[str, ...]:
-    """Each in its one name, once; what is none is left out."""
-    return tuple(dict.fromkeys(name for each in entities if (name := normalized(each, root))))
+    """The entities in one spelling, each once; what is not an entity is left out."""
+    return tuple(dict.fromkeys(name for entity in entities if (name := normalized(entity, root))))
 
 
 def _path(name: str, root: str) -> str:
@@ -90,9 +103,12 @@ def _path(name: str, root: str) -> str:
 
 
 def _in_code(text: str) -> Iterator[str]:
-    """What stands between backquotes and begins with a program is a command."""
+    """Code that begins with a program is a command; `NAME = VALUE` in code is a setting."""
     for block, inline in _CODE.findall(text):
         for line in (block or inline).splitlines():
+            if setting := _SETTING.fullmatch(line):
+                yield normalized(f"config:{setting[1]}")
+                continue
             words = line.strip().removeprefix("$ ").split()
             if words and words[0] in _PROGRAMS:
                 yield normalized(f"tool:{words[0]}")
@@ -110,6 +126,8 @@ def _named(text: str) -> Iterator[str]:
     text = _PATH.sub(" ", text)
     for match in _FOLDER.finditer(text):
         yield normalized(f"file:{match[0]}")
+    for match in _ENVIRONMENT.finditer(text):
+        yield normalized(f"config:{match[0]}")
     for match in _SYMBOL.finditer(text):
         yield normalized(f"symbol:{match[0]}")
     for match in _WORD.finditer(text):

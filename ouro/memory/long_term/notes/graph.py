@@ -1,4 +1,4 @@
-"""Chains, edges, entities and their neighbours: how notes hang together, asked of the index."""
+"""Graph: the chains and edges between notes, read from the index."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.index.index import Index
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder, project_of
+from ouro.memory.long_term.store import GitMemoryStore
 
-_AT_ONCE = 500
-"""Values in one question to the index."""
-_LONGEST_CHAIN = 200
+_MAX_VALUES = 500
+"""In one query."""
+_MAX_CHAIN = 200
 _AFTER = "SELECT note FROM notes WHERE supersedes = ? AND kind = 'note'"
-MOST_NAMING = 50
-"""Notes that are looked at for one entity, the newest first: what more of them name tells nothing apart."""
+MAX_NAMING = 50
+"""Notes read for one entity, newest first: an entity that more notes name does not distinguish them."""
 
 
-class Link(msgspec.Struct, frozen=True):
+class NoteVersion(msgspec.Struct, frozen=True):
     """One version in the chain of a note."""
 
     note_id: str
@@ -30,7 +32,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """A note that was reached from another one."""
+    """A note reached from another note."""
 
     note_id: str
     hops: int
@@ -46,52 +48,42 @@ _OTHERWISE = """
 
 
 class Graph:
-    """Every method blocks on the index: ask from a thread. Unknown ids are passed over; cycles end by themselves.
+    """Every method blocks. Unknown ids are ignored; cycles end.
 
     Raises:
-        SearchUnavailable: the index cannot be read just now.
+        SearchUnavailable: the index cannot be read.
     """
 
     def __init__(self, index: Index) -> None:
         self._index = index
 
-    def chain(self, note_id: str) -> tuple[Link, ...]:
-        """All versions of what the note says, oldest first; the note alone where it never changed."""
+    def chain(self, note_id: str) -> tuple[NoteVersion, ...]:
+        """All versions of a note, oldest first; the note alone when it never changed."""
         with self._index.reading() as database:
             before = _walk(database, note_id, "SELECT supersedes FROM notes WHERE note = ? AND kind = 'note'")
             after = _walk(database, note_id, _AFTER)
             ids = [*reversed(before), note_id, *after]
-            links = (_link(database, each) for each in dict.fromkeys(ids))
-            return tuple(each for each in links if each is not None)
+            links = (_link(database, version) for version in dict.fromkeys(ids))
+            return tuple(link for link in links if link is not None)
 
     def latest(self, note_id: str) -> str:
-        """The last version of a note; itself where none came after it."""
+        """The last version of a note."""
         return self.latest_of([note_id])[note_id]
 
     def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
         """The last version of each of these notes."""
         with self._index.reading() as database:
-            found = {each: _walk(database, each, _AFTER) for each in note_ids}
-        return {each: after[-1] if after else each for each, after in found.items()}
-
-    def superseded(self, note_ids: Collection[str]) -> set[str]:
-        """Those of `note_ids` that another note has taken the place of."""
-        with self._index.reading() as database:
-            rows = _ask(database, "SELECT DISTINCT supersedes FROM notes WHERE supersedes IN ({})", note_ids)
-        return {row[0] for row in rows}
-
-    def versions(self, note_ids: Iterable[str]) -> dict[str, int]:
-        """How many versions of each note there have been, itself among them."""
-        return {each: len(self.chain(each)) for each in note_ids}
+            found = {note_id: _walk(database, note_id, _AFTER) for note_id in note_ids}
+        return {note_id: after[-1] if after else note_id for note_id, after in found.items()}
 
     def contradicting(self, note_id: str) -> list[str]:
-        """The notes that say otherwise, whichever of the two says so, and have not been replaced."""
+        """The notes linked by `contradicts`, in either direction, that are not replaced."""
         with self._index.reading() as database:
             rows = database.execute(_OTHERWISE, {"note": note_id}).fetchall()
         return [row[0] for row in rows]
 
     def naming(self, entities: Collection[str]) -> dict[str, float]:
-        """The notes that name any of `entities`, with how much that tells: an entity that many name tells little."""
+        """The notes that name any of `entities`, with a weight: an entity that many notes name weighs little."""
         found: dict[str, float] = {}
         with self._index.reading() as database:
             for entity in entities:
@@ -101,7 +93,7 @@ class Graph:
         return found
 
     def neighbours(self, note_ids: Collection[str], hops: int) -> dict[str, Neighbour]:
-        """What is reached from `note_ids` along edges, in either direction, and along relations of their entities."""
+        """The notes reached from `note_ids` along edges, in either direction, and along relations of their entities."""
         found: dict[str, Neighbour] = {}
         edge = set(note_ids)
         with self._index.reading() as database:
@@ -116,9 +108,9 @@ class Graph:
 
 
 def _walk(database: sqlite3.Connection, start: str, question: str) -> list[str]:
-    """The ids that come one after another from `start`, without it; of several branches the first by name."""
+    """The ids that follow one another from `start`, without it; of several the first by id."""
     seen, at = [start], start
-    while len(seen) <= _LONGEST_CHAIN:
+    while len(seen) <= _MAX_CHAIN:
         row = database.execute(f"{question} ORDER BY 1 LIMIT 1", (at,)).fetchone()
         if row is None or not row[0] or row[0] in seen:
             break
@@ -127,11 +119,11 @@ def _walk(database: sqlite3.Connection, start: str, question: str) -> list[str]:
     return seen[1:]
 
 
-def _link(database: sqlite3.Connection, note_id: str) -> Link | None:
+def _link(database: sqlite3.Connection, note_id: str) -> NoteVersion | None:
     row = database.execute(
         "SELECT note, text, at, session, turn, archived FROM notes WHERE note = ? AND kind = 'note' LIMIT 1", (note_id,)
     ).fetchone()
-    return None if row is None else Link(row[0], row[1], row[2], row[3], row[4], bool(row[5]))
+    return None if row is None else NoteVersion(row[0], row[1], row[2], row[3], row[4], bool(row[5]))
 
 
 def _along_edges(database: sqlite3.Connection, note_ids: Collection[str]) -> list[tuple[str, str]]:
@@ -141,7 +133,7 @@ def _along_edges(database: sqlite3.Connection, note_ids: Collection[str]) -> lis
 
 
 def _along_relations(database: sqlite3.Connection, note_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Notes of an entity that an entity of these notes is said to have to do with."""
+    """Notes of entities that are related to an entity of these notes."""
     named = _ask(
         database,
         "SELECT DISTINCT entities.entity FROM entities JOIN notes ON notes.id = entities.note"
@@ -160,7 +152,7 @@ def _naming(database: sqlite3.Connection, entity: str) -> list[str]:
     rows = database.execute(
         "SELECT notes.note FROM entities JOIN notes ON notes.id = entities.note"
         " WHERE entities.entity = ? AND notes.kind = 'note' ORDER BY entities.note DESC LIMIT ?",
-        (entity, MOST_NAMING),
+        (entity, MAX_NAMING),
     )
     return [row[0] for row in rows]
 
@@ -168,7 +160,16 @@ def _naming(database: sqlite3.Connection, entity: str) -> list[str]:
 def _ask(database: sqlite3.Connection, question: str, values: Collection[str]) -> list[Any]:
     rows: list[Any] = []
     listed: Sequence[str] = list(values)
-    for start in range(0, len(listed), _AT_ONCE):
-        part = listed[start : start + _AT_ONCE]
+    for start in range(0, len(listed), _MAX_VALUES):
+        part = listed[start : start + _MAX_VALUES]
         rows += database.execute(question.format(", ".join("?" * len(part))), part).fetchall()
     return rows
+
+
+def sources_of(stores: Iterable[GitMemoryStore]) -> Sources:
+    """What the index follows to know the notes of these stores, without sessions."""
+    return Sources(
+        memories=tuple(
+            MemoryFolder(store.scope, project_of(store.scope, store.folder), store.folder) for store in stores
+        )
+    )

@@ -1,10 +1,10 @@
-"""A note: Markdown with front matter, to value and back."""
+"""A note: read from and written as Markdown with front matter."""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -19,7 +19,7 @@ Relationship = Literal["refines", "contradicts", "relates-to"]
 Trigger = Literal["cadence", "compaction", "session-end", "user", "agent", "import", "consolidation", "crystallization"]
 Source = Literal["user", "assistant"]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
-"""What every index and every sum can hold."""
+"""Fits into SQLite and msgspec integers."""
 CATEGORIES: Mapping[str, Scope] = {
     "coding-preferences": "user",
     "project-conventions": "repo",
@@ -28,14 +28,14 @@ CATEGORIES: Mapping[str, Scope] = {
     "corrections": "repo",
     "patterns": "repo",
 }
-"""The built-in categories, and the scope that each usually lives in."""
+"""The built-in categories, each with its usual scope."""
 
 _FILE_NAME = re.compile(r"mem_[0-9a-f]{8,32}\.md")
 _FRONT = re.compile(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """From a note to another one."""
+    """From one note to another."""
 
     id: str
     relationship: Relationship
@@ -50,14 +50,14 @@ class Relation(msgspec.Struct, frozen=True, rename={"source": "from", "target": 
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """A file that the note speaks of, as it was: its path in the repository, and the git hash of its content."""
+    """A file that the note names: its path in the repository, and the git hash of its content at the time."""
 
     path: str
     blob: str
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing learned. The fields, in this order, are its front matter; `text` is what stands below."""
+    """One thing learned. The fields, in this order, are the front matter; `text` is the body."""
 
     id: str
     created_at: str = ""
@@ -68,24 +68,24 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = "repo"
     category: str = "patterns"
     supersedes: str | None = None
-    """The note that this one takes the place of: a linear chain; the old file stays."""
+    """The note that this one replaces: a linear chain. The old file stays."""
     related: tuple[Edge, ...] = ()
     session_id: str = ""
     turn: Count = 0
     trigger: Trigger = "user"
     source: Source = "user"
-    """`user`: the person said it. `assistant`: it was concluded, and fades."""
+    """`user`: the user said it. `assistant`: it was concluded, and its confidence decays."""
     confidence: float = 1.0
     confirmed_at: str = ""
     branch: str | None = None
-    """Known only on that branch, until it is merged."""
+    """Recalled on that branch only, until it is merged."""
     entities: tuple[str, ...] = ()
     """`file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse`, `tool:ruff`."""
     relations: tuple[Relation, ...] = ()
     anchors: tuple[Anchor, ...] = ()
     text: str = ""
     extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
-    """What else stands in the front matter: kept as it is."""
+    """Unknown fields of the front matter, written back unchanged."""
 
     @property
     def file_name(self) -> str:
@@ -94,14 +94,27 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParsedNote(msgspec.Struct, frozen=True):
-    """A note as it was found, and what could not be understood of it."""
+    """A note, and what of its file could not be read."""
 
     note: Note
-    complaints: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def categories_with(own: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
+    """All categories of notes, each with its usual scope.
+
+    Args:
+        own: those of the settings, with the scopes that their notes live in; the first one counts.
+    """
+    named = {name.casefold().replace("_", " "): scopes for name, scopes in own.items()}
+    added: dict[str, Scope] = {
+        "-".join(name.split()): "user" if "user" in scopes[:1] else "repo" for name, scopes in named.items()
+    }
+    return {**CATEGORIES, **added}
 
 
 def new_id() -> str:
-    """An id that no other note has."""
+    """A unique id."""
     return f"mem_{uuid.uuid4().hex}"
 
 
@@ -113,26 +126,26 @@ def is_note_name(name: str) -> bool:
 def parse_note(name: str, text: str) -> ParsedNote:
     """The note in the file `name`.
 
-    Tolerant, for people edit these files: a field that cannot be read has its default, front matter that cannot be
-    read leaves the body alone, and each is told. The file's name says which note it is, whatever stands inside.
+    Tolerant, because users edit these files: an unreadable field gets its default, unreadable front matter leaves the
+    body, and each is listed in `problems`. The file's name is the id, whatever the front matter says.
     """
     note_id = name.removesuffix(".md")
     text = _plain(text)
     front = _FRONT.match(text)
     if front is None:
-        complaint = "its front matter has no end" if text.startswith("---") else "it has no front matter"
-        return ParsedNote(Note(id=note_id, text=text.strip("\n")), (complaint,))
+        problem = "its front matter has no end" if text.startswith("---") else "it has no front matter"
+        return ParsedNote(Note(id=note_id, text=text.strip("\n")), (problem,))
     body = text[front.end() :].strip("\n")
     try:
         data = load(front[1].encode("utf-8", "replace")) if front[1].strip() else {}
     except BadYamlError as error:
         return ParsedNote(Note(id=note_id, text=body), (f"its front matter cannot be read: {error}",))
     if not isinstance(data, dict):
-        return ParsedNote(Note(id=note_id, text=body), ("its front matter holds no fields",))
-    note, complaints = _from_fields(data)
+        return ParsedNote(Note(id=note_id, text=body), ("its front matter has no fields",))
+    note, problems = _from_fields(data)
     if note.id != note_id:
-        complaints.append(f"it calls itself {note.id[:60] or 'nothing'}: the file's name counts")
-    return ParsedNote(replace(note, id=note_id, text=body), tuple(complaints))
+        problems.append(f"its `id` is {note.id[:60] or 'empty'}: the file name counts")
+    return ParsedNote(replace(note, id=note_id, text=body), tuple(problems))
 
 
 def note_text(note: Note) -> str:
@@ -143,39 +156,39 @@ def note_text(note: Note) -> str:
 
 
 def _plain(text: str) -> str:
-    """With line ends of one kind."""
+    """With Unix line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _from_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
     known = _known_fields()
     values: dict[str, Any] = {}
-    complaints: list[str] = []
+    problems: list[str] = []
     for name, value in data.items():
         if name not in known:
             continue
         seen = _readable(value)
         if seen != value:
-            complaints.append(f"`{name}` holds what no reader can see: left out")
+            problems.append(f"`{name}` holds invisible characters: removed")
         try:
             values[name] = msgspec.convert(seen, known[name], strict=False)
         except (msgspec.ValidationError, OverflowError) as error:
-            complaints.append(f"`{name}` cannot be read: {error}")
+            problems.append(f"`{name}` cannot be read: {error}")
     extra = {name: value for name, value in data.items() if name not in known}
     values["confidence"] = min(1.0, max(0.0, values.get("confidence", 1.0)))
-    return Note(**{"id": "", **values}, extra=extra), complaints
+    return Note(**{"id": "", **values}, extra=extra), problems
 
 
 def _readable(value: Any) -> Any:
-    """As the body is read: an escape sequence of YAML can write what its text must not hold (M12)."""
+    """Without invisible characters: YAML escape sequences can write them (M12)."""
     if isinstance(value, dict):
-        return {key: _readable(each) for key, each in value.items()}
+        return {key: _readable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_readable(each) for each in value]
+        return [_readable(item) for item in value]
     return " ".join(visible_text(value)[0].splitlines()) if isinstance(value, str) else value
 
 
 @cache
 def _known_fields() -> Mapping[str, Any]:
     """The fields of the front matter and their types."""
-    return {each.name: each.type for each in msgspec.structs.fields(Note) if each.name not in ("text", "extra")}
+    return {field.name: field.type for field in msgspec.structs.fields(Note) if field.name not in ("text", "extra")}

@@ -1,4 +1,4 @@
-"""Notebook: the notes of all scopes, kept as files, each change a commit that can be taken back."""
+"""Notebook: the notes of all scopes, as files; each change is one commit that can be undone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ouro.errors import NoteError
 from ouro.memory.long_term.git.files import ARCHIVE, FileRefused
 from ouro.memory.long_term.git.values import ORIGIN, SESSION, TURN, Origin, Scope
 from ouro.memory.long_term.notes.note import (
-    Anchor,
     Edge,
     Note,
     ParsedNote,
@@ -22,30 +21,34 @@ from ouro.memory.long_term.notes.note import (
     note_text,
     parse_note,
 )
+from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.store import GitMemoryStore
+from ouro.utils.text import one_line
 
 _SUBJECT_WIDTH = 80
-_MORE_SURE = 0.15
-"""What one confirmation adds to the confidence in what was only concluded."""
-Change = Literal[
-    "add", "supersede", "refine", "contradict", "relate", "confirm", "archive", "restore", "rewrite", "share"
-]
+_CONFIRMATION = 0.15
+"""What a confirmation adds to the confidence in what was only concluded."""
+_CONFIRMED_BY_USER = 0.9
+"""The least confidence in what the user confirmed."""
+Change = Literal["add", "supersede", "refine", "contradict", "confirm", "archive", "rewrite", "share"]
+_RELATIONSHIPS: Mapping[Change, Relationship] = {"refine": "refines", "contradict": "contradicts"}
 Trailers = Mapping[str, str]
-_CHANGES: Mapping[Relationship, Change] = {"refines": "refine", "contradicts": "contradict", "relates-to": "relate"}
+Commit = Callable[[Scope, Mapping[str, str | None], str, Trailers], str]
+"""Writes files (None: removes them) of a scope in one commit; returns its id. Raises as `save_and_commit`."""
 
 
 class NoteFile(msgspec.Struct, frozen=True):
-    """A note as its file holds it."""
+    """A note and the file that holds it."""
 
     note: Note
     scope: Scope
     name: str
-    """The file, below the scope's folder; in `archive/` where it has faded or was put away."""
-    complaints: tuple[str, ...] = ()
+    """Below the scope's folder; in `archive/` when the note is archived."""
+    problems: tuple[str, ...] = ()
 
     @property
     def archived(self) -> bool:
-        """Whether it is kept, but not recalled."""
+        """Whether it is excluded from recall."""
         return self.name.startswith(f"{ARCHIVE}/")
 
 
@@ -56,226 +59,197 @@ class Written(msgspec.Struct, frozen=True):
     note: Note
     scope: Scope
     commit: str
-    """What takes it back when it is undone; empty where no commit could be made."""
+    """Undoing it undoes the change; empty when no commit could be made."""
 
 
 class Notebook:
-    """Every method reads or writes files: use from a thread.
+    """Reads and writes the notes of all scopes: the only writer of notes. Every method blocks on files.
 
     Args:
         stores: where the notes of each scope are.
         latest: the last version of a note, by the id of any of its versions (`Graph.latest`).
+        anchors: the hashes of the files that a note of the repository names, as they are now.
         now: the time, for what is written.
-        doubted: the files of a scope that hold what nobody has vouched for: they are neither found nor changed.
+        untrusted: the files of a scope with unapproved changes: they are neither found nor changed.
+        commit: writes instead of the stores, for what the user does in a session.
     """
 
     def __init__(
         self,
         stores: Mapping[Scope, GitMemoryStore],
         latest: Callable[[str], str] = str,
+        anchors: Anchors | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        doubted: Callable[[Scope], Collection[str]] = lambda _scope: (),
+        untrusted: Callable[[Scope], Collection[str]] = lambda _scope: (),
+        commit: Commit | None = None,
     ) -> None:
         self._stores = stores
-        self._doubted = doubted
+        self._untrusted = untrusted
         self._latest = latest
+        self._anchors = anchors
         self._now = now
+        self._commit = commit or self._save_and_commit
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """The scopes that there are here."""
+        """The scopes in use here."""
         return tuple(self._stores)
 
     def all(self, *, archived: bool = False) -> Iterator[NoteFile]:
-        """The notes of all scopes, of the archive too where `archived`; what cannot be read is passed over."""
+        """The notes of all scopes, also archived ones if `archived`; files that cannot be read are left out."""
         for scope, store in self._stores.items():
             for name in store.load_all().notes:
                 if (name.startswith(f"{ARCHIVE}/") and not archived) or not is_note_name(name.rpartition("/")[2]):
                     continue
-                if kept := self._read(scope, name):
-                    yield kept
+                if found := self._read(scope, name):
+                    yield found
 
     def find(self, note_id: str) -> NoteFile:
-        """The note of that id, in whatever scope, in the archive too.
+        """The note of that id, in any scope, also an archived one.
 
         Raises:
-            NoteError: there is none, or nobody has vouched for what its file holds.
+            NoteError: there is none, or its file has unapproved changes.
         """
         if is_note_name(f"{note_id}.md"):
             for scope in self._stores:
                 for name in (f"{note_id}.md", f"{ARCHIVE}/{note_id}.md"):
-                    if kept := self._read(scope, name):
-                        return kept
-                    if name in self._doubted(scope):
+                    if found := self._read(scope, name):
+                        return found
+                    if name in self._untrusted(scope):
                         raise NoteError(
-                            f"{note_id[:12]} was changed outside of ouro, and nobody has vouched for that yet.",
+                            f"{note_id[:12]} was changed outside of ouro, and the change is not approved.",
                             "Accept or reject the change first.",
                             ["memory list"],
                         )
         raise NoteError(f"There is no note {note_id[:60]}.", commands=["memory list"])
 
-    def add(self, note: Note, origin: Origin, trailers: Trailers | None = None) -> Written:
-        """Keep a new note; `trailers` say more of the commit.
+    def add(self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add") -> Written:
+        """Write a new note.
 
         Raises:
             SecretInMemory: it holds a secret; nothing was written.
             LongTermMemoryError, OSError: it could not be written.
         """
-        return self._write("add", self.dated(note), origin, trailers)
+        return self._write(change, self.dated(note), origin, trailers)
 
-    def supersede(self, note_id: str, note: Note, origin: Origin, trailers: Trailers | None = None) -> Written:
-        """Keep a note in the place of an older one, which stays.
+    def linked(self, note: Note, change: Change, target: str, related: Iterable[str] = ()) -> Note:
+        """The note with its link to the last version of `target`, and `relates-to` edges to the notes `related`.
 
-        Raises:
-            NoteError: there is no such note.
-            SecretInMemory, LongTermMemoryError, OSError: as `add`.
-        """
-        return self._write("supersede", self.dated(self.successor(note_id, note)), origin, trailers)
-
-    def connect(
-        self,
-        note: Note,
-        note_id: str,
-        relationship: Relationship,
-        origin: Origin,
-        trailers: Trailers | None = None,
-    ) -> Written:
-        """Keep a new note that refines, contradicts or has to do with another one.
-
-        Raises:
-            NoteError: there is no such note.
-            SecretInMemory, LongTermMemoryError, OSError: as `add`.
-        """
-        tied = self.tied(note, note_id, relationship)
-        return self._write(_CHANGES[relationship], self.dated(tied), origin, trailers)
-
-    def successor(self, note_id: str, note: Note) -> Note:
-        """The note as what takes the place of another one: a chain is linear, so behind its last version.
+        A superseding note continues the chain: a chain is linear.
 
         Raises:
             NoteError: there is no such note.
         """
-        old = self.find(self._latest(note_id)).note
-        return replace(note, supersedes=old.id, version=old.version + 1)
+        if change in _RELATIONSHIPS:
+            other = self.find(self._latest(target)).note
+            note = replace(note, related=(*note.related, Edge(other.id, _RELATIONSHIPS[change])))
+        elif change == "supersede":
+            old = self.find(self._latest(target)).note
+            note = replace(note, supersedes=old.id, version=old.version + 1)
+        known = {note.id, note.supersedes, *(edge.id for edge in note.related)}
+        ids = dict.fromkeys(self.find(self._latest(other)).note.id for other in related)
+        edges = (Edge(other, "relates-to") for other in ids if other not in known)
+        return replace(note, related=(*note.related, *edges))
 
-    def tied(self, note: Note, note_id: str, relationship: Relationship) -> Note:
-        """The note with an edge to the last version of another one.
+    def confirm(self, note_id: str, origin: Origin, trailers: Trailers | None = None) -> Written:
+        """Record that the note still holds; an archived one is restored.
 
-        Raises:
-            NoteError: there is no such note.
-        """
-        other = self.find(self._latest(note_id)).note
-        return replace(note, related=(*note.related, Edge(other.id, relationship)))
-
-    def confirm(
-        self,
-        note_id: str,
-        origin: Origin,
-        trailers: Trailers | None = None,
-        anchors: Callable[[Note], tuple[Anchor, ...]] | None = None,
-    ) -> Written:
-        """Note that it still holds: it was said again, or borne out. `anchors` gives what it speaks of as of now.
+        A note confirmed by the user (`origin` is `person`) counts as said by the user, and its anchors are renewed.
 
         Raises:
             NoteError: there is no such note.
             LongTermMemoryError, OSError: it could not be written.
         """
-        kept = self.find(self._latest(note_id))
-        confidence = min(1.0, kept.note.confidence + _MORE_SURE)
-        note = replace(kept.note, confidence=confidence, confirmed_at=self._stamp())
-        if anchors is not None:
-            note = replace(note, anchors=anchors(note))
-        moved: dict[str, str | None] = {kept.name: None} if kept.archived else {}
-        return self._put(kept.scope, "confirm", note, {**moved, note.file_name: note_text(note)}, origin, trailers)
+        found = self.find(note_id if origin == "person" else self._latest(note_id))
+        note = replace(found.note, confirmed_at=self._stamp())
+        if origin == "person":
+            anchors = self._anchors.of(note.entities) if self._anchors and note.anchors else note.anchors
+            note = replace(note, source="user", confidence=max(note.confidence, _CONFIRMED_BY_USER), anchors=anchors)
+        else:
+            note = replace(note, confidence=min(1.0, note.confidence + _CONFIRMATION))
+        moved: dict[str, str | None] = {found.name: None} if found.archived else {}
+        return self._put(found.scope, "confirm", note, {**moved, note.file_name: note_text(note)}, origin, trailers)
 
     def archive(self, note_ids: Sequence[str], origin: Origin) -> list[Written]:
-        """Put notes away: kept, but not recalled. One commit a scope.
+        """Exclude notes from recall; their files move to the archive. One commit a scope.
 
         Raises:
-            NoteError: one of them is not there.
+            NoteError: one of them does not exist.
             LongTermMemoryError, OSError: it could not be written.
         """
-        found = [each for each in map(self.find, note_ids) if not each.archived]
-        done: list[Written] = []
-        for scope in self._stores:
-            moved = [each for each in found if each.scope == scope]
-            if not moved:
-                continue
-            changes: dict[str, str | None] = {}
-            for each in moved:
-                changes |= {each.name: None, f"{ARCHIVE}/{each.note.file_name}": note_text(each.note)}
-            written = self._put(scope, "archive", moved[0].note, changes, origin)
-            done += [replace(written, note=each.note) for each in moved]
-        return done
-
-    def restore(self, note_id: str, origin: Origin) -> Written:
-        """Take a note out of the archive; it counts as confirmed.
-
-        Raises:
-            NoteError: there is none of that id.
-            LongTermMemoryError, OSError: it could not be written.
-        """
-        kept = self.find(note_id)
-        note = replace(kept.note, confirmed_at=self._stamp(), confidence=max(kept.note.confidence, 0.5))
-        changes: dict[str, str | None] = {note.file_name: note_text(note)}
-        return self._put(
-            kept.scope, "restore", note, {**changes, **({kept.name: None} if kept.archived else {})}, origin
-        )
+        found = [file for file in map(self.find, note_ids) if not file.archived]
+        return self._put_all("archive", found, archived_files, origin)
 
     def share(self, note_ids: Iterable[str], origin: Origin) -> list[Written]:
-        """Let notes that were known on a branch only be known to all. One commit a scope.
+        """Let notes of one branch be recalled on all branches. One commit a scope.
 
         Raises:
-            NoteError: one of them is not there.
+            NoteError: one of them does not exist.
             LongTermMemoryError, OSError: it could not be written.
         """
-        found = [self.find(each) for each in note_ids]
-        done: list[Written] = []
-        for scope in self._stores:
-            shared = [(each.name, replace(each.note, branch=None)) for each in found if each.scope == scope]
-            if shared:
-                changes: dict[str, str | None] = {name: note_text(note) for name, note in shared}
-                written = self._put(scope, "share", shared[0][1], changes, origin)
-                done += [replace(written, note=note) for _, note in shared]
-        return done
+        found = [replace(file, note=replace(file.note, branch=None)) for file in map(self.find, note_ids)]
+        return self._put_all("share", found, lambda file: {file.name: note_text(file.note)}, origin)
 
     def rewrite(self, note: Note, origin: Origin) -> Written:
-        """Change a note where it stands, as a person would in an editor; a new scope moves it there.
+        """Change a note in its file; a new scope moves the file.
 
         Raises:
             NoteError: there is no such note.
             SecretInMemory, LongTermMemoryError, OSError: as `add`.
         """
-        kept = self.find(note.id)
+        found = self.find(note.id)
         note = replace(note, updated_at=self._stamp())
-        if note.scope == kept.scope:
-            changes: dict[str, str | None] = {kept.name: note_text(note)}
-            return self._put(kept.scope, "rewrite", note, changes, origin)
+        if note.scope == found.scope:
+            return self._put(found.scope, "rewrite", note, {found.name: note_text(note)}, origin)
         written = self._write("rewrite", note, origin)
-        self._put(kept.scope, "rewrite", note, {kept.name: None}, origin)
+        self._put(found.scope, "rewrite", note, {found.name: None}, origin)
         return written
 
-    def store(self, scope: Scope) -> GitMemoryStore:
-        """Where the notes of a scope are.
+    def merge(self, note: Note, replaced: Sequence[NoteFile]) -> Written:
+        """Write a note that replaces the last of `replaced`, and archive the others, in one commit.
 
         Raises:
-            NoteError: that scope is off here.
+            SecretInMemory, LongTermMemoryError, OSError: as `add`.
         """
-        if scope not in self._stores:
-            raise NoteError(f"There is no memory of the scope `{scope}` here.", commands=["memory on"])
-        return self._stores[scope]
+        note = self.dated(note)
+        changes: dict[str, str | None] = {note.file_name: note_text(note)}
+        for file in replaced[:-1]:
+            changes |= archived_files(file)
+        return self._put(
+            note.scope, "supersede", note, changes, "consolidation", subject=f"Merge {len(replaced)} notes"
+        )
+
+    def dated(self, note: Note) -> Note:
+        """The note with the current time where it has none."""
+        now = self._stamp()
+        return replace(note, created_at=note.created_at or now, updated_at=now, confirmed_at=note.confirmed_at or now)
 
     def _read(self, scope: Scope, name: str) -> NoteFile | None:
-        if name in self._doubted(scope):
-            return None  # it waits for the person: what is changed in it would count as vouched for
+        if name in self._untrusted(scope):
+            return None  # changing it would approve what is in it
         try:
             parsed: ParsedNote = parse_note(name.rpartition("/")[2], self._stores[scope].read(name))
         except (FileRefused, FileNotFoundError):
-            return None  # the store's own list says of each why it is left out
-        return NoteFile(parsed.note, scope, name, parsed.complaints)
+            return None  # the store lists the reason
+        return NoteFile(parsed.note, scope, name, parsed.problems)
 
     def _write(self, change: Change, note: Note, origin: Origin, trailers: Trailers | None = None) -> Written:
         return self._put(note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers)
+
+    def _put_all(
+        self,
+        change: Change,
+        files: Sequence[NoteFile],
+        changes_of: Callable[[NoteFile], dict[str, str | None]],
+        origin: Origin,
+    ) -> list[Written]:
+        done: list[Written] = []
+        for scope in self._stores:
+            if own := [file for file in files if file.scope == scope]:
+                changes = {name: text for file in own for name, text in changes_of(file).items()}
+                written = self._put(scope, change, own[0].note, changes, origin)
+                done += [replace(written, note=file.note) for file in own]
+        return done
 
     def _put(
         self,
@@ -285,17 +259,28 @@ class Notebook:
         changes: Mapping[str, str | None],
         origin: Origin,
         trailers: Trailers | None = None,
+        subject: str = "",
     ) -> Written:
-        words = " ".join(note.text.split())
-        short = words if len(words) <= _SUBJECT_WIDTH else words[: _SUBJECT_WIDTH - 1] + "…"
-        whence = {ORIGIN: origin, SESSION: note.session_id, TURN: str(note.turn or ""), **(trailers or {})}
-        commit = self.store(scope).save_and_commit(changes, f"{change.capitalize()}: {short}", whence)
-        return Written(change, note, scope, commit)
+        provenance = {ORIGIN: origin, SESSION: note.session_id, TURN: str(note.turn or ""), **(trailers or {})}
+        subject = f"{subject or change.capitalize()}: {one_line(note.text, _SUBJECT_WIDTH)}"
+        return Written(change, note, scope, self._commit(scope, changes, subject, provenance))
 
-    def dated(self, note: Note) -> Note:
-        """The note with the time of now, where it has none."""
-        now = self._stamp()
-        return replace(note, created_at=note.created_at or now, updated_at=now, confirmed_at=note.confirmed_at or now)
+    def _save_and_commit(
+        self, scope: Scope, changes: Mapping[str, str | None], subject: str, trailers: Trailers
+    ) -> str:
+        if scope not in self._stores:
+            raise NoteError(f"The {scope} memory is off here.", "Turn it on.", ["memory on"])
+        return self._stores[scope].save_and_commit(changes, subject, trailers)
 
     def _stamp(self) -> str:
-        return self._now().astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        return timestamp(self._now())
+
+
+def archived_files(file: NoteFile) -> dict[str, str | None]:
+    """The changes of files that archive a note."""
+    return {file.name: None, f"{ARCHIVE}/{file.note.file_name}": note_text(file.note)}
+
+
+def timestamp(at: datetime | None = None) -> str:
+    """A time (default: now) as notes have it: `2026-11-21T20:31:00Z`."""
+    return (at or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,8 +1,10 @@
-"""Anchors: which files a note speaks of as they were, and whether they still are. Asks no model and runs nothing."""
+"""Whether a note still holds: the files it names, the branch it belongs to, and its confidence over time."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import stat
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -15,111 +17,143 @@ from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.utils.git import Git, GitError
 from ouro.utils.log import log
 
-MOST_ANCHORS = 8
-"""A note that names more files speaks of none in particular."""
-_LONGEST_FILE = 1 << 20
+MAX_ANCHORS = 8
+"""A note that names more files is about none of them in particular."""
+MIN_CONFIDENCE = 0.3
+"""Below this, a note belongs in the archive."""
+_MAX_FILE_BYTES = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_GIT_TIMEOUT = 3.0
+_DEFAULT_BRANCHES = ("main", "master", "trunk", "develop")
+_MAX_REFLOG = 2_000
+_MAX_MERGES = 500
+_CHECKOUT = re.compile(r"checkout: moving from (\S+) to ")
+_MERGE = re.compile(
+    r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'|Merge pull request #\d+ from [^/\s]+/(\S+)"
+)
 
 
-class _Known(msgspec.Struct, frozen=True):
-    signs: tuple[int, int, int]
+class _HashedFile(msgspec.Struct, frozen=True):
+    fingerprint: tuple[int, int, int]
     blob: str
 
 
 class Anchors:
-    """The files below `root`, by what they hold. A file is read again only when it is not as it was."""
+    """Hashes of the files below `root`. A file is read again only when its time, size or inode changed."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _HashedFile] = {}
 
     def of(self, entities: Iterable[str]) -> tuple[Anchor, ...]:
-        """Anchors for the files among `entities` that are there; none where they are too many."""
-        paths = [each.removeprefix("file:") for each in entities if each.startswith("file:")]
+        """Anchors for the existing files among `entities`; none when there are more than `MAX_ANCHORS`."""
+        paths = [entity.removeprefix("file:") for entity in entities if entity.startswith("file:")]
         found = [Anchor(path, blob) for path in paths if (blob := self._blob(path))]
-        return tuple(found) if len(found) <= MOST_ANCHORS else ()
+        return tuple(found) if len(found) <= MAX_ANCHORS else ()
 
     def changed(self, anchors: Iterable[Anchor]) -> tuple[str, ...]:
-        """The paths that do not hold any more what they held then: changed, or gone."""
-        return tuple(each.path for each in anchors if self._blob(each.path) != each.blob)
+        """The paths whose content differs from the anchor: changed or deleted."""
+        return tuple(anchor.path for anchor in anchors if self._blob(anchor.path) != anchor.blob)
 
     def _blob(self, path: str) -> str:
-        """The git hash of a file's content; empty where there is no plain file, or one too long to be told from."""
+        """The git hash of a file's content; empty when it is no regular file, or larger than 1 MiB."""
         place = self._root / path
         if Path(path).is_absolute() or ".." in Path(path).parts:
             return ""
         try:
             found = place.stat(follow_symlinks=False)
-            signs = (found.st_mtime_ns, found.st_size, found.st_ino)
+            fingerprint = (found.st_mtime_ns, found.st_size, found.st_ino)
             known = self._known.get(path)
-            if known is not None and known.signs == signs:
+            if known is not None and known.fingerprint == fingerprint:
                 return known.blob
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _LONGEST_FILE:
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
                 return ""
             with os.fdopen(os.open(place, _READ), "rb") as file:
-                blob = blob_id(file.read(_LONGEST_FILE + 1))
-        except (OSError, ValueError):  # gone, not ours to read, or no name of a file
+                blob = blob_id(file.read(_MAX_FILE_BYTES + 1))
+        except (OSError, ValueError):  # deleted, unreadable, or not a file name
             return ""
-        self._known[path] = _Known(signs, blob)
+        self._known[path] = _HashedFile(fingerprint, blob)
         return blob
 
 
-_SECONDS = 3.0
-_MAIN = ("main", "master", "trunk", "develop")
-
-
 def default_branch(root: Path) -> str:
-    """The branch that work is merged into: what the remote says, else the first of the usual names that is there.
+    """The branch that work is merged into: the remote's HEAD, else the first usual name that exists.
 
-    Empty where there is none, or no git. Blocks: ask from a thread.
+    Empty when there is none, or no git. Blocks.
     """
     try:
-        git = Git(root, _SECONDS)
+        git = Git(root, _GIT_TIMEOUT)
         remote = git.ask("symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD").strip()
         if remote:
             return remote.removeprefix("origin/")
-        there = git.ask("for-each-ref", "--format=%(refname:short)", *(f"refs/heads/{name}" for name in _MAIN)).split()
+        names = (f"refs/heads/{name}" for name in _DEFAULT_BRANCHES)
+        existing = git.ask("for-each-ref", "--format=%(refname:short)", *names).split()
     except GitError as error:
         log.info("the default branch of %s is not known: %s", root, error)
         return ""
-    return next((name for name in _MAIN if name in there), "")
+    return next((name for name in _DEFAULT_BRANCHES if name in existing), "")
 
 
 def merged_branches(root: Path, names: Iterable[str], into: str) -> frozenset[str]:
-    """Those of `names` whose work is in `into`: merged, or gone because a merged branch is deleted.
+    """Those of `names` whose work is in the branch `into`. Blocks.
 
-    A branch that is gone without a merge cannot be told from one that was squashed: its notes are offered too, for
-    losing them would be worse. Blocks: ask from a thread.
+    A deleted branch counts only where git still shows that it was merged: its last commit (from the reflog of HEAD) or
+    the contents of the files it changed are in `into`, or a merge commit names it. A branch deleted without a merge
+    does not count: what was learned on it may describe code that nobody has.
     """
     wanted = {name for name in names if name and name != into}
     if not wanted or not into:
         return frozenset()
     try:
-        git = Git(root, _SECONDS)
-        there = set(git.ask("for-each-ref", "--format=%(refname:short)", "refs/heads").split())
-        if into not in there:
+        git = Git(root, _GIT_TIMEOUT)
+        existing = set(git.ask("for-each-ref", "--format=%(refname:short)", "refs/heads").split())
+        if into not in existing:
             return frozenset()
         merged = set(git.ask("for-each-ref", f"--merged={into}", "--format=%(refname:short)", "refs/heads").split())
+        if deleted := wanted - existing:
+            tips = _last_commits(git)
+            named = _branches_in_merges(git, into)
+            merged |= {name for name in deleted if name in named or (name in tips and _contains(git, into, tips[name]))}
     except GitError as error:
-        log.info("what was merged in %s is not known: %s", root, error)
+        log.info("merged branches of %s are not known: %s", root, error)
         return frozenset()
-    return frozenset(name for name in wanted if name in merged or name not in there)
+    return frozenset(wanted & merged)
+
+
+def _last_commits(git: Git) -> dict[str, str]:
+    """The last commit of each branch that was checked out here, also of deleted ones."""
+    found: dict[str, str] = {}
+    lines = git.ask("reflog", "show", "HEAD", "--format=%H %gs", "-n", str(_MAX_REFLOG)).splitlines()
+    for line, before in itertools.pairwise(lines):
+        if left := _CHECKOUT.match(line.partition(" ")[2]):
+            found.setdefault(left[1], before.partition(" ")[0])
+    return found
+
+
+def _branches_in_merges(git: Git, into: str) -> set[str]:
+    subjects = git.ask("log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), into, "--").splitlines()
+    return {found[1] or found[2] for subject in subjects if (found := _MERGE.match(subject))}
+
+
+def _contains(git: Git, into: str, commit: str) -> bool:
+    """Whether `into` has a commit, or (after a squash) the contents of all files that the branch changed."""
+    if git.ask("rev-list", "--count", commit, "--not", into, "--").strip() == "0":
+        return True
+    base = git.ask("merge-base", into, commit).strip()
+    files = git.ask("diff", "--name-only", "-z", base, commit, "--").split("\0")[:-1] if base else []
+    return bool(files) and not git.ask("diff", "--name-only", commit, into, "--", *files).strip()
 
 
 def is_visible(note: Note, branch: str) -> bool:
-    """Whether a note is known on `branch` (empty: outside of any)."""
+    """Whether a note may be recalled on `branch` (empty: no branch is checked out)."""
     return not note.branch or note.branch == branch
-
-
-FADED = 0.3
-"""Below this a note belongs into the archive."""
 
 
 def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
     """The confidence in a note at `now`: halved for each half-life since it was last confirmed.
 
-    What the person said does not fade. Neither does a note whose times cannot be read, or lie ahead: a clock that
-    was wrong once must not cost a memory.
+    What the user said does not decay. Nor does a note whose times cannot be read or lie in the future: a clock that was
+    wrong once must not cost a memory.
     """
     if note.source == "user":
         return note.confidence
@@ -130,9 +164,9 @@ def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
     return float(note.confidence * 0.5 ** (days / half_life_days))
 
 
-def has_faded(note: Note, now: datetime, half_life_days: float) -> bool:
-    """Whether it belongs into the archive."""
-    return confidence_now(note, now, half_life_days) < FADED and note.source != "user"
+def has_decayed(note: Note, now: datetime, half_life_days: float) -> bool:
+    """Whether the note belongs in the archive."""
+    return confidence_now(note, now, half_life_days) < MIN_CONFIDENCE and note.source != "user"
 
 
 def _time(text: str) -> datetime | None:

@@ -19,10 +19,10 @@ from ouro.errors import NoteError
 from ouro.events import Remembered
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.graph import Graph, Link
+from ouro.memory.long_term.notes.graph import Graph, NoteVersion
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
-from ouro.memory.long_term.notes.validity import FADED, Anchors, confidence_now, is_visible
+from ouro.memory.long_term.notes.validity import MIN_CONFIDENCE, Anchors, confidence_now, is_visible
 from ouro.memory.long_term.prompt_block import quoted
 from ouro.memory.long_term.recall.relevance import LEAST_IMAGINED, Bearing, gist
 from ouro.memory.tokens import estimate
@@ -223,7 +223,7 @@ class Recall:
             items.append(item)
         return items, texts
 
-    def _before(self, note_id: str) -> tuple[Link, ...]:
+    def _before(self, note_id: str) -> tuple[NoteVersion, ...]:
         """The earlier versions of a note, oldest first."""
         return tuple(itertools.takewhile(lambda link: link.note_id != note_id, self._graph.chain(note_id)))
 
@@ -264,7 +264,7 @@ def _refusal(kept: NoteFile, sure: float, situation: Situation, merged: frozense
         return "changed outside of ouro: waits for your yes"
     if kept.archived:
         return "in the archive"
-    if note.source != "user" and sure < FADED:
+    if note.source != "user" and sure < MIN_CONFIDENCE:
         return "faded: nothing has confirmed it for long"
     if not is_visible(note, situation.branch) and note.branch not in merged:
         return f"known on the branch {note.branch} only"

@@ -11,7 +11,7 @@ import msgspec
 
 from ouro.display import Question
 from ouro.memory.long_term.git.history import line_changes
-from ouro.memory.long_term.git.repository import OWN, GitRepository
+from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.trust.edits import subject_of, words_of
@@ -71,7 +71,7 @@ class Proposals:
         """All but that one. A damaged file is set aside: what waits in it is not written over."""
         kept = self._kept()
         if not kept and len(self._history.own(_NAME)) > len("[]"):
-            path = self._history.git_dir / OWN / _NAME
+            path = self._history.own_dir / _NAME
             path.replace(path.with_name(f"{_NAME}-{secrets.token_hex(4)}.damaged"))
         found = ((each, _read(each)) for each in kept)
         return [each for each, proposal in found if proposal is None or proposal.id != proposal_id]

@@ -3,9 +3,9 @@
 from ouro.display import FileChange
 from ouro.frontends.tui.blocks.diff import changed_words, diff_lines, hunks
 from ouro.frontends.tui.blocks.lines import copied
-from ouro.frontends.tui.blocks.styles import make_palette
+from ouro.frontends.tui.blocks.palette import Palette
 
-PALETTE = make_palette({})
+PALETTE = Palette({})
 BEFORE = "".join(f"line {n}\n" for n in range(1, 21))
 AFTER = BEFORE.replace("line 3\n", "line three\n").replace("line 18\n", "")
 

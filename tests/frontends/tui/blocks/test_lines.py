@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from ouro.frontends.tui.blocks.block_list import Heights
+from ouro.frontends.tui.blocks.block_list import HeightIndex
 from ouro.frontends.tui.blocks.lines import copied, crop, fold, indent, printed, tidy, wrap
-from ouro.frontends.tui.blocks.markdown_pieces import Incoming
+from ouro.frontends.tui.blocks.markdown_pieces import StreamCleaner
 
 PLAIN = Style.null()
 TEXTS = st.text(st.sampled_from("ab cdef  日本語、🎉é-_/x\n"), max_size=80)
@@ -92,7 +92,7 @@ PARTS = [*"ab 日💻\n\t", "👩\u200d💻", "👩\u200d💻\u200d👩", *SEQUE
 
 
 def fed(text, sizes):
-    incoming, shown, place, turn = Incoming(), "", 0, 0
+    incoming, shown, place, turn = StreamCleaner(), "", 0, 0
     while place < len(text):
         size = sizes[turn % len(sizes)]
         shown += incoming.feed(text[place : place + size])
@@ -118,7 +118,7 @@ def test_a_stream_of_garbage_leaves_nothing_that_a_terminal_would_obey(text, siz
 @given(st.lists(st.integers(0, 5), max_size=40), st.data())
 @settings(max_examples=100, deadline=None)
 def test_heights_agree_with_a_plain_sum(heights, data):
-    tree = Heights(heights)
+    tree = HeightIndex(heights)
     for place in data.draw(st.lists(st.integers(0, max(0, len(heights) - 1)), max_size=5)) if heights else []:
         heights[place] = 3
         tree.set(place, 3)

@@ -3,9 +3,9 @@
 import pytest
 
 from ouro.frontends.tui.blocks.markdown import markdown_lines
-from ouro.frontends.tui.blocks.styles import make_palette
+from ouro.frontends.tui.blocks.palette import Palette
 
-PALETTE = make_palette({})
+PALETTE = Palette({})
 
 
 def texts(source, width=40):

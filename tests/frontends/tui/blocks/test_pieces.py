@@ -4,11 +4,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ouro.frontends.tui.blocks.markdown_pieces import Pieces
-from ouro.frontends.tui.blocks.messages import Answer
-from ouro.frontends.tui.blocks.styles import make_palette
+from ouro.frontends.tui.blocks.markdown_pieces import MarkdownPieces
+from ouro.frontends.tui.blocks.messages import AnswerBlock
+from ouro.frontends.tui.blocks.palette import Palette
 
-PALETTE = make_palette({})
+PALETTE = Palette({})
 LINES = (
     "", "", "", "word", "some words that go on and on until the line is full", "# Title", "===", "---", "***",
     "- item", "* item", "+ item", "  - nested", "    deep", "\ttab", "1. one", "2. two", "7) seven",
@@ -30,7 +30,7 @@ def drawn(answer, width=50):
 
 
 def streamed(text, sizes):
-    answer, place, turn = Answer(), 0, 0
+    answer, place, turn = AnswerBlock(), 0, 0
     while place < len(text):
         size = sizes[turn % len(sizes)]
         answer.append(text[place : place + size])
@@ -47,7 +47,7 @@ def streamed(text, sizes):
 def test_an_answer_looks_the_same_however_it_arrived(text, sizes):
     answer = streamed(text, sizes)
     answer.close()
-    assert drawn(answer) == drawn(Answer(text))
+    assert drawn(answer) == drawn(AnswerBlock(text))
 
 
 @settings(max_examples=100, deadline=None)
@@ -57,13 +57,13 @@ def test_half_an_answer_looks_like_an_answer_of_that_half(text, sizes, share):
     answer = streamed(half, sizes)
     # The last character may be held, lest it belong to a sequence.
     answer.close()
-    assert drawn(answer) == drawn(Answer(half))
+    assert drawn(answer) == drawn(AnswerBlock(half))
 
 
 @settings(max_examples=100, deadline=None)
 @given(documents)
 def test_pieces_are_the_text(text):
-    pieces = Pieces()
+    pieces = MarkdownPieces()
     pieces.add(text)
     tail = pieces.settle()
     joined = "".join(piece.source for piece in [*pieces.finished, *tail])
@@ -72,7 +72,7 @@ def test_pieces_are_the_text(text):
 
 
 def test_only_the_last_piece_stays_open():
-    pieces = Pieces()
+    pieces = MarkdownPieces()
     pieces.add("# Title\n\nwords\n\n- a\n- b\n\nmore\nand")
     tail = pieces.settle()
     assert [piece.source for piece in pieces.finished] == ["# Title\n\n", "words\n\n", "- a\n", "- b\n\n"]
@@ -85,4 +85,4 @@ def test_long_code_is_coloured_the_same_in_parts_and_whole(language):
     text = f"```{language}\n{code}```\n\nend"
     answer = streamed(text, [53])
     answer.close()
-    assert drawn(answer) == drawn(Answer(text))
+    assert drawn(answer) == drawn(AnswerBlock(text))

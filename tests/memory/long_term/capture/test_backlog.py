@@ -3,7 +3,7 @@
 import shutil
 
 from ouro.memory.backend import MessageRecord, SessionHeader, timestamp
-from ouro.memory.long_term.capture.backlog import Missed
+from ouro.memory.long_term.capture.backlog import CaptureBacklog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 
@@ -18,5 +18,5 @@ async def test_a_folder_that_was_copied_by_hand_is_not_learned_from_again(tmp_pa
     (folder,) = root.glob("*_*")
     shutil.copytree(folder, folder.with_name("kept for later"))
     assert len(store.list_sessions()) == 2
-    missed = Missed(store, "own", str(tmp_path), tmp_path / "lock")
+    missed = CaptureBacklog(store, "own", str(tmp_path), tmp_path / "lock")
     assert [each.id async for each in missed.sessions()] == [ID]

@@ -4,21 +4,15 @@ import pytest
 from msgspec.structs import replace
 
 from ouro.errors import ModelError, TransientModelError
-from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureParts, Moment, SaidBefore
-from ouro.memory.long_term.capture.request import (
-    LONGEST_PART,
-    MOST_CHARACTERS,
-    Spoken,
-    capture_request,
-    words_of,
-)
+from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment
+from ouro.memory.long_term.capture.request import MAX_CHARACTERS, MAX_MESSAGE, Spoken, capture_request, words_of
 from ouro.memory.long_term.notes.note import CATEGORIES, Edge, Note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.messages import ToolCall, assistant, user
 
-MOMENT = Moment("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7, "cadence")
+MOMENT = CaptureMoment("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", 7, "cadence")
 PERSON = Spoken(1, "user", "In this project run the tests with pytest -q, please.")
 ANSWER = Spoken(2, "assistant", "Understood. By the way, api.py is generated from the schema.")
 TESTS = {"op": "add", "text": "Run the tests with pytest -q.", "category": "project-conventions", "said_by": "user"}
@@ -61,22 +55,23 @@ class Bench:
         self.notebook = Notebook(self.stores)
         self.proposed: list[tuple[Note, tuple[str, ...]]] = []
         self.root = folder
+        self.anchors = Anchors(folder)
 
     async def run(self, classifier, spoken=(PERSON, ANSWER), sources=(), recalled=(), asks=False):
-        parts = CaptureParts(
-            ask=classifier,
-            notebook=self.notebook,
-            nearest=lambda _spoken, most: [kept.note for kept in self.notebook.all()][:most],
-            said_before=lambda scope: SaidBefore(self.stores[scope].repository),
-            propose=lambda note, sources: self.proposed.append((note, tuple(sources))),
-            categories=CATEGORIES,
-            mark="memory-0123",
-            root=str(self.root),
-            anchors=Anchors(self.root),
-            main_branch=lambda: "main",
-            asks=asks,
-        )
-        return await Capture(parts).run(list(spoken), replace(MOMENT, recalled=tuple(recalled)), sources)
+        capture = Capture(self, classifier, "memory-0123", CATEGORIES, asks=asks, root=str(self.root))
+        return await capture.run(list(spoken), replace(MOMENT, recalled=tuple(recalled)), sources)
+
+    def main_branch(self) -> str:
+        return "main"
+
+    def repository(self, scope):
+        return self.stores[scope].repository
+
+    def nearest(self, _spoken, count) -> list[Note]:
+        return self.notes()[:count]
+
+    def propose(self, note, sources, _session) -> None:
+        self.proposed.append((note, tuple(sources)))
 
     def notes(self) -> list[Note]:
         return [kept.note for kept in self.notebook.all()]
@@ -268,5 +263,5 @@ def test_the_request_is_bounded_and_quotes_what_it_shows():
 
     text = capture_request(spoken, [evil], CATEGORIES, "memory-0123")[-1].text
 
-    assert len(text) < MOST_CHARACTERS + LONGEST_PART + 2_000
+    assert len(text) < MAX_CHARACTERS + MAX_MESSAGE + 2_000
     assert text.count("\n</memory-0123>") == 2

@@ -46,7 +46,7 @@ def settings(home):
 
 async def captured(session) -> list[int]:
     await session.close()
-    loaded = session._memory._store.load_session(session.id, read_only=True)
+    loaded = session.transcript._store.load_session(session.id, read_only=True)
     return [each.message for each in loaded.records if isinstance(each, CapturedRecord)]
 
 
@@ -68,7 +68,7 @@ async def test_after_some_turns_what_was_said_becomes_a_note_and_is_told_with_it
     )
     [told] = [each for each in news(session) if isinstance(each, NoteKept)]
     assert (told.operation, told.note_id, told.text, told.scope) == ("add", note.id, TESTS, "repo")
-    await session.knowledge.undo(told.undo)
+    await session.memory.manager.undo(told.undo)
     assert repo_notes() == []
     assert await captured(session) == [4]
 
@@ -81,7 +81,7 @@ async def quiet_capture(session, two, count=1):
 
 
 def _at_work(session) -> bool:
-    return any(each.get_name() == "capture" for each in session._background._tasks)
+    return any(each.get_name() == "capture" for each in session.controls.background._tasks)
 
 
 async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository, settings):
@@ -93,11 +93,11 @@ async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository
     await quiet_capture(session, two, 2)
 
     assert ("pytest -q" in two.captures[0], "another thing" in two.captures[0]) == (True, False)
-    said = two.captures[1].partition("The conversation, quoted")[2]
+    said = two.captures[1].partition("The session, quoted")[2]
     assert ("pytest -q" in said, "another thing" in said) == (False, True)
-    assert TESTS in two.captures[1].partition("The conversation, quoted")[0]
+    assert TESTS in two.captures[1].partition("The session, quoted")[0]
     await session.close()
-    records = session._memory._store.load_session(session.id, read_only=True).records
+    records = session.transcript._store.load_session(session.id, read_only=True).records
     assert [each.purpose for each in records if isinstance(each, CostRecord)] == ["capture", "capture"]
     assert [each.message for each in records if isinstance(each, CapturedRecord)] == [4, 8]
 
@@ -116,7 +116,7 @@ async def test_the_conversation_does_not_wait_for_a_classifier_that_never_answer
     assert two.order == ["talk", "talk", "capture", "talk", "talk", "talk", "talk"]
     assert [each for each in news(session) if isinstance(each, NoteKept)] == []
     await session.close()
-    assert session._memory.transcript.captured == 0
+    assert session.transcript.transcript.captured == 0
 
 
 @pytest.mark.parametrize("bad", [ModelUnavailable("down"), "I am a teapot.", '{"a": ['])
@@ -132,7 +132,7 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     await quiet_capture(session, two, 2)
     asked = len(two.captures)
     await say(session, "this trigger is passed over")
-    assert (len(two.captures), repo_notes(), session._memory.transcript.captured) == (asked, [], 0)
+    assert (len(two.captures), repo_notes(), session.transcript.transcript.captured) == (asked, [], 0)
     assert news(session) == []
     assert "capture:" in caplog.text
 
@@ -211,7 +211,7 @@ async def test_without_memory_or_a_person_nothing_is_captured(repository, settin
     await quiet(session)
     await session.close()
 
-    assert (session.learning, two.captures) == (None, [])
+    assert (session.memory.capture, two.captures) == (None, [])
 
 
 async def test_a_session_without_memory_is_not_captured_later(repository):
@@ -287,15 +287,15 @@ async def test_what_was_read_makes_proposals_that_are_told_in_one_line(repositor
     assert repo_notes() == []
     [told] = [each for each in news(session) if isinstance(each, NoteKept)]
     assert (told.operation, told.text, told.undo) == ("propose", "api.py says hello. (and 1 more)", "")
-    first, second = session.knowledge.proposals()
+    first, second = session.memory.manager.proposals()
     assert first.sources == ("read api.py",)
     assert first.reason == "“api.py says hello.” was concluded after material from outside was read"
-    await session.knowledge.accept(first.id)
-    await session.knowledge.reject(second.id)
+    await session.memory.manager.accept(first.id)
+    await session.memory.manager.reject(second.id)
     assert [each.text for each in repo_notes()] == ["api.py says hello."]
     await session.close()
     again = await two.open(repository)
-    assert again.knowledge.proposals() == ()
+    assert again.memory.manager.proposals() == ()
     await again.close()
 
 
@@ -310,7 +310,7 @@ async def test_writes_are_told_or_asked_or_silent(repository, settings, repo_not
     await quiet_capture(session, two)
 
     assert [each.operation for each in news(session) if isinstance(each, NoteKept)] == told
-    assert (len(session.knowledge.proposals()), len(repo_notes())) == (waiting, 1 - waiting)
+    assert (len(session.memory.manager.proposals()), len(repo_notes())) == (waiting, 1 - waiting)
     await session.close()
 
 
@@ -322,7 +322,7 @@ async def test_a_turn_that_follows_neither_reports_nor_takes_out_a_captured_note
     await say(session, "run the tests with pytest -q")
     await quiet_capture(session, two)
     await say(session, "answer in German from now on")
-    await session.settled()
+    await session.memory.settled()
 
     changed = [each for each in news(session) if type(each).__name__ == "CoreChanged"]
     assert [each.summary for each in changed] == ["preferences.md: + Answer in German."]
@@ -354,7 +354,7 @@ async def test_a_contradiction_is_put_to_the_person(repository, settings, repo_n
     assert (asked[0].of_turn, TESTS in asked[0].question.details) == (False, True)
     session.answer(asked[0].question_id, Reply((answer,)))
     async with asyncio.timeout(30):
-        while session._background._tasks:
+        while session.controls.background._tasks:
             await asyncio.sleep(0.01)
 
     assert sorted(each.text for each in repo_notes()) == sorted(left)
@@ -371,9 +371,9 @@ async def test_what_was_captured_goes_with_the_turns_that_taught_it(repository, 
     await quiet_capture(session, two)
     assert (len(user_notes()), len(repo_notes())) == (1, 1)
 
-    last = session.past.points()[-1].number
-    assert await session.past.can_rewind(last) == {"memory": "1 change"}
-    await session.past.rewind(last, ("memory",))
+    last = session.rewind.points()[-1].number
+    assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
+    await session.rewind.rewind(last, ("memory",))
     assert ([each.text for each in user_notes()], repo_notes()) == (["I like tabs."], [])
     await say(session, "hello again to you", "this is something else")
     await quiet_capture(session, two, 2)
@@ -405,7 +405,7 @@ async def test_what_was_learned_on_a_branch_is_known_to_all_once_it_is_merged(re
         told = [each for each in news(session) if isinstance(each, NoteKept) and each.operation == "share"]
         assert ([each.branch for each in repo_notes()], len(told)) == ([None if is_merged else "feature"], is_merged)
         if told:
-            await session.knowledge.undo(told[0].undo)
+            await session.memory.manager.undo(told[0].undo)
             assert [each.branch for each in repo_notes()] == ["feature"]
         await session.close()
 
@@ -423,16 +423,16 @@ async def test_what_was_only_concluded_fades_into_the_archive_and_what_the_perso
     for path in folder.glob("mem_*.md"):
         path.write_text(path.read_text().replace("2026-", "2020-"))
     session = await two.open(repository)
-    for each in session.knowledge.proposals():
-        await session.knowledge.accept(each.id)
+    for each in session.memory.manager.proposals():
+        await session.memory.manager.accept(each.id)
     await say(session, "hello")
     await quiet(session)
 
     assert [each.text for each in repo_notes()] == [TESTS]
     assert [each.text for each in notes(folder / "archive")] == ["The api is old."]
     [told] = [each for each in news(session) if isinstance(each, NoteKept) and each.operation == "archive"]
-    assert told.text == "a note that nothing has confirmed for long: The api is old."
-    await session.knowledge.undo(told.undo)
+    assert told.text == "1 note that nothing has confirmed for long: The api is old."
+    await session.memory.manager.undo(told.undo)
     assert len(repo_notes()) == 2
     await session.close()
 

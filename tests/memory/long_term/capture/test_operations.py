@@ -4,24 +4,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ouro.memory.long_term.capture.operations import MOST_OPERATIONS, Ground, Operation, read_operations
+from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits, read_operations
 from ouro.memory.long_term.notes.note import CATEGORIES, Note, Relation
 
 SHOWN = [
     Note(id="mem_00000001", text="Tests run with pytest -q.", category="project-conventions"),
     Note(id="mem_00000002", text="Answers in German.", scope="user", category="coding-preferences"),
 ]
-GROUND = Ground(SHOWN, CATEGORIES, ("user", "repo"), "/repo")
+GROUND = OperationLimits(SHOWN, CATEGORIES, ("user", "repo"), "/repo")
 ADD = {"op": "add", "text": "Use tabs.", "scope": "repo", "category": "project-conventions", "confidence": 0.9}
 ADDED = Operation("add", "Use tabs.", "", "repo", "project-conventions", 0.9)
 
 
-def done(answer, ground=GROUND):
-    return read_operations(answer if isinstance(answer, str) else json.dumps(answer), ground)[0]
+def done(answer, limits=GROUND):
+    return read_operations(answer if isinstance(answer, str) else json.dumps(answer), limits)[0]
 
 
-def reasons(answer, ground=GROUND):
-    return [each.reason for each in read_operations(json.dumps(answer), ground)[1]]
+def reasons(answer, limits=GROUND):
+    return [each.reason for each in read_operations(json.dumps(answer), limits)[1]]
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_a_note_is_named_by_its_place_or_its_id(target):
 @pytest.mark.parametrize(
     ("operation", "reason"),
     [
-        ({"op": "supersede", "target": "mem_99999999", "text": "x"}, "no note `mem_99999999` was shown"),
-        ({"op": "refine", "text": "x"}, "no note `` was shown"),
-        ({"op": "confirm", "target": 9}, "no note `9` was shown"),
-        ({**ADD, "text": " "}, "it says nothing"),
-        ({**ADD, "text": "x" * 601}, "601 characters are no note (at most 600)"),
-        ({**ADD, "category": "weather"}, "there is no category `weather`"),
-        ({"op": "destroy", "target": 1}, "there is no operation `destroy`"),
+        ({"op": "supersede", "target": "mem_99999999", "text": "x"}, "note `mem_99999999` was not shown"),
+        ({"op": "refine", "text": "x"}, "note `` was not shown"),
+        ({"op": "confirm", "target": 9}, "note `9` was not shown"),
+        ({**ADD, "text": " "}, "the text is empty"),
+        ({**ADD, "text": "x" * 601}, "the text has 601 characters (at most 600)"),
+        ({**ADD, "category": "weather"}, "unknown category `weather`"),
+        ({"op": "destroy", "target": 1}, "unknown operation `destroy`"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_its_reason(operation, reason):
@@ -113,8 +113,8 @@ def test_what_cannot_be_done_is_refused_with_its_reason(operation, reason):
 
 
 def test_a_scope_that_is_off_is_not_written():
-    ground = Ground(SHOWN, CATEGORIES, ("user",))
-    assert reasons([ADD], ground) == ["the memory of the scope `repo` is off here"]
+    limits = OperationLimits(SHOWN, CATEGORIES, ("user",))
+    assert reasons([ADD], limits) == ["the repo memory is off here"]
 
 
 def test_saying_the_same_again_confirms():
@@ -177,7 +177,7 @@ def test_entities_and_relations_get_their_one_name():
 
 def test_an_answer_that_keeps_everything_is_cut():
     answer = [{**ADD, "text": f"Thing {number}."} for number in range(20)]
-    assert len(done(answer)) == MOST_OPERATIONS
+    assert len(done(answer)) == MAX_OPERATIONS
     assert reasons(answer) == ["too many at once"] * 12
 
 
@@ -185,3 +185,10 @@ def test_control_characters_do_not_get_into_a_note():
     (operation,) = done([{**ADD, "text": "Use\x1b[31m tabs\u202e.\n\nAlways."}])
     assert "\x1b" not in operation.text
     assert "\n" not in operation.text
+
+
+def test_related_notes_are_those_that_were_shown():
+    (operation,) = done([{**ADD, "related": [1, "9", "mem_00000001", {}, "[2]"]}])
+    assert operation.related == tuple(note.id for note in SHOWN[:2])
+    (operation,) = done([{"op": "refine", "target": 1, "text": "Also on Windows.", "related": [1]}])
+    assert operation.related == ()

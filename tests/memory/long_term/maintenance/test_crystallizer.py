@@ -11,9 +11,9 @@ from ouro.assemble import Options, opener
 from ouro.errors import ModelError, RequestRefused, UsageError
 from ouro.events import NoteKept
 from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
-from ouro.memory.long_term.capture.backlog import slim
+from ouro.memory.long_term.capture.backlog import without_outputs
 from ouro.memory.long_term.maintenance import crystallizer as crystallizer_module
-from ouro.memory.long_term.maintenance.crystallizer import ORDER, OldSession, for_one_time
+from ouro.memory.long_term.maintenance.crystallizer import INSTRUCTIONS, OldSession, for_one_run
 from ouro.memory.sessions.records import ForkRecord, MessageRecord, RewindRecord
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
@@ -60,11 +60,11 @@ class Opened:
         self.session, self.model = session, model
 
     async def read(self, days=7):
-        found = await self.session.digest.find_sessions(days)
-        return [each async for each in self.session.digest.crystallize(found)]
+        found = await self.session.memory.maintenance.find_sessions(days)
+        return [each async for each in self.session.memory.maintenance.crystallize(found)]
 
     async def notes(self):
-        folder = self.session.knowledge.folder("repo")
+        folder = self.session.memory.manager.folder("repo")
         return sorted(path.read_text() for path in folder.glob("mem_*.md"))
 
     async def close(self):
@@ -92,8 +92,8 @@ async def test_an_old_session_is_read_once_and_its_notes_know_whence_they_are(re
     old_session(repository.parent, 3, 30, *TALK)
     here = await open_with(repository, [TESTS])
 
-    (found,) = await here.session.digest.find_sessions()
-    assert (found.info.id, found.pieces, found.skipped) == (session_id(1), 1, "")
+    (found,) = await here.session.memory.maintenance.find_sessions()
+    assert (found.info.id, found.parts, found.skipped) == (session_id(1), 1, "")
     assert 1_500 < found.tokens < 1_700
     (step,) = await here.read()
 
@@ -101,8 +101,8 @@ async def test_an_old_session_is_read_once_and_its_notes_know_whence_they_are(re
     assert (note.text, note.session_id, note.turn, note.trigger, note.source) == (
         TESTS["text"], session_id(1), 2, "crystallization", "user",
     )  # fmt: skip
-    assert here.model.orders[0].endswith(ORDER)
-    assert await here.session.digest.find_sessions() == ()
+    assert here.model.orders[0].endswith(INSTRUCTIONS)
+    assert await here.session.memory.maintenance.find_sessions() == ()
     assert await here.read() == []
     await here.close()
 
@@ -118,7 +118,7 @@ async def test_what_was_read_from_outside_is_never_more_than_a_proposal(reposito
     assert [each.note.text for each in step.captured.written] == [TESTS["text"]]
     assert [each.text for each in step.captured.proposed] == [EVIL["text"]]
     assert ["evil" in text for text in await here.notes()] == [False]
-    assert [each.sources for each in here.session.knowledge.proposals()] == [("read README.md",)]
+    assert [each.sources for each in here.session.memory.manager.proposals()] == [("read README.md",)]
     await here.close()
 
 
@@ -129,10 +129,10 @@ async def test_what_was_taken_back_or_copied_or_said_without_memory_is_not_read(
     old_session(repository, 4, 30, *TALK, memory=False, origin={"from": "claude-code"})
     old_session(repository, 5, 30, *TALK, private=(3, 4))
     here = await open_with(repository, "[]")
-    found = {each.info.id: each.skipped for each in await here.session.digest.find_sessions()}
+    found = {each.info.id: each.skipped for each in await here.session.memory.maintenance.find_sessions()}
     assert found == {
         session_id(1): "",
-        session_id(2): "nothing was said in it",
+        session_id(2): "it has no messages of the user",
         session_id(3): "it cannot be read, or memory was off in it",
         session_id(4): "",
         session_id(5): "",
@@ -150,17 +150,18 @@ async def test_a_failure_leaves_all_as_it_was_and_after_three_a_session_is_left_
         with pytest.raises(ModelError):
             await here.read()
     assert await here.notes() == []
-    assert [each.skipped for each in await here.session.digest.find_sessions()] == ["the model failed at it 3 times"]
+    found = await here.session.memory.maintenance.find_sessions()
+    assert [each.skipped for each in found] == ["the model failed 3 times"]
     await here.close()
 
 
 async def test_a_slow_model_is_given_up_and_asked_again_the_next_time(repository, monkeypatch):
-    monkeypatch.setattr(crystallizer_module, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(crystallizer_module, "PART_TIMEOUT", 0.05)
     old_session(repository, 1, 30, *TALK)
     here = await open_with(repository, ScriptedReply("[]", hold=asyncio.Event().wait))
     with pytest.raises(ModelError, match="longer than"):
         await here.read()
-    assert [each.skipped for each in await here.session.digest.find_sessions()] == [""]
+    assert [each.skipped for each in await here.session.memory.maintenance.find_sessions()] == [""]
     await here.close()
 
 
@@ -168,14 +169,14 @@ async def test_it_goes_on_where_it_was_stopped(repository):
     for number in (1, 2, 3):
         old_session(repository, number, 40 - number, *TALK)
     here = await open_with(repository, [TESTS], [{"op": "confirm", "target": 1}])
-    found = await here.session.digest.find_sessions()
-    reading = here.session.digest.crystallize(found)
+    found = await here.session.memory.maintenance.find_sessions()
+    reading = here.session.memory.maintenance.crystallize(found)
     await anext(reading)
     await reading.aclose()
     await here.close()
 
     again = await open_with(repository, [{"op": "confirm", "target": 1}])
-    left = await again.session.digest.find_sessions()
+    left = await again.session.memory.maintenance.find_sessions()
     assert [each.info.id for each in left if not each.skipped] == [session_id(2), session_id(3)]
     await again.close()
 
@@ -196,24 +197,18 @@ async def test_out_of_band_it_runs_after_the_first_turn_once_a_week(repository):
 
     async def session_that_talks():
         here = await open_with(repository, "Hello.", [TESTS], "[]", captures=True)
-        here.session.learning._parts = msgspec_replace(here.session.learning._parts, cadence=10)
+        here.session.memory.capture._cadence = 10
         _ = [event async for event in here.session.send("hello there")]
-        await here.session._background.settle(10)
+        await here.session.controls.background.settle(10)
         await here.close()
-        return [event async for event in here.session.news() if isinstance(event, NoteKept)], here.model.orders
+        return [event async for event in here.session.events() if isinstance(event, NoteKept)], here.model.orders
 
     told, orders = await session_that_talks()
     assert [(each.operation, each.text) for each in told] == [("add", TESTS["text"])]
-    assert [each.endswith(ORDER) for each in orders] == [False, True]
+    assert [each.endswith(INSTRUCTIONS) for each in orders] == [False, True]
     old_session(repository, 2, 30, *TALK)
     _, orders = await session_that_talks()
-    assert not any(each.endswith(ORDER) for each in orders)
-
-
-def msgspec_replace(parts, **changes):
-    from msgspec.structs import replace
-
-    return replace(parts, **changes, idle=0.01)
+    assert not any(each.endswith(INSTRUCTIONS) for each in orders)
 
 
 def test_at_one_time_only_so_much_is_read():
@@ -221,14 +216,14 @@ def test_at_one_time_only_so_much_is_read():
         return OldSession(None, 1, tokens, skipped)
 
     many = [sized(1_000) for _ in range(9)]
-    assert len(for_one_time(many)) == 5
-    assert for_one_time([sized(0, "why"), sized(50_000), sized(10)]) == (sized(50_000),)
+    assert len(for_one_run(many)) == 5
+    assert for_one_run([sized(0, "why"), sized(50_000), sized(10)]) == (sized(50_000),)
 
 
 def test_a_record_is_kept_without_what_tools_said():
     call = ToolCall("c", "write", {"path": "a", "content": "x" * 9_000, "line": 3})
-    slimmed = slim(MessageRecord(1, "", assistant("done", call)))
+    slimmed = without_outputs(MessageRecord(1, "", assistant("done", call)))
     assert slimmed.message.tool_calls == (ToolCall("c", "write", {"path": "a", "content": "x" * 2_000}),)
-    assert slim(MessageRecord(1, "", tool(ToolReply("c", "write", "secret")))).message == tool(
+    assert without_outputs(MessageRecord(1, "", tool(ToolReply("c", "write", "secret")))).message == tool(
         ToolReply("c", "write", "")
     )

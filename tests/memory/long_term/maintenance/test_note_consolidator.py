@@ -8,7 +8,7 @@ from fakes.knowledge import Conversation
 
 from ouro.errors import ModelError
 from ouro.memory.long_term.maintenance.near_duplicates import clusters
-from ouro.memory.long_term.maintenance.note_consolidator import MergeParts, NoteConsolidator
+from ouro.memory.long_term.maintenance.note_consolidator import NoteConsolidator
 from ouro.memory.long_term.notes.note import CATEGORIES, Anchor, Edge, Note, Relation, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 
@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, home, project):
         self.talk = Conversation(home, project, answer="x").connect()
         stores = {name: scope.store for name, scope in self.talk.scopes.items()}
-        self.book = Notebook(stores, doubted=lambda scope: self.talk.scopes[scope].doubted)
+        self.book = Notebook(stores, untrusted=lambda scope: self.talk.scopes[scope].doubted)
         self.stores = stores
         self.asked = []
 
@@ -50,7 +50,7 @@ class Bench:
 
         histories = {name: store.repository for name, store in self.stores.items()}
         alone = self.talk.manager.alone
-        return NoteConsolidator(MergeParts(ask, self.book, histories, CATEGORIES, "memory-1", alone=alone, **options))
+        return NoteConsolidator(ask, self.book, histories, CATEGORIES, "memory-1", alone=alone, **options)
 
     async def merge(self, *answers, every=False, **options):
         found = self.consolidator(*answers, **options)
@@ -118,7 +118,7 @@ async def test_superseded_archived_doubted_and_contradicting_notes_are_left_alon
     assert await bench.merge(every=True) == []
     path = bench.stores["repo"].folder / "mem_00000004.md"
     path.write_text(note_text(note(4, f"{TWO} Always.")))
-    assert bench.talk.scopes["repo"].refresh(believes=False)
+    assert bench.talk.scopes["repo"].refresh(agent_was_idle=False)
     assert bench.talk.scopes["repo"].doubted == (path.name,)
     assert await bench.merge(every=True) == []
     assert first.text in bench.texts()
@@ -127,7 +127,7 @@ async def test_superseded_archived_doubted_and_contradicting_notes_are_left_alon
 async def test_what_is_to_stay_is_not_asked_again_until_it_changes(bench):
     bench.keep(note(1, ONE), note(2, TWO))
     (done,) = await bench.merge('{"op": "keep"}')
-    assert (done.written, done.said, bench.texts()) == (None, "they are about different things", sorted([ONE, TWO]))
+    assert (done.written, done.reason, bench.texts()) == (None, "they are about different things", sorted([ONE, TWO]))
     assert await bench.merge(every=True) == []
 
     bench.book.rewrite(note(2, f"{TWO} With -q, please."), "person")
@@ -157,11 +157,11 @@ async def test_a_model_that_fails_or_is_slow_changes_nothing_and_is_asked_the_ne
     bench.keep(note(1, ONE), note(2, TWO))
     with pytest.raises(ModelError):
         await bench.merge(ModelError("down"))
-    monkeypatch.setattr("ouro.memory.long_term.maintenance.note_consolidator.LONGEST_SECONDS", 0.01)
+    monkeypatch.setattr("ouro.memory.long_term.maintenance.note_consolidator.MERGE_TIMEOUT", 0.01)
     with pytest.raises(ModelError):
         await bench.merge(asyncio.Event().wait)
     assert bench.texts() == sorted([ONE, TWO])
-    monkeypatch.setattr("ouro.memory.long_term.maintenance.note_consolidator.LONGEST_SECONDS", 60)
+    monkeypatch.setattr("ouro.memory.long_term.maintenance.note_consolidator.MERGE_TIMEOUT", 60)
     assert len(await bench.merge(MERGED)) == 1
 
 
@@ -187,7 +187,7 @@ async def test_a_note_that_was_changed_meanwhile_is_left_as_it_is(bench):
         return MERGED
 
     (done,) = await bench.merge(answer)
-    assert (done.written, done.said) == (None, "one of them has changed meanwhile")
+    assert (done.written, done.reason) == (None, "one of them has changed meanwhile")
     assert bench.texts() == sorted(["Run nothing.", TWO])
 
 
@@ -207,3 +207,17 @@ def test_what_is_close_in_meaning_counts_and_a_cluster_holds_eight_at_most():
     assert clusters([german, english], {english.id}, lambda _note: [german.id]) == [(german, english)]
     many = [note(n, f"{ONE} {'x' * n}") for n in range(1, 12)]
     assert max(map(len, clusters(many, {each.id for each in many}))) == 8
+
+
+async def test_a_merge_that_saves_too_little_is_not_written_nor_tried_again_until_a_note_joins(bench):
+    bench.keep(note(1, ONE), note(2, TWO))
+    long = json.dumps({"op": "supersede", "target": 1, "text": f"{ONE} {TWO}"})
+
+    (done,) = await bench.merge(long)
+
+    assert (done.written, bench.texts()) == (None, sorted([ONE, TWO]))
+    assert done.reason == "one note would save 0% of their tokens, at least 15% are needed"
+    assert await bench.merge(every=True) == []
+    bench.keep(note(3, RICHER))
+    (done,) = await bench.merge(MERGED)
+    assert done.written.note.text == RICHER

@@ -45,7 +45,7 @@ async def opened(repository, model, **options):
 async def talk(session, *texts):
     for text in texts:
         _ = [event async for event in session.send(text)]
-        await session._background.settle(10)
+        await session.controls.background.settle(10)
 
 
 async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(repository):
@@ -93,7 +93,7 @@ async def test_a_session_that_grows_is_summed_up_anew_every_twenty_messages(repo
     await talk(session, *(f"step {n}" for n in range(9)))
     assert model.asked == []
     await talk(session, "step 9")
-    assert (len(model.asked), session._memory.transcript.summary.message) == (1, 20)
+    assert (len(model.asked), session.transcript.transcript.summary.message) == (1, 20)
     await talk(session, "step 10")
     assert len(model.asked) == 1
     await session.close()
@@ -127,10 +127,10 @@ async def test_what_is_open_is_told_at_the_next_start_and_not_sent(repository):
     at = "2026-01-01T00:00:00.000Z"
     old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
     session = await opened(repository, Model())
-    session_news = session.news()
+    session_news = session.events()
     assert await anext(session_news) == Said("Last time: the test of api.py still fails · /resume latest")
     await talk(session, "hello")
-    assert "still fails" not in str(session._memory.context())
+    assert "still fails" not in str(session.transcript.context())
     await session.close()
 
 

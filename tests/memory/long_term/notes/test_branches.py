@@ -24,14 +24,36 @@ def repository(tmp_path):
     return tmp_path
 
 
-def test_a_branch_counts_as_merged_when_its_work_is_in_the_other_or_it_is_gone(repository):
+def test_a_branch_counts_as_merged_when_its_work_is_in_the_other(repository):
     for name in ("merged", "open"):
         git(repository, "checkout", "-q", "-b", name, "main")
         commit(repository, name)
     git(repository, "checkout", "-q", "main")
     git(repository, "merge", "-q", "--no-edit", "merged")
 
-    assert merged_branches(repository, ["merged", "open", "deleted", "main", ""], "main") == {"merged", "deleted"}
+    assert merged_branches(repository, ["merged", "open", "unknown", "main", ""], "main") == {"merged"}
+
+
+def test_a_deleted_branch_counts_only_where_git_shows_that_it_was_merged(repository):
+    for name in ("fast-forward", "squashed", "by-another", "dropped"):
+        git(repository, "checkout", "-q", "-b", name, "main")
+        commit(repository, name)
+        git(repository, "checkout", "-q", "main")
+    git(repository, "merge", "-q", "--ff-only", "fast-forward")
+    git(repository, "merge", "-q", "--squash", "squashed")
+    git(repository, "commit", "-q", "-m", "All of it at once (#12)")
+    git(repository, "commit", "-q", "--allow-empty", "-m", "x")
+    tree, tip = ("rev-parse", "HEAD^{tree}"), "HEAD~1"
+    found = subprocess.run(["git", *tree], cwd=repository, check=True, capture_output=True, text=True).stdout.strip()
+    message = "Merge pull request #3 from someone/elsewhere"
+    merge = ["git", "commit-tree", found, "-p", "HEAD", "-p", tip, "-m", message]
+    made = subprocess.run(merge, cwd=repository, check=True, capture_output=True, text=True).stdout.strip()
+    git(repository, "reset", "-q", "--hard", made)
+    for name in ("fast-forward", "squashed", "dropped"):
+        git(repository, "branch", "-D", name)
+
+    names = ["fast-forward", "squashed", "dropped", "elsewhere", "never-here"]
+    assert merged_branches(repository, names, "main") == {"fast-forward", "squashed", "elsewhere"}
 
 
 def test_nothing_is_known_of_merges_without_a_repository_or_a_branch(tmp_path, repository):

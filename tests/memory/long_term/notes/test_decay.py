@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.notes.validity import confidence_now, has_faded
+from ouro.memory.long_term.notes.validity import confidence_now, has_decayed
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ def test_what_was_concluded_halves_with_each_half_life(confirmed, confidence, fa
     note = concluded(confirmed_at=confirmed)
 
     assert confidence_now(note, NOW, 30) == pytest.approx(confidence)
-    assert has_faded(note, NOW, 30) is faded
+    assert has_decayed(note, NOW, 30) is faded
 
 
 def test_without_a_confirmation_it_counts_from_the_beginning():
@@ -37,4 +37,4 @@ def test_without_a_confirmation_it_counts_from_the_beginning():
 def test_what_the_person_said_does_not_fade():
     note = Note(id="mem_00000000", source="user", confidence=0.2, confirmed_at="2020-01-01T00:00:00Z")
 
-    assert (confidence_now(note, NOW, 30), has_faded(note, NOW, 30)) == (0.2, False)
+    assert (confidence_now(note, NOW, 30), has_decayed(note, NOW, 30)) == (0.2, False)

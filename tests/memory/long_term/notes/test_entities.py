@@ -49,6 +49,8 @@ def test_the_same_entity_is_listed_once():
         ("```python\nfrom flask.views import View\nimport numpy as np\n```", {"pkg:flask", "pkg:numpy"}),
         ("just make it go, then import what you need", set()),
         ("What did we decide about the weather?", set()),
+        ("set `line-length = 100` and DATABASE_URL", {"config:line-length", "config:database_url"}),
+        ("```yaml\nmemory.retrieval: hyde\n```", {"config:memory.retrieval"}),
     ],
 )
 def test_a_text_names_its_entities(text, entities):

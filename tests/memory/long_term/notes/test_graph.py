@@ -37,8 +37,6 @@ def test_a_chain_is_walked_from_any_of_its_notes(graph_of):
         assert [link.note_id for link in graph.chain(f"mem_0000000{number}")] == ids(1, 2, 3)
         assert graph.latest(f"mem_0000000{number}") == "mem_00000003"
     assert [link.text for link in graph.chain("mem_00000004")] == ["note 4"]
-    assert graph.versions(ids(3, 4)) == {"mem_00000003": 3, "mem_00000004": 1}
-    assert graph.superseded(ids(1, 2, 3, 4)) == set(ids(1, 2))
 
 
 def test_a_chain_that_somebody_has_tied_to_a_ring_ends(graph_of):

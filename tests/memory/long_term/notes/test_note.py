@@ -61,7 +61,7 @@ def test_any_words_come_back(text, category, entity, extra):
 
     found = parse_note("mem_00000000.md", note_text(note))
 
-    assert found.complaints == ()
+    assert found.problems == ()
     assert found.note.category == category
     assert found.note.entities == (entity,)
     assert found.note.extra == {"mood": cleaned(extra)}
@@ -75,24 +75,24 @@ def test_a_body_may_hold_what_front_matter_is_made_of(body):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
         ("Only words.", "it has no front matter"),
         ("---\nid: mem_1\nOnly words.", "its front matter has no end"),
         ("---\n\tid: x\n---\nOnly words.", "its front matter cannot be read: line"),
-        ("---\n- a\n---\nOnly words.", "its front matter holds no fields"),
+        ("---\n- a\n---\nOnly words.", "its front matter has no fields"),
         ("---\na: &x 1\nb: *x\n---\nOnly words.", "its front matter cannot be read: line"),
-        ("---\nid: other\n---\nOnly words.", "it calls itself other: the file's name counts"),
+        ("---\nid: other\n---\nOnly words.", "its `id` is other: the file name counts"),
         ("---\nid: mem_00000000\nversion: soon\n---\nOnly words.", "`version` cannot be read"),
         ("---\nid: mem_00000000\nscope: galaxy\n---\nOnly words.", "`scope` cannot be read"),
     ],
 )
-def test_what_cannot_be_understood_is_told_and_the_words_stay(text, complaint):
+def test_what_cannot_be_understood_is_told_and_the_words_stay(text, problem):
     found = parse_note("mem_00000000.md", text)
 
     assert found.note.id == "mem_00000000"
     assert found.note.text.endswith("Only words.")
-    assert [each.startswith(complaint) for each in found.complaints] == [True]
+    assert [each.startswith(problem) for each in found.problems] == [True]
 
 
 def test_an_editor_of_another_system_changes_nothing():

@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from ouro.errors import NoteError, SecretInMemory
-from ouro.memory.long_term.notes.note import Edge, Note, note_text
+from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
+from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.store import GitMemoryStore
 
 NOW = "2026-11-21T20:31:00Z"
@@ -51,10 +52,10 @@ def test_a_chain_grows_behind_its_last_version(stores):
     latest: dict[str, str] = {}
     notebook = Notebook(stores, latest=lambda note_id: latest.get(note_id, note_id))
     notebook.add(note(1), "capture")
-    notebook.supersede("mem_00000001", note(2), "capture")
+    notebook.add(notebook.linked(note(2), "supersede", "mem_00000001"), "capture", change="supersede")
     latest["mem_00000001"] = "mem_00000002"
 
-    written = notebook.supersede("mem_00000001", note(3), "capture")
+    written = notebook.add(notebook.linked(note(3), "supersede", "mem_00000001"), "capture", change="supersede")
 
     assert (written.note.supersedes, written.note.version) == ("mem_00000002", 3)
     assert [kept.note.id for kept in notebook.all()] == ["mem_00000001", "mem_00000002", "mem_00000003"]
@@ -63,7 +64,7 @@ def test_a_chain_grows_behind_its_last_version(stores):
 def test_a_note_is_tied_to_the_one_it_refines(notebook):
     notebook.add(note(1), "capture")
 
-    written = notebook.connect(note(2), "mem_00000001", "refines", "capture")
+    written = notebook.add(notebook.linked(note(2), "refine", "mem_00000001"), "capture", change="refine")
 
     assert (written.change, notebook.find("mem_00000002").note.related) == (
         "refine",
@@ -94,7 +95,7 @@ def test_what_is_archived_is_kept_and_comes_back(notebook):
     }
     assert notebook.archive(["mem_00000001"], "capture") == []
 
-    notebook.restore("mem_00000001", "person")
+    notebook.confirm("mem_00000001", "person")
     assert [kept.name for kept in notebook.all()] == ["mem_00000001.md"]
     notebook.confirm("mem_00000002", "person")
     assert [kept.name for kept in notebook.all()] == ["mem_00000002.md", "mem_00000001.md"]
@@ -129,7 +130,7 @@ def test_a_note_that_is_not_there_is_said(notebook, note_id):
 
 
 def test_a_scope_that_is_off_is_said(stores):
-    with pytest.raises(NoteError, match="no memory of the scope `repo`"):
+    with pytest.raises(NoteError, match="The repo memory is off here"):
         Notebook({"user": stores["user"]}).add(note(1), "capture")
 
 
@@ -140,4 +141,26 @@ def test_a_file_that_a_person_has_broken_keeps_its_words(notebook, stores):
     (kept,) = notebook.all()
 
     assert kept.note == Note(id="mem_00000001", text="Words.")
-    assert len(kept.complaints) == 1
+    assert len(kept.problems) == 1
+
+
+def test_related_notes_are_linked_once_by_their_last_version(stores):
+    notebook = Notebook(stores, latest=lambda note_id: note_id.replace("1", "3"))
+    for number in (1, 2, 3):
+        notebook.add(note(number), "capture")
+
+    linked = notebook.linked(note(4), "refine", "mem_00000002", ["mem_00000001", "mem_00000003", "mem_00000002"])
+
+    assert linked.related == (Edge("mem_00000002", "refines"), Edge("mem_00000003", "relates-to"))
+
+
+def test_a_note_confirmed_by_the_user_is_the_users_with_anchors_as_of_now(stores, tmp_path):
+    (tmp_path / "api.py").write_text("new")
+    notebook = Notebook(stores, anchors=Anchors(tmp_path))
+    concluded = note(1, source="assistant", confidence=0.4, entities=("file:api.py",))
+    notebook.add(replace(concluded, anchors=(Anchor("api.py", "0"),)), "capture")
+
+    notebook.confirm("mem_00000001", "person")
+
+    found = notebook.find("mem_00000001").note
+    assert (found.source, found.confidence, Anchors(tmp_path).changed(found.anchors)) == ("user", 0.9, ())

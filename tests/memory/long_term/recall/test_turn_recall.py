@@ -41,7 +41,7 @@ async def opened(repository, *script, **options):
 
 async def say(session, text):
     events = [event async for event in session.send(text)]
-    await session.settled()  # what is written from here on is no turn's
+    await session.memory.settled()  # what is written from here on is no turn's
     return events
 
 
@@ -79,7 +79,7 @@ async def test_a_note_is_told_behind_the_message_once_and_counted(repository, ow
     kinds = [type(event) for event in events]
     assert kinds[kinds.index(Prompted) + 1] is NotesRecalled
     assert "Sourdough loaves rise for fourteen hours." in sent(model)
-    assert (session.status().memories, session.recalled.items[0].id) == (1, BREAD.id)
+    assert (session.status().memories, session.memory.recalled.items[0].id) == (1, BREAD.id)
     assert await recalled(session, QUESTION) == {BREAD.id: "skipped"}
     assert (session.status().memories, "fourteen" in sent(model)) == (0, False)
     assert await recalled(session, "thanks, that is all") == {}
@@ -91,7 +91,7 @@ async def test_what_is_not_sent_any_more_is_told_again(repository, own):
     await say(session, "hello there")
     put(own, BREAD)
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
-    memory = session._memory
+    memory = session.transcript
     last = memory.transcript.last_number
     record = CompactionRecord(
         memory.next_number, memory.now(), covers=(1, last), kept=(), summary="They baked.", tokens=(90, 10)
@@ -108,7 +108,7 @@ async def test_a_turn_that_went_away_took_its_notes_along(repository, own):
     await say(session, "hello there")
     put(own, BREAD)
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
-    await session.past.rewind(session.past.points()[-1].number)
+    await session.rewind.rewind(session.rewind.points()[-1].number)
 
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
     assert "fourteen" in sent(model)
@@ -229,7 +229,7 @@ async def test_with_both_models_auto_asks_them(repository, hyde, own):
     assert "Sourdough loaves rise for fourteen hours." in json.dumps(hyde.asked("talks")[-1].messages[-1])
     assert session.status().usage.input > 0
     await session.close()
-    loaded = session._memory._store.load_session(session.id, read_only=True)
+    loaded = session.transcript._store.load_session(session.id, read_only=True)
     assert "recall" in {each.purpose for each in loaded.records if isinstance(each, CostRecord)}
 
 
@@ -265,7 +265,7 @@ async def test_another_model_for_vectors_makes_them_anew_beside_the_conversation
     hyde.write_models(embed="openai/newer")
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
-    await session._background.settle(20)
+    await session.controls.background.settle(20)
 
     assert ("newer", BREAD.text) in hyde.embedded
     await session.close()
@@ -277,7 +277,7 @@ async def test_the_settings_name_the_model_for_vectors_too(repository, hyde, own
     await say(session, "we bake tomorrow")
     put(own, BREAD)
     await say(session, "hello")
-    await session._background.settle(20)
+    await session.controls.background.settle(20)
 
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
     assert {model for model, _ in hyde.embedded} == {"newer"}
@@ -288,7 +288,7 @@ async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository
     session, _ = await opened(repository)
     put(own, BREAD)
     await say(session, QUESTION)
-    told = session.recalled
+    told = session.memory.recalled
     await session.close()
 
     open_again = opener(Options(repository, ready_model=ScriptedModel(["Ok."] * 3), trust=True))
@@ -308,10 +308,10 @@ async def test_the_receipt_goes_back_with_the_conversation(repository, own):
     put(own, BREAD)
     await say(session, QUESTION)
     await say(session, "thanks, that is all")
-    assert session.recalled.items == ()
-    await session.past.rewind(session.past.points()[-1].number)
+    assert session.memory.recalled.items == ()
+    await session.rewind.rewind(session.rewind.points()[-1].number)
 
-    assert [each.text for each in session.recalled.items] == [BREAD.text]
-    await session.past.rewind(session.past.points()[-1].number)
-    assert session.recalled.items == ()
+    assert [each.text for each in session.memory.recalled.items] == [BREAD.text]
+    await session.rewind.rewind(session.rewind.points()[-1].number)
+    assert session.memory.recalled.items == ()
     await session.close()

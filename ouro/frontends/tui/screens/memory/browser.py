@@ -19,7 +19,7 @@ from ouro.frontends.tui import external
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.memory import pages
 from ouro.frontends.tui.screens.memory.contents import TABS, MemoryContents, Tab
-from ouro.frontends.tui.screens.memory.widgets import Link, MemoryDetail, MemoryList, Page
+from ouro.frontends.tui.screens.memory.widgets import MemoryDetail, MemoryList, MemoryPage, PageLink
 from ouro.frontends.tui.screens.sheet import Sheet
 from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
@@ -49,7 +49,7 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._actions = keymap.of("memory")
         self._keymap = keymap
         self._contents = MemoryContents(memory, tab)
-        self._followed: list[Link] = []
+        self._followed: list[PageLink] = []
         """The links that led to the page that is shown, beyond the marked row."""
         self._last_commit = ""
         self._is_told = False
@@ -226,7 +226,7 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._detail.show(page)
         self._tell_frame()
 
-    async def _page(self) -> Page:
+    async def _page(self) -> MemoryPage:
         if self._followed:
             return await pages.followed_page(self._memory, self._followed[-1])
         return await self._contents.page(self._list.marked)
@@ -244,26 +244,26 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
     # What is done
 
     async def _act(self, name: str) -> None:
-        deeds = MemoryDeeds(self._memory, lambda text: external.edit(self.app, text), self._last_commit)
+        deeds = MemoryActions(self._memory, lambda text: external.edit(self.app, text), self._last_commit)
         told = await deeds.do(name, self._aim())
         self._last_commit = deeds.last_commit
         if told:
             undo = f" {self._letter('take_back')} takes it back." if self._last_commit else ""
             await self._again(told + undo)
 
-    def _aim(self) -> Aim:
+    def _aim(self) -> MarkedItem:
         """What is marked: a row, or beyond it what was followed."""
         row, tab = self._list.marked, self._contents.tab
         key = row.key if row else ""
         link = self._detail.link if self._detail.has_focus else None
         if link is not None and link.kind == "hunk":
-            return Aim(commit=link.target, hunk=link.hunk)
+            return MarkedItem(commit=link.target, hunk=link.hunk)
         if self._followed:
             followed = self._followed[-1]
             is_note, is_commit = followed.kind == "note", followed.kind == "commit"
-            return Aim(note=followed.target if is_note else "", commit=followed.target if is_commit else "")
+            return MarkedItem(note=followed.target if is_note else "", commit=followed.target if is_commit else "")
         listed = self._contents.listed(key)
-        return Aim(
+        return MarkedItem(
             note=listed.id if listed is not None and listed.kind == "note" else "",
             core=listed if listed is not None and listed.kind == "core" else None,
             proposal=key if tab == "proposals" else "",
@@ -334,7 +334,7 @@ def _told(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class MarkedItem:
     """What is marked; what is empty is not."""
 
     note: str = ""
@@ -344,7 +344,7 @@ class Aim:
     hunk: int = 0
 
 
-class MemoryDeeds:
+class MemoryActions:
     """Each deed gives what is to be told of it; nothing where nothing was done.
 
     Args:
@@ -357,7 +357,7 @@ class MemoryDeeds:
         self._edit_text = edit
         self.last_commit = last_commit
 
-    async def do(self, name: str, aim: Aim) -> str:
+    async def do(self, name: str, aim: MarkedItem) -> str:
         """Do what the action of that name says.
 
         Raises:
@@ -381,7 +381,7 @@ class MemoryDeeds:
         self.last_commit = await deed(aim.note)
         return told
 
-    async def _take_back(self, aim: Aim) -> str:
+    async def _take_back(self, aim: MarkedItem) -> str:
         """The marked hunk or commit; elsewhere what was done here last."""
         from ouro.session import named  # heavier than the first picture may be
 
@@ -399,7 +399,7 @@ class MemoryDeeds:
         await (self._memory.accept if accepts else self._memory.reject)(proposal)
         return "Accepted." if accepts else "Rejected. The history of git has it still."
 
-    async def _edit(self, aim: Aim) -> str:
+    async def _edit(self, aim: MarkedItem) -> str:
         named = f"{aim.core.scope}/{aim.core.name}" if aim.core is not None else aim.note
         if not named:
             raise UsageError("Only notes and lines of the core can be edited.")
@@ -408,7 +408,7 @@ class MemoryDeeds:
         self.last_commit = saved.undo
         if not saved.changed:
             return "Nothing was changed."
-        return "Kept as you wrote it." + "".join(f" But {each}." for each in saved.complaints)
+        return "Kept as you wrote it." + "".join(f" But {each}." for each in saved.problems)
 
 
 KEYS: Mapping[str, tuple[str, ...]] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ouro.frontends.memory_lines import SIGNS
 from ouro.frontends.tui.screens.memory import pages
-from ouro.frontends.tui.screens.memory.widgets import Link, MemoryRow, Page
+from ouro.frontends.tui.screens.memory.widgets import MemoryPage, MemoryRow, PageLink
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -110,27 +110,27 @@ class MemoryContents:
         """The note or core line of a row; None where it is none."""
         return self._listed.get(key)
 
-    async def page(self, row: MemoryRow | None) -> Page:
+    async def page(self, row: MemoryRow | None) -> MemoryPage:
         """All there is to tell of a row.
 
         Raises:
             OuroError: it is not there any more.
         """
         if row is None:
-            return Page()
+            return MemoryPage()
         if self.tab == "timeline":
-            return await pages.followed_page(self._memory, Link("commit", row.key))
+            return await pages.followed_page(self._memory, PageLink("commit", row.key))
         if self.tab == "proposals":
             return pages.proposal_page(self._proposals[row.key])
         if self.tab == "receipt":
             return await self._receipt_page(row)
         listed = self._listed[row.key]
         if listed.kind == "note":
-            return await pages.followed_page(self._memory, Link("note", listed.id))
+            return await pages.followed_page(self._memory, PageLink("note", listed.id))
         blame = await self._memory.ask(lambda timeline: timeline.blame(f"{listed.scope}/{listed.name}"))
         return pages.core_page(listed, blame.lines)
 
-    async def _receipt_page(self, row: MemoryRow) -> Page:
+    async def _receipt_page(self, row: MemoryRow) -> MemoryPage:
         assert self._recalled is not None
         assert self._receipt is not None
         item = next((each for each in self._recalled.items if each.id == row.key), None)
@@ -138,7 +138,7 @@ class MemoryContents:
             return pages.receipt_page(self._receipt.lines[int(row.key.removeprefix("line "))])
         page = pages.recalled_page(item, self._recalled)
         if item.id in self._listed:
-            page.lines += (await pages.followed_page(self._memory, Link("note", item.id))).lines
+            page.lines += (await pages.followed_page(self._memory, PageLink("note", item.id))).lines
         return page
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ouro.frontends.memory_lines import SIGNS
 from ouro.frontends.tui.screens.memory.contents import changed_lines, said_lines, words_of, writer
-from ouro.frontends.tui.screens.memory.widgets import Link, Page
+from ouro.frontends.tui.screens.memory.widgets import MemoryPage, PageLink
 from ouro.utils.text import one_line
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ _SAYS_NOTHING = re.compile(
 _NO_TURN = "written by hand, or outside of a session"
 
 
-def note_page(details: NoteDetails) -> Page:
+def note_page(details: NoteDetails) -> MemoryPage:
     """A note: what it says, how sure that is, whence it is, its versions, what it has to do with."""
-    note, page = details.note, Page()
+    note, page = details.note, MemoryPage()
     page.add(note.text or "(empty)", "title")
     page.add(f"{details.scope} · {note.category} · {note.id[:12]}", "detail")
     said = "you said so" if note.source == "user" else "concluded"
@@ -45,7 +45,7 @@ def note_page(details: NoteDetails) -> Page:
     )
     if details.badges:
         page.add(f"[{'] ['.join(details.badges)}]", "flag")
-    for each in details.complaints:
+    for each in details.problems:
         page.add(f"in its file: {each}", "removed")
     page.add("")
     _add_turn(page, note.session_id, note.turn, note.trigger)
@@ -54,7 +54,7 @@ def note_page(details: NoteDetails) -> Page:
         page.add("")
         page.add("Has to do with", "who")
         for tie in details.ties:
-            page.add(f"{tie.way}: {one_line(tie.text)}", link=Link("note", tie.note_id))
+            page.add(f"{tie.way}: {one_line(tie.text)}", link=PageLink("note", tie.note_id))
     if note.entities or note.relations:
         page.add("")
         page.add("Names", "who")
@@ -65,9 +65,9 @@ def note_page(details: NoteDetails) -> Page:
     return page
 
 
-def core_page(listed: Listed, lines: tuple[BlamedLine, ...]) -> Page:
+def core_page(listed: Listed, lines: tuple[BlamedLine, ...]) -> MemoryPage:
     """A line of the core: its file, and who wrote it when."""
-    page = Page()
+    page = MemoryPage()
     page.add(listed.text, "title")
     page.add(f"{listed.scope}/{listed.name}, line {listed.line}", "detail")
     found = next((each for each in lines if each.number == listed.line), None)
@@ -76,13 +76,13 @@ def core_page(listed: Listed, lines: tuple[BlamedLine, ...]) -> Page:
         page.add("not committed yet", "detail")
         return page
     _add_commit(page, found.commit)
-    page.add(f"the commit: {found.commit.subject}", link=Link("commit", found.commit.id))
+    page.add(f"the commit: {found.commit.subject}", link=PageLink("commit", found.commit.id))
     return page
 
 
-def commit_page(entry: TimelineEntry, found: Difference) -> Page:
+def commit_page(entry: TimelineEntry, found: Difference) -> MemoryPage:
     """A commit as a diff; each hunk can be taken back by itself."""
-    page = Page()
+    page = MemoryPage()
     page.add(entry.commit.subject, "title")
     page.add(f"{entry.scope} · {entry.commit.id[:12]}", "detail")
     _add_commit(page, entry.commit)
@@ -93,7 +93,9 @@ def commit_page(entry: TimelineEntry, found: Difference) -> Page:
         page.add("")
         where = f"moved from {_place(other.name)}" if other else f"line {hunk.start + 1}"
         page.add(
-            f"{hunk.number} · {short_name(hunk.name)} · {where}", "who", Link("hunk", entry.commit.id, 0, hunk.number)
+            f"{hunk.number} · {short_name(hunk.name)} · {where}",
+            "who",
+            PageLink("hunk", entry.commit.id, 0, hunk.number),
         )
         if other is not None:
             page.add(words_of("".join(hunk.after)))
@@ -106,9 +108,9 @@ def commit_page(entry: TimelineEntry, found: Difference) -> Page:
     return page
 
 
-def proposal_page(proposal: Proposal) -> Page:
+def proposal_page(proposal: Proposal) -> MemoryPage:
     """What waits, why, and what had been read before."""
-    page = Page()
+    page = MemoryPage()
     page.add("Waits for you", "title")
     page.add(f"{proposal.scope} · {proposal.id} · {proposal.reason}", "detail")
     for source in proposal.sources:
@@ -130,9 +132,9 @@ def proposal_page(proposal: Proposal) -> Page:
     return page
 
 
-def recalled_page(item: Remembered, recalled: NotesRecalled) -> Page:
+def recalled_page(item: Remembered, recalled: NotesRecalled) -> MemoryPage:
     """What became of a note that was considered for the last message."""
-    page = Page()
+    page = MemoryPage()
     tokens = f" · {item.tokens} tokens" if item.tokens else ""
     page.add(f"{SIGNS[item.state]} {item.state} with the last message: {item.reason}", "who")
     page.add(f"score {item.score:.3g}{tokens} · {recalled.way}", "detail")
@@ -140,9 +142,9 @@ def recalled_page(item: Remembered, recalled: NotesRecalled) -> Page:
     return page
 
 
-def receipt_page(line: ReceiptLine) -> Page:
+def receipt_page(line: ReceiptLine) -> MemoryPage:
     """What became of an entry of the core when the session began."""
-    page = Page()
+    page = MemoryPage()
     page.add(line.text or f"the whole of {line.file}", "title")
     page.add(f"{line.scope}/{line.file}", "detail")
     page.add("")
@@ -153,16 +155,16 @@ def receipt_page(line: ReceiptLine) -> Page:
     return page
 
 
-def turn_page(said: TurnEvidence) -> Page:
+def turn_page(said: TurnEvidence) -> MemoryPage:
     """The words that taught something; Enter opens the session, to look only."""
-    page = Page()
+    page = MemoryPage()
     page.add(f"Turn {said.turn} of {said.title or said.session_id[:8]}", "title")
     page.add(f"message {said.number} · {said.at[:16].replace('T', ' ')} · session {said.session_id[:8]}", "detail")
     if said.is_left:
         page.add("said on a branch that was left by going back", "detail")
     page.add(
         "Enter goes there; another session is opened to look only",
-        link=Link("turn", said.session_id, message=said.number),
+        link=PageLink("turn", said.session_id, message=said.number),
     )
     for who, words in said_lines(said):
         page.add("")
@@ -171,7 +173,7 @@ def turn_page(said: TurnEvidence) -> Page:
     return page
 
 
-async def followed_page(memory: Browsing, link: Link) -> Page:
+async def followed_page(memory: Browsing, link: PageLink) -> MemoryPage:
     """What a link leads to.
 
     Raises:
@@ -185,32 +187,32 @@ async def followed_page(memory: Browsing, link: Link) -> Page:
     return commit_page(entry, await memory.ask(lambda timeline: timeline.changes(link.target)))
 
 
-def told_page(text: str) -> Page:
+def told_page(text: str) -> MemoryPage:
     """One thing to say, in place of what cannot be shown."""
-    page = Page()
+    page = MemoryPage()
     page.add(text, "detail")
     return page
 
 
-def _add_turn(page: Page, session_id: str, turn: int, trigger: str) -> None:
+def _add_turn(page: MemoryPage, session_id: str, turn: int, trigger: str) -> None:
     page.add("Taught by", "who")
     if session_id and turn:
         how = f" ({trigger})" if trigger else ""
-        page.add(f"session {session_id[:8]}, turn {turn}{how}", link=Link("turn", session_id, turn))
+        page.add(f"session {session_id[:8]}, turn {turn}{how}", link=PageLink("turn", session_id, turn))
     else:
         page.add(f"  {_NO_TURN}", "detail")
 
 
-def _add_commit(page: Page, commit: Commit) -> None:
+def _add_commit(page: MemoryPage, commit: Commit) -> None:
     session, turn = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
     page.add(f"{commit.at[:16].replace('T', ' ')}, by {writer(commit)}", "detail")
     if session and turn.isdigit():
         message = commit.trailers.get("Ouro-Message", "")
         number = int(message) if message.isdigit() else 0
-        page.add(f"session {session[:8]}, turn {turn}", link=Link("turn", session, int(turn), message=number))
+        page.add(f"session {session[:8]}, turn {turn}", link=PageLink("turn", session, int(turn), message=number))
 
 
-def _add_chain(page: Page, details: NoteDetails) -> None:
+def _add_chain(page: MemoryPage, details: NoteDetails) -> None:
     if len(details.chain) < 2:
         return
     changes = len(details.chain) - 1
@@ -220,7 +222,7 @@ def _add_chain(page: Page, details: NoteDetails) -> None:
         if each.note_id == details.note.id:
             page.add(f"  {each.at[:10]} {one_line(each.text)} (this one)")
         else:
-            page.add(f"{each.at[:10]} {one_line(each.text)}", link=Link("note", each.note_id))
+            page.add(f"{each.at[:10]} {one_line(each.text)}", link=PageLink("note", each.note_id))
 
 
 def short_name(name: str) -> str:

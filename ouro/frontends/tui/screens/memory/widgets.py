@@ -69,7 +69,7 @@ class MemoryList(RowList[MemoryRow]):
             self.post_message(self.Marked())
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight."""
+        """StyledLine `y` of what is in sight."""
         place, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         if not self._rows:
             return self._empty(y, width)
@@ -109,7 +109,7 @@ PageStyle = Literal["", "title", "detail", "who", "flag", "added", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class PageLink:
     """Something that Enter follows, or that a key works on."""
 
     kind: Literal["note", "turn", "commit", "hunk"]
@@ -120,12 +120,12 @@ class Link:
 
 
 @dataclass(slots=True)
-class Page:
+class MemoryPage:
     """Lines, some of them links."""
 
-    lines: list[tuple[str, PageStyle, Link | None]] = field(default_factory=list)
+    lines: list[tuple[str, PageStyle, PageLink | None]] = field(default_factory=list)
 
-    def add(self, text: str, style: PageStyle = "", link: Link | None = None) -> None:
+    def add(self, text: str, style: PageStyle = "", link: PageLink | None = None) -> None:
         """One line, or several; a link is one."""
         for line in clean(text).splitlines() or [""]:
             self.lines.append((line, style, link))
@@ -151,7 +151,7 @@ class MemoryDetail(VerticalScroll, can_focus=True):
     def __init__(self) -> None:
         super().__init__(id="memory-detail")
         self._text = Static(markup=False)
-        self._page = Page()
+        self._page = MemoryPage()
         self._links: list[int] = []
         self._place = 0
 
@@ -160,14 +160,14 @@ class MemoryDetail(VerticalScroll, can_focus=True):
         yield self._text
 
     @property
-    def link(self) -> Link | None:
+    def link(self) -> PageLink | None:
         """The marked link; None where there is none."""
         return self._page.lines[self._links[self._place]][2] if self._links else None
 
-    def show(self, page: Page) -> None:
+    def show(self, page: MemoryPage) -> None:
         """Have this page, from its beginning."""
         self._page, self._place = page, 0
-        seen: list[Link] = []
+        seen: list[PageLink] = []
         self._links = []
         for number, (_line, _style, link) in enumerate(page.lines):
             if link is not None and link not in seen:
@@ -209,5 +209,5 @@ class MemoryDetail(VerticalScroll, can_focus=True):
     def _drawn_line(self, number: int) -> int:
         """Where a line stands as it is folded."""
         width = max(1, self._text.size.width)
-        lines: Sequence[tuple[str, PageStyle, Link | None]] = self._page.lines[:number]
+        lines: Sequence[tuple[str, PageStyle, PageLink | None]] = self._page.lines[:number]
         return sum(max(1, -(-(Text(line).cell_len + 2 * (link is not None)) // width)) for line, _style, link in lines)

@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 from ouro.errors import OuroError
 from ouro.frontends.session_lines import age, cost, preview_lines, size, title
-from ouro.frontends.session_matches import Match
+from ouro.frontends.session_matches import SessionMatch
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import short_path
 from ouro.frontends.tui.widgets.row_list import RowList, fitted
@@ -40,7 +40,7 @@ COPY = "(copy)"
 """The mark of a session that began as a copy."""
 
 
-class SessionList(RowList[Match]):
+class SessionList(RowList[SessionMatch]):
     """The sessions that fit, one of them marked. It does not know what is done with them."""
 
     COMPONENT_CLASSES = {"sessions--marked", "sessions--detail", "sessions--found"}  # noqa: RUF012 (Textual's own form)
@@ -52,7 +52,7 @@ class SessionList(RowList[Match]):
         self._with_project = False
 
     def show(
-        self, matches: Sequence[Match], *, words: Sequence[str] = (), with_project: bool, keep: bool = True
+        self, matches: Sequence[SessionMatch], *, words: Sequence[str] = (), with_project: bool, keep: bool = True
     ) -> None:
         """Have these lines, found by these words; with `keep` the same session stays marked where it is there still."""
         before = self.marked
@@ -72,14 +72,14 @@ class SessionList(RowList[Match]):
         )
 
     def render_line(self, y: int) -> Strip:
-        """Line `y` of what is in sight."""
+        """StyledLine `y` of what is in sight."""
         place, width = y + self.scroll_offset.y, self._width
         if not 0 <= place < len(self._rows):
             return Strip.blank(width, self.rich_style)
         segments = self._segments(self._rows[place], place == self.place)
         return Strip(segments).crop_extend(0, width, self.rich_style)
 
-    def _segments(self, match: Match, is_marked: bool) -> list[Segment]:
+    def _segments(self, match: SessionMatch, is_marked: bool) -> list[Segment]:
         base = self.rich_style
         detail = base + self.get_component_rich_style("sessions--detail", partial=True)
         shown = base + self.get_component_rich_style("sessions--marked", partial=True) if is_marked else base
@@ -141,7 +141,7 @@ class SessionPreview(VerticalScroll, can_focus=False):
         """One text."""
         yield self._words
 
-    def look(self, marked: Match | None, session_catalog: SessionCatalog) -> None:
+    def look(self, marked: SessionMatch | None, session_catalog: SessionCatalog) -> None:
         """Look into the marked session, where it stays marked for a moment; None: nothing is marked."""
         if self._timer is not None:
             self._timer.stop()
@@ -149,7 +149,7 @@ class SessionPreview(VerticalScroll, can_focus=False):
             _LOOK_AFTER, lambda: self.run_worker(self._read(marked, session_catalog), group="look", exclusive=True)
         )
 
-    async def _read(self, marked: Match | None, session_catalog: SessionCatalog) -> None:
+    async def _read(self, marked: SessionMatch | None, session_catalog: SessionCatalog) -> None:
         if marked is None:
             self._words.update("")
             return

@@ -1,0 +1,86 @@
+"""Palette: the theme's colours, as the styles that blocks are drawn in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.style import Style
+from textual.color import Color, ColorParseError
+
+_TONES = ("primary", "secondary", "accent", "success", "warning", "error")
+
+
+class Palette:
+    """One style for each meaning; every style has its background.
+
+    Args:
+        variables: the variables of a theme (`App.theme_variables`).
+    """
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        base = _color(variables, "background", "#101010")
+        text = _color(variables, "foreground", "#e0e0e0")
+        colors = {name: _color(variables, f"text-{name}", _color(variables, name, text.hex).hex) for name in _TONES}
+        muted = _color(variables, "muted", _blend(base, text, 0.62).hex)
+        raised = _blend(base, text, 0.07)
+        added, removed = (_color(variables, name, text.hex) for name in ("success", "error"))
+        self.text = _style(base, text)
+        self.strong = _style(base, text, bold=True)
+        self.muted = _style(base, muted)
+        self.accent = _style(base, colors["accent"])
+        self.link = _style(base, colors["primary"], underline=True)
+        self.success = _style(base, colors["success"])
+        self.warning = _style(base, colors["warning"])
+        self.error = _style(base, colors["error"])
+        self.heading = _style(base, colors["primary"], bold=True)
+        self.user = _style(raised, text)
+        self.user_bar = _style(raised, colors["accent"], bold=True)
+        self.code = self.inline_code = _style(raised, text)
+        self.added = _style(_blend(base, added, 0.16), text)
+        self.added_word = _style(_blend(base, added, 0.42), text, bold=True)
+        self.removed = _style(_blend(base, removed, 0.16), text)
+        self.removed_word = _style(_blend(base, removed, 0.42), text, bold=True)
+        self.syntax = _syntax(colors, muted)
+        """By the first words of a pygments token (`Keyword`, `Name.Function`); colour only."""
+
+
+def _style(back: Color, front: Color, bold: bool | None = None, underline: bool | None = None) -> Style:
+    return Style(color=front.rich_color, bgcolor=back.rich_color, bold=bold, underline=underline)
+
+
+def _syntax(colors: Mapping[str, Color], muted: Color) -> dict[str, Style]:
+    def tone(color: Color, bold: bool | None = None, italic: bool | None = None) -> Style:
+        return Style(color=color.rich_color, bold=bold, italic=italic)
+
+    return {
+        "Comment": tone(muted, italic=True),
+        "Keyword": tone(colors["accent"]),
+        "Operator.Word": tone(colors["accent"]),
+        "Name.Function": tone(colors["primary"]),
+        "Name.Class": tone(colors["primary"], bold=True),
+        "Name.Decorator": tone(colors["warning"]),
+        "Name.Builtin": tone(colors["primary"]),
+        "Name.Tag": tone(colors["accent"]),
+        "Name.Attribute": tone(colors["primary"]),
+        "Name.Exception": tone(colors["error"]),
+        "Literal.String": tone(colors["success"]),
+        "Literal.Number": tone(colors["warning"]),
+        "Generic.Heading": tone(colors["primary"], bold=True),
+        "Generic.Inserted": tone(colors["success"]),
+        "Generic.Deleted": tone(colors["error"]),
+    }
+
+
+def _color(variables: Mapping[str, str], name: str, default: str) -> Color:
+    """A theme's colour; variables that are not colours themselves (`auto 60%`) count as missing."""
+    try:
+        return Color.parse(variables.get(name) or default)
+    except ColorParseError:
+        return Color.parse(default)
+
+
+def _blend(back: Color, front: Color, share: float) -> Color:
+    """`share` of `front` over `back`; the terminal's own colours cannot be mixed and stay as they are."""
+    if back.ansi is not None or front.ansi is not None:
+        return back if share < 0.5 else front
+    return back.blend(front, share, 1.0)

@@ -1,0 +1,214 @@
+"""SessionNotes: the notes that one session may read and write, with their index."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ouro.errors import ModelError, NoteError, SearchUnavailable, SecretInMemory
+from ouro.memory.index.lookup import Lookup
+from ouro.memory.long_term.capture.request import MAX_MESSAGE, Spoken
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.long_term.git.values import FileEdit, Scope
+from ouro.memory.long_term.notes.note import Note, note_text
+from ouro.memory.long_term.notes.notebook import Notebook, Written
+from ouro.memory.long_term.notes.validity import Anchors, default_branch, has_decayed, merged_branches
+from ouro.memory.long_term.scope import ScopeMemory
+from ouro.memory.long_term.trust.approval import ASKS
+from ouro.memory.long_term.trust.proposals import Proposals, by_agent
+from ouro.memory.long_term.trust.provenance import Provenance, below
+from ouro.messages import Message
+from ouro.utils.log import log
+from ouro.utils.text import cut
+
+if TYPE_CHECKING:
+    from ouro.memory.index.search import Search, SearchFilter
+    from ouro.memory.long_term.notes.graph import Graph
+
+FROM_OUTSIDE = "was concluded after material from outside was read"
+_QUERIES = 6
+"""The latest user messages by which the nearest notes are searched."""
+_REASON_WIDTH = 200
+_MIN_SIMILARITY = 0.85
+"""From this cosine on, two notes mean about the same."""
+_NEIGHBOURS = 12
+
+
+class Upkeep(msgspec.Struct, frozen=True):
+    """What happened to notes with time."""
+
+    archived: tuple[Written, ...] = ()
+    """Nothing confirmed them."""
+    shared: tuple[Written, ...] = ()
+    """Their branch is merged: they are recalled everywhere."""
+
+
+class SessionNotes:
+    """For one session or command. Every method blocks.
+
+    Args:
+        scopes: those in use.
+        lookup: has the index.
+        root: of the repository.
+        cwd: the folder of the session.
+        half_life_days: in which the confidence in a note that was only concluded halves.
+    """
+
+    def __init__(
+        self, scopes: Sequence[ScopeMemory], lookup: Lookup, root: Path, cwd: Path, half_life_days: float
+    ) -> None:
+        self.root = root
+        self._half_life = half_life_days
+        self.anchors = Anchors(root)
+        self._scopes = {scope.scope: scope for scope in scopes}
+        self._lookup = lookup
+        self._cwd = cwd
+        self._has_all_vectors = False
+        self.notebook = Notebook(
+            {scope.scope: scope.store for scope in scopes},
+            latest=self._latest,
+            anchors=self.anchors,
+            untrusted=lambda scope: self._scopes[scope].doubted,
+        )
+
+    def main_branch(self) -> str:
+        """The branch that work is merged into; empty where there is none."""
+        return default_branch(self.root)
+
+    def repository(self, scope: Scope) -> GitRepository:
+        """The git repository of a scope."""
+        return self._scopes[scope].store.repository
+
+    def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
+        """What came into these messages from outside: files, pages, outputs.
+
+        Args:
+            messages: of the session, up to where notes are made.
+            is_whole: they are all messages of the session.
+        """
+        clean = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
+        return Provenance(messages, below(clean, self._cwd), is_whole=is_whole).sources
+
+    def nearest(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
+        """The latest versions of the `count` notes nearest to what was said, best first."""
+        try:
+            search = self._search()
+            best: dict[str, float] = {}
+            for message in [message for message in spoken if message.role == "user"][-_QUERIES:]:
+                for hit in search.find(message.text[:MAX_MESSAGE], count, self._filter()):
+                    best[hit.id] = max(hit.score, best.get(hit.id, 0.0))
+            ids = dict.fromkeys(map(self._latest, sorted(best, key=lambda note_id: -best[note_id])))
+        except SearchUnavailable as error:
+            log.warning("capture: the nearest notes are not known: %s", error)
+            return []
+        return [note for note_id in ids if (note := self._note(note_id))][:count]
+
+    def similar(self, note: Note) -> Collection[str]:
+        """The ids of notes that mean about the same; none without vectors."""
+        from ouro.memory.index.search import SearchFilter
+
+        try:
+            search = self._search()
+            if search.vectors is None:
+                return ()
+            if not self._has_all_vectors:
+                self._lookup.fill_notes()
+                self._has_all_vectors = True
+            hits = search.find(note.text, _NEIGHBOURS, SearchFilter(kinds=("note",), scope=note.scope))
+            vector = search.vectors.question(note.text)
+            with search.index.reading() as database:
+                cosines = search.vectors.cosines(database, "notes", vector, [hit.place for hit in hits])
+        except (ModelError, SearchUnavailable) as error:
+            log.warning("notes are compared by words only: %s", error)
+            return ()
+        return [hit.id for hit in hits if cosines.get(hit.place, 0.0) >= _MIN_SIMILARITY]
+
+    def propose(self, note: Note, sources: Sequence[str], session_id: str) -> None:
+        """Write a note as a pending proposal.
+
+        Raises:
+            SecretInMemory: it holds a secret; nothing was written.
+        """
+        store, text = self._scopes[note.scope].store, note_text(note)
+        if kind := store.secret_in(text):
+            raise SecretInMemory(f"This holds a secret ({kind}) and is not proposed.")
+        store.ensure_repo()
+        edits = (FileEdit(note.file_name, None, text),)
+        said = cut(note.text, _REASON_WIDTH)
+        reason = f"“{said}” {FROM_OUTSIDE}" if sources else f"{ASKS}: “{said}”"
+        Proposals(store.repository).add(
+            by_agent(note.scope, edits, reason, sources, session_id, note.turn, note.created_at)
+        )
+
+    def due(self) -> tuple[list[str], list[str]]:
+        """The ids of notes to archive because nothing confirmed them, and of notes whose branch is merged."""
+        if not any(scope.loaded.notes for scope in self._scopes.values()):
+            return [], []
+        try:
+            with self._search().index.reading() as database:
+                rows = database.execute(
+                    "SELECT note, path, source, confidence, at, branch FROM notes WHERE kind = 'note'"
+                    " AND NOT archived AND (source != 'user' OR branch != '')"
+                ).fetchall()
+        except SearchUnavailable as error:
+            log.warning("notes are checked for age later: %s", error)
+            return [], []
+        folders = {str(scope.store.folder) for scope in self._scopes.values()}
+        rows = [row for row in rows if str(Path(row[1]).parent) in folders]
+        merged = merged_branches(self.root, {row[5] for row in rows}, self.main_branch())
+        shared = [row[0] for row in rows if row[5] in merged and self._note(row[0])]
+        return [row[0] for row in rows if self._has_decayed(row)], shared
+
+    def keep_up(self, decayed: Sequence[str], shared: Sequence[str]) -> Upkeep:
+        """Archive notes, and let others be recalled on all branches.
+
+        Raises:
+            LongTermMemoryError, OSError: a file could not be written.
+        """
+        archived = self.notebook.archive(decayed, "capture") if decayed else []
+        known = self.notebook.share([note for note in shared if note not in decayed], "capture") if shared else []
+        return Upkeep(tuple(archived), tuple(known))
+
+    def _has_decayed(self, row: Sequence[str]) -> bool:
+        """By the index first: of 10,000 notes few files are read."""
+        note_id, _, source, confidence, at, _ = row
+        now = datetime.now(UTC)
+        indexed = Note(id=note_id, source=source, confidence=float(confidence), updated_at=at)  # type: ignore[arg-type]
+        if not has_decayed(indexed, now, self._half_life):
+            return False
+        note = self._note(note_id)
+        return note is not None and has_decayed(note, now, self._half_life)
+
+    def _note(self, note_id: str) -> Note | None:
+        try:
+            return self.notebook.find(note_id).note
+        except NoteError:
+            return None  # deleted since the index was updated, or not approved
+
+    def _search(self) -> Search:
+        """The search, its index up to date with the notes. Raises SearchUnavailable."""
+        from ouro.memory.long_term.notes.graph import sources_of
+
+        search = self._lookup.search()
+        search.index.follow(sources_of(scope.store for scope in self._scopes.values()))
+        return search
+
+    def _filter(self) -> SearchFilter:
+        from ouro.memory.index.note_indexer import project_of
+        from ouro.memory.index.search import SearchFilter
+
+        repo = self._scopes.get("repo")
+        project = project_of("repo", repo.store.folder) if repo else "-"
+        return SearchFilter(kinds=("note",), project=project, archived=True)
+
+    def _latest(self, note_id: str) -> str:
+        return self._graph().latest(note_id)
+
+    def _graph(self) -> Graph:
+        from ouro.memory.long_term.notes.graph import Graph
+
+        return Graph(self._lookup.search().index)

@@ -1,0 +1,26 @@
+"""Workbench: what the agent and the user work with in a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ouro.llm.model_source import ModelSource
+from ouro.safety.permissions import Permissions
+from ouro.tools.shell import Shell
+from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.todo import Plan
+
+
+class Workbench(msgspec.Struct, frozen=True):
+    """What the agent and the user work with in a session."""
+
+    cwd: Path
+    models: ModelSource
+    permissions: Permissions
+    shell: Shell
+    jobs: ShellJobs
+    plan: Plan
+    is_saved: bool = True
+    """The session is on disk, and can be resumed."""

@@ -1,0 +1,1 @@
+"""What `ouro WORD` does without a conversation: one subcommand a file."""

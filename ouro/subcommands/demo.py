@@ -1,0 +1,151 @@
+"""`ouro demo`: the real program at work on a small repair, with a recorded model."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ouro.subcommands.output import show
+
+if TYPE_CHECKING:
+    from ouro.assemble import Opener
+    from ouro.events import PermissionAsked, Permit
+    from ouro.frontends.tui.look import Look
+
+EXAMPLE = "examples:\n  ouro demo\n  ouro demo --plain\n  ouro demo --headless   # answers the question by itself"
+PACE = 0.035
+"""Seconds between two words: as fast as one reads."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `ouro demo`."""
+    parser.epilog = EXAMPLE
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--plain", action="store_true", help="in the plain prompt")
+    where.add_argument("--headless", action="store_true", help="without a screen; nobody is asked anything")
+    parser.add_argument("--json", action="store_true", help="headless, and the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play the demo; gives the exit code."""
+    from ouro.utils.log import start_log
+
+    look = _look()
+    with _scratch() as project:
+        start_log()
+        if args.headless or args.json or not _is_terminal():
+            return _headless(project, as_json=args.json)
+        return _plain(project) if args.plain or _is_dumb() else _full_screen(project, look)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A project to mend, and an ouro home beside it, so that nothing of the person's is read or written."""
+    from ouro.subcommands.demo_story import make_project
+
+    top, home_before = Path(tempfile.mkdtemp(prefix="ouro-demo-")).resolve(), os.environ.get("OURO_HOME")
+    os.environ["OURO_HOME"] = str(top / "home")
+    try:
+        make_project(top / "shop")
+        yield top / "shop"
+    finally:
+        for number in (signal.SIGHUP, signal.SIGTERM):  # a terminal that closes sends more than one
+            signal.signal(number, signal.SIG_IGN)
+        if home_before is None:
+            del os.environ["OURO_HOME"]
+        else:
+            os.environ["OURO_HOME"] = home_before
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def _opener(project: Path, *, watched: bool = True) -> Opener:
+    from ouro.assemble import Options, opener
+    from ouro.subcommands.demo_story import recorded_model
+
+    python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
+    test_command = f"{python} -m unittest"
+    model = recorded_model(test_command, PACE if watched else 0, watched=watched)
+    allow = (f"shell({test_command})",)
+    return opener(Options(project, mode="ask", allow=allow, ephemeral=True, ready_model=model))
+
+
+def _headless(project: Path, *, as_json: bool) -> int:
+    from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
+    from ouro.session import OpenRequest
+    from ouro.subcommands.demo_story import TASK
+
+    sys.stderr.write(f"ouro: a demo with a recorded model: nothing leaves this machine.\n› {TASK}\n")
+    options = HeadlessOptions(TASK, output="json" if as_json else "text", decide=_yes)
+    streams = Streams(None, sys.stdout, sys.stderr)
+    return asyncio.run(run_headless(_opener(project, watched=False), OpenRequest(), options, streams))
+
+
+def _yes(asked: PermissionAsked) -> Permit:
+    from ouro.events import Permit
+
+    sys.stderr.write(f"? {asked.title} — the demo answers: yes\n")
+    return Permit("yes")
+
+
+def _plain(project: Path) -> int:
+    from ouro.frontends.plain.repl import run_repl
+    from ouro.session import OpenRequest
+    from ouro.subcommands.demo_story import TASK
+
+    show("A demo with a recorded model: nothing leaves this machine. Answer the question with y.")
+    code = asyncio.run(run_repl(_opener(project), OpenRequest(), TASK))
+    _say_goodbye()
+    return code
+
+
+def _full_screen(project: Path, look: Look) -> int:
+    from dataclasses import replace
+
+    from ouro.frontends.tui import first_frame
+    from ouro.session import OpenRequest
+    from ouro.subcommands.demo_story import TASK
+
+    look = replace(look, cwd=project)
+    frame = first_frame.draw(look)
+    try:
+        from ouro.frontends.tui.run import run_tui
+
+        open_session = _opener(project)
+    except BaseException:
+        frame.restore()
+        raise
+    code = run_tui(open_session, OpenRequest(), TASK, look, frame)
+    _say_goodbye()
+    return code
+
+
+def _look() -> Look:
+    """How the person has set their screen."""
+    from ouro import __version__
+    from ouro.config import load_settings
+    from ouro.frontends.tui.look import Look
+
+    tui = load_settings().tui
+    return Look(tui.theme, __version__, Path.cwd(), tui.keys, tui.status, tui.notify_seconds)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _is_dumb() -> bool:
+    return os.environ.get("TERM", "dumb") in ("dumb", "")
+
+
+def _say_goodbye() -> None:
+    show("The demo's folder is removed. `ouro models --setup` adds a model; `ouro` begins.")

@@ -1,0 +1,147 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from fakes.fake_front_end import FakeFrontEnd
+from fakes.fake_session import FakeSession
+from fakes.whole_sessions import ID, PNG, everything
+
+from ouro.commands.export.export import document
+from ouro.commands.slash import dispatch
+from ouro.errors import UsageError
+from ouro.importers.own_json import read_own_json
+from ouro.memory.sessions.records import MessageRecord, SessionHeader
+from ouro.memory.sessions.whole_session import read_whole
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import ToolReply, tool
+from ouro.utils.files import write_document
+
+
+def test_json_holds_every_record_in_a_line_and_marks_what_was_taken_back():
+    lines = "".join(document(everything(), "json")).splitlines()
+    found = json.loads("\n".join(lines))
+
+    assert found["session"] == {"format": 1, "id": ID, "created_at": "2026-11-21T20:14:00.000Z"}
+    assert (found["project"], found["model"], found["title"], found["messages"]) == (
+        "/home/me/app", "a/one", "A *title*", 10,
+    )  # fmt: skip
+    kinds = [next(iter(each)) for each in found["records"]]
+    assert kinds == [
+        *["message"] * 7, "rewind", "model", *["message"] * 2,
+        "recalled", "cost", "title", "pin", "compaction", "message",
+    ]  # fmt: skip
+    assert [each["message"] for each in found["records"] if each.get("taken_back")] == [6, 7]
+    assert found["records"][0]["images"][0]["data"] == "iVBORw0KGgo="
+    assert len(lines) == len(found["records"]) + 9
+
+
+def test_json_can_be_taken_over_again_as_it_was(tmp_path):
+    session = everything()
+    write_document(tmp_path / "a.json", document(session, "json"))
+    again = read_own_json(tmp_path / "a.json")
+
+    assert again.header == session.header
+    assert again.left_out == {}
+    messages = [each for each in again.records if isinstance(each, MessageRecord)]
+    assert messages[0].message.parts[2].data == PNG
+    store = YamlFileMemoryStore(tmp_path / "sessions")
+    store.import_session(again.header, again.records)
+    written = "".join(document(read_whole(store, ID), "json"))
+    assert json.loads(written) == json.loads((tmp_path / "a.json").read_text())
+
+
+@pytest.mark.parametrize("ending", ["md", "html", "json"])
+async def test_export_writes_the_format_that_the_ending_says(tmp_path, ending):
+    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
+    front_end.session.rewind.kept = everything()
+    await dispatch(front_end, f"/export out.{ending}")
+
+    to = {"md": "markdown"}.get(ending, ending)
+    assert (tmp_path / f"out.{ending}").read_text() == "".join(document(everything(), to))
+    assert (tmp_path / f"out.{ending}").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == [f"out.{ending}"]
+    assert front_end.said == [("info", f"Written to {tmp_path / f'out.{ending}'}.")]
+
+
+async def test_export_without_a_name_makes_one(tmp_path):
+    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
+    front_end.session.rewind.kept = everything()
+    await dispatch(front_end, "/export")
+    await dispatch(front_end, "/export html")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ouro-s-1.html", "ouro-s-1.md"]
+
+
+async def test_export_goes_over_a_file_only_when_told(tmp_path):
+    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
+    front_end.session.rewind.kept = everything()
+    (tmp_path / "out.md").write_text("mine")
+    await dispatch(front_end, "/export out.md")
+    assert (tmp_path / "out.md").read_text() == "mine"
+    assert "exists" in front_end.said[-1][1]
+
+    await dispatch(front_end, "/export --force out.md")
+    assert (tmp_path / "out.md").read_text().startswith("# A")
+
+
+async def test_export_of_a_session_without_a_word_says_so(tmp_path):
+    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
+    await dispatch(front_end, "/export out.md")
+    assert front_end.said == [("error", "Nothing was said in it yet.")]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_document_that_breaks_off_leaves_the_old_file_and_no_other(tmp_path):
+    def broken():
+        yield "half"
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "out.md").write_text("old")
+    with pytest.raises(UsageError, match="No space left on device"):
+        write_document(tmp_path / "out.md", broken(), force=True)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.md", "old")]
+
+
+def test_a_file_that_somebody_makes_meanwhile_is_not_written_over(tmp_path):
+    def slow():
+        yield "ours"
+        (tmp_path / "out.md").write_text("theirs")
+
+    with pytest.raises(UsageError, match="exists"):
+        write_document(tmp_path / "out.md", slow())
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.md", "theirs")]
+
+
+def test_a_link_that_leads_nowhere_is_not_written_through(tmp_path):
+    (tmp_path / "out.md").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="exists"):
+        write_document(tmp_path / "out.md", ["x"])
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.slow
+def test_a_session_that_does_not_fit_into_memory_is_written_all_the_same(tmp_path, home):
+    store = YamlFileMemoryStore(home / ".ouro" / "sessions")
+    text = "x" * 98 + "\n"
+    records = [
+        MessageRecord(number, "2026-11-21T20:14:00.000Z", tool(ToolReply(str(number), "read", text * 10_000)))
+        for number in range(1, 121)
+    ]
+    store.import_session(SessionHeader(ID, "/p", "m", "2026-11-21T20:14:00.000Z"), records)
+    del records
+    program = (
+        "import resource, sys; from ouro.cli import main;"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        f"main(['sessions', 'export', '{ID}', '-o', sys.argv[1]]);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "big.json")], capture_output=True, text=True, check=True,
+        env={**os.environ}, cwd=tmp_path,
+    )  # fmt: skip
+
+    size = (tmp_path / "big.json").stat().st_size
+    assert size > 110_000_000
+    grown = int(done.stderr.split()[-1]) * (1 if sys.platform == "darwin" else 1024)
+    assert grown < size  # all of it at once would take several times that

@@ -1,0 +1,334 @@
+"""X6: a shell line that does anything is asked. Each list is one way around the judge of an earlier version."""
+
+import os
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
+
+SECONDS = float(os.environ.get("OURO_FUZZ_SECONDS", "8"))
+
+
+def decision(root: Path, line: str, mode: str = "ask", **rules):
+    return Permissions(Workspace(root), mode, **rules).decide("shell", Effect.RUN, [line])
+
+
+@pytest.fixture
+def root(tmp_path, home) -> Path:
+    folder = tmp_path / "app"
+    (folder / "src").mkdir(parents=True)
+    (folder / "a.txt").write_text("one\ntwo\n")
+    return folder
+
+
+GAPS = ["ls\n\\touch made", "ls\n\\\ntouch made", "ls \\\n\ntouch made", "ls;\\touch made", "ls \n \\tee made"]
+PROGRAMS = [
+    "awk -We prog.awk",
+    "awk -W exec prog.awk",
+    "gawk -i x '{print}'",
+    "awk '{print > \"made\"}' a.txt",
+    "awk 'BEGIN {getline x < \"/etc/passwd\"; print x}'",
+    "sed e",
+    "sed '1e touch made' a.txt",
+    "sed 's/one/touch made/;e' a.txt",
+    "sed 's/a/b/w made/g' a.txt",
+    "sed -e 's/one/x/' -e 'w made' a.txt",
+    "sed -e 'a\\' -e 'x' -e 'w made' a.txt",
+    "sed --expression='s/one/touch made/e' a.txt",
+    "sed 'r /etc/passwd' a.txt",
+    "sed 'R /etc/passwd' a.txt",
+    "sed -n '/one/{w made' -e '}' a.txt",
+    "uniq a.txt made",
+    "uniq - made",
+    "uniq -- a.txt -o",
+    "xargs -a a.txt touch",
+    "jq -f prog.jq a.txt",
+    'jq \'import "x" as x {search: "/etc"}; .\' a.txt',
+    "jq '$ENV' a.txt",
+    "strings @a.txt",
+    "grep -R x .",
+    "rg -L x",
+    "diff -rN src /etc",
+    "diff src src",
+    "sort --files0-from=a.txt",
+    "tree -o made",
+    "file -C -m a.txt",
+    "xxd a.txt made",
+    "date -s 2020-01-01",
+    "find . -fprint0 made",
+    "find -files0-from a.txt",
+]
+COMPUTED = [
+    "printf -v 'a[$(touch made)]' x",
+    "test -v 'a[$(touch made)]'",
+    "[ -v 'a[$(touch made)]' ]",
+    "test -R x",
+    "unset 'A[$(touch made)]'",
+    "x=PATH; echo ${!x}",
+    "echo ${HOME:0:1}",
+    "echo $[1+1]",
+    "echo $((1+1))",
+    "for PATH in ./bin; do ls; done",
+    ": ${LD_PRELOAD:=./x.so}",
+    "BASH_ENV=./x bash -c true",
+    "BASH_ENV=./x cat a.txt",
+    "LC_ALL='$(x)' ls",
+    "echo `echo \\`touch made\\``",
+    "echo $'a\\\\'; touch made #'",
+    "cat $X",
+    "echo $RANDOM",
+    "ls {a,b}",
+    "ls & touch made",
+    "read -r x < a.txt",
+    "exit 'a[$(touch made)]'",
+]
+FOLDERS = [
+    "cd -- /etc && cat passwd",
+    "cd -P -- .. && ls",
+    "cd ..; cat x",
+    "git -C .. log",
+    "git -C src -C .. -C .. log",
+]
+
+
+@pytest.mark.parametrize("line", GAPS)
+def test_x6_nothing_between_two_words_of_a_line_is_passed_over(root, line):
+    assert isinstance(decision(root, line), Ask)
+    assert isinstance(decision(root, line, "plan"), Deny)
+    assert isinstance(decision(root, line, "auto", deny=["shell(touch *)", "shell(tee *)"]), Deny)
+
+
+def test_x6_the_hard_floor_sees_what_follows_a_newline_and_a_backslash(root, tmp_path):
+    assert isinstance(decision(root, f"ls\n\\rm -rf {Path.home()}/x", "auto"), Ask)
+    assert isinstance(decision(root, "ls\n\\tee -a ~/.bashrc", "auto"), Ask)
+
+
+@pytest.mark.parametrize("line", PROGRAMS)
+def test_x6_an_option_or_operand_that_is_not_listed_is_asked(root, line):
+    assert isinstance(decision(root, line), Ask)
+    assert isinstance(decision(root, line, "plan"), Ask | Deny)
+
+
+@pytest.mark.parametrize("line", COMPUTED)
+def test_x6_a_line_in_which_bash_computes_is_asked(root, line):
+    assert isinstance(decision(root, line), Ask)
+    assert isinstance(decision(root, line, "plan"), Deny)
+
+
+@pytest.mark.parametrize("line", FOLDERS)
+def test_x6_a_folder_that_a_line_changes_to_is_followed_or_asked(root, line):
+    assert isinstance(decision(root, line), Ask)
+
+
+@pytest.mark.parametrize("line", ["cd -- / && rm -rf usr", "cd -- ~/.ssh && cat ./id_rsa", "cd -P -- / && rm -rf usr"])
+def test_x6_the_floor_of_auto_follows_a_folder_too(root, line):
+    assert isinstance(decision(root, line, "auto"), Ask)
+
+
+def test_x6_a_link_on_the_way_to_a_folder_is_followed_as_cd_does(root):
+    (root / "src" / "deep").mkdir()
+    (root / "link").symlink_to("src/deep")
+    assert isinstance(decision(root, "cd link/../.. && cat x"), Ask)
+    assert isinstance(decision(root, "cd link && cd ../.. && cat x"), Ask)
+    assert isinstance(decision(root, "cd link && ls"), Allow)
+
+
+def test_x6_a_pattern_never_becomes_an_option(root):
+    assert isinstance(decision(root, "wc *.txt"), Allow)
+    (root / "-R.txt").write_text("")
+    assert isinstance(decision(root, "wc *.txt"), Ask)
+    assert isinstance(decision(root, "sort *.txt"), Ask)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cp -t ~/out a.txt",
+        "cp --target-directory=/opt a.txt",
+        "curl -o ~/.bashrc x",
+        "curl -so /opt/x y",
+        "curl --output ~/x y",
+        "wget -O ~/x y",
+        "tar -xf a.tar -C ~/",
+        "tar --directory=/opt -xf a.tar",
+        "sort -o ~/x a.txt",
+        "dd if=a.txt of=~/x",
+        "unzip -d /opt a.zip",
+        "git clone x /opt/y",
+        "env X=1 cp a.txt /opt",
+        "for x in 1; do cp a.txt /opt; done",
+    ],
+)
+def test_x6_auto_asks_before_anything_is_written_outside(root, line):
+    assert isinstance(decision(root, line, "auto"), Ask)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for x in 1; do touch made; done",
+        "if true; then touch made; fi",
+        "x=$(touch made)",
+        "f() { touch made; }; f",
+        "$'touch' made",
+        "{touch,made}",
+        "bash -c 'bash -c \"touch made\"'",
+        "cat <<A\n$(touch made)\nA",
+    ],
+)
+def test_x6_deny_rules_of_auto_hold_in_a_line_that_cannot_be_judged(root, line):
+    assert isinstance(decision(root, line, "auto", deny=["shell(touch made*)"]), Deny)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for x in 1; do sudo ls; done",
+        "if true; then git push --force; fi",
+        "x=$(rm -rf ~/y)",
+        "(cd / && rm -rf x)",
+        "bash -c 'git reset --hard'",
+        "time npm publish",
+        "cat <<A\n$(sudo ls)\nA",
+    ],
+)
+def test_x6_the_floor_of_auto_holds_in_a_line_that_cannot_be_judged(root, line):
+    assert isinstance(decision(root, line, "auto", allow=["shell"]), Ask)
+
+
+# -- git in a repository that is hostile
+
+
+@pytest.fixture
+def repository(root) -> Path:
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first")
+    return root
+
+
+def git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ("extensions.partialClone", "origin"),
+        ("remote.origin.promisor", "true"),
+        ("remote.origin.vcs", "x"),
+        ("core.alternateRefsCommand", "./x"),
+        ("core.pager", "./x"),
+        ("core.worktree", "/"),
+        ("core.editor", "./x"),
+        ("pager.log", "./x"),
+        ("alias.log", "!./x"),
+        ("man.x.cmd", "./x"),
+        ("help.format", "web"),
+        ("browser.x.cmd", "./x"),
+        ("format.pretty", "%G?"),
+        ("merge.x.driver", "./x"),
+        ("diff.x.textconv", "./x"),
+        ("filter.x.process", "./x"),
+        ("gpg.program", "./x"),
+        ("trailer.x.cmd", "./x"),
+        ("include.path", "x"),
+        ("url.ext::x.insteadOf", "x"),
+        ("credential.helper", "!./x"),
+        ("protocol.ext.allow", "always"),
+        ("uploadpack.packObjectsHook", "./x"),
+    ],
+)
+def test_x6_git_is_asked_where_a_setting_of_the_repository_is_not_known_to_be_harmless(repository, setting):
+    assert isinstance(decision(repository, "git log -3"), Allow)
+    git(repository, "config", *setting)
+    assert isinstance(decision(repository, "git log -3"), Ask)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "show --remerge-diff",
+        "log --remerge-diff -1",
+        "log --help",
+        "log --format=%G?",
+        "log --show-signature",
+        "for-each-ref --format='%(signature)'",
+        "stash show --ext-diff",
+        "reflog show --output=made",
+        "diff --output-indicator-new=x --output=made",
+        "diff -O/etc/passwd",
+        "diff --no-index a.txt /etc/passwd",
+        "cat-file --batch-command --filters",
+        "rev-parse --parseopt",
+        "grep --open-files-in-pager=./x y",
+        "grep -O./x y",
+        "branch --edit-description",
+        "tag -v x",
+        "submodule foreach ./x",
+        "worktree add x",
+        "help log",
+        "bisect run ./x",
+        "difftool",
+        "fetch",
+        "ls-remote ext::./x",
+        "archive --remote=ext::./x HEAD",
+        "-p log",
+        "--paginate log",
+        "-c core.pager=./x log",
+    ],
+)
+def test_x6_git_with_an_argument_that_is_not_listed_is_asked(repository, arguments):
+    assert isinstance(decision(repository, f"git {arguments}"), Ask)
+
+
+# -- the judge against bash
+
+COMMANDS = """
+    ls cat head tail wc grep sed awk sort uniq find echo printf test [ cd git jq diff cut tr rg set command env tree
+    xargs
+""".split()
+PIECES = [
+    *COMMANDS, "touch made", "tee made", "rm a.txt", "mkdir made", "> made", ">> a.txt", ">| made", "&> made",
+    "<> made", "2>&1", ">/dev/null", "2>/dev/null", "-n", "-e", "-o", "-o made", "-i", "-i s/one/x/", "w made",
+    "'w made'", "1w made", "-f", "-f a.txt", "-a", "-W", "--", "-", ";", "\n", "\\", "\\\n", "|", "||", "&&", "&", "(",
+    ")", "{", "}", "!", "$(", "`", "'", '"', "$'", "\\'", "$", "${", "#", "a.txt", "made", "*.txt", "*", "-x", "-exec",
+    "{}", "\\;", "+", "-delete", "-fprint made", "s/one/two/", "s/one/touch made/e", "'s/a/b/w made'", "p", "1p",
+    "'{print}'", "'{print > \"made\"}'", "x=1", "PATH=.", "$x", "$HOME", "if true; then", "fi", "for x in 1; do",
+    "done", "<<A\n", "\nA\n", "-v", "'a[$(touch made)]'", "--output=made", "--output", "log", "diff", "status",
+    "-C", "src", "..", "~", "~/x", "eval", "bash -c", "~+", "\t", " \\ ", "\\t", ",", "=", "[", "]", "[[", "]]", "time",
+    "exec",
+]  # fmt: skip
+
+
+def state(root: Path) -> list[tuple[str, bytes]]:
+    """The files in the workspace, and those beside it and in the home folder."""
+    folders = (root, Path.home())
+    found = [path for folder in folders for path in sorted(folder.rglob("*")) if ".git" not in path.parts]
+    return [(str(path), path.read_bytes() if path.is_file() else b"") for path in found]
+
+
+def test_x6_no_line_that_is_allowed_unasked_has_an_effect(root):
+    """Random lines of pieces that matter to bash. The first that changes a file is printed.
+
+    `OURO_FUZZ_SECONDS` sets the time, `OURO_FUZZ_SEED` the lines.
+    """
+    random_lines = random.Random(os.environ.get("OURO_FUZZ_SEED", "ouro"))
+    permissions = Permissions(Workspace(root), "ask")
+    before, ran, end = state(root), 0, time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        parts = [random_lines.choice(PIECES) for _ in range(random_lines.randint(1, 7))]
+        line = "".join([random_lines.choice(COMMANDS), *(random_lines.choice(("", " ", " ")) + part for part in parts)])
+        if not isinstance(permissions.decide("shell", Effect.RUN, [line]), Allow):
+            continue
+        ran += 1
+        subprocess.run(
+            ["timeout", "-k", "0.1", "1", "bash", "-c", "--", line],
+            cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        assert state(root) == before, f"this line ran unasked and changed files: {line!r}"
+    assert ran > SECONDS  # the lines are not all refused

@@ -1,0 +1,94 @@
+"""A resumed session is in the mode that it was left in; the command line wins."""
+
+import pytest
+
+from ouro.assemble import Options, open_session
+from ouro.events import ToolFinished
+from ouro.frontends.session_lines import card_line, card_lines, now
+from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.session import OpenRequest
+
+
+@pytest.fixture(autouse=True)
+def no_titles(monkeypatch):
+    monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
+
+
+async def opened(repository, *script, resume="", **options):
+    options = Options(repository, ready_model=ScriptedModel(script), memory=False, **options)
+    return await open_session(options, OpenRequest(resume, trust="yes"))
+
+
+async def say(session, text):
+    return [event async for event in session.send(text)]
+
+
+async def left_in(repository, change, **options):
+    session = await opened(repository, "One.", "Two.", **options)
+    if change:
+        session.set_mode(change)
+    await say(session, "a")
+    await session.close()
+    return session
+
+
+async def test_the_mode_is_restored_and_the_card_says_so(repository):
+    await left_in(repository, "plan")
+    again = await opened(repository, resume="latest")
+    card = await again.resumed.card()
+    assert again.status().mode == "plan"
+    assert ("mode", "plan") in card_lines(card, now())
+    assert "mode plan" in card_line(card, now())
+    await again.close()
+
+
+async def test_the_mode_of_the_command_line_is_saved_too_and_wins_on_resume(repository):
+    await left_in(repository, "", mode="plan")
+    again = await opened(repository, "Three.", resume="latest", mode="edit")
+    assert again.status().mode == "edit"
+    await say(again, "b")
+    await again.close()
+    third = await opened(repository, resume="latest")
+    assert third.status().mode == "edit"
+    await third.close()
+
+
+async def test_the_mode_survives_a_compaction_and_a_change_back(repository):
+    session = await opened(repository, "One. " * 300, "## Goal\nGo on.")
+    session.set_mode("plan")
+    session.set_mode("auto")
+    session.set_mode("plan")
+    await say(session, "a " * 3_000)
+    assert [event async for event in session.window.compact("")]
+    await session.close()
+    again = await opened(repository, resume="latest")
+    assert again.status().mode == "plan"
+    await again.close()
+
+
+async def test_a_session_without_a_saved_mode_opens_in_that_of_the_settings(repository, monkeypatch):
+    session = await left_in(repository, "")
+    text = next((session.transcript.outputs.parent).glob("session.yaml")).read_text()
+    assert "\nmode:" not in text
+    monkeypatch.setenv("OURO_PERMISSIONS_MODE", "edit")
+    again = await opened(repository, resume="latest")
+    assert again.status().mode == "edit"
+    assert "mode" not in dict(card_lines(await again.resumed.card(), now()))
+    await again.close()
+
+
+async def test_a_mode_that_does_not_exist_is_ignored(repository):
+    session = await left_in(repository, "plan")
+    path = next((session.transcript.outputs.parent).glob("session.yaml"))
+    path.write_text(path.read_text().replace("mode: plan", "mode: everything"))
+    again = await opened(repository, resume="latest")
+    assert again.status().mode == "ask"
+    await again.close()
+
+
+async def test_the_setting_limits_a_shell_call_that_sets_no_limit(repository, monkeypatch):
+    monkeypatch.setenv("OURO_SHELL_TIMEOUT_SECONDS", "1")
+    session = await opened(repository, call("shell", command="sleep 20"), "Done.", mode="auto", allow=("shell",))
+    (finished,) = [event for event in await say(session, "wait") if isinstance(event, ToolFinished)]
+    assert "time limit" in finished.display.summary
+    await session.close()

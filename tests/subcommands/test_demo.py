@@ -1,0 +1,153 @@
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ouro.cli import main
+from ouro.subcommands.demo_story import FILES, RIGHT, WRONG, make_project, recorded_model
+
+
+def demo(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "ouro", "demo", *arguments],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+def unittest_in(folder):
+    done = subprocess.run([sys.executable, "-B", "-m", "unittest"], cwd=folder, capture_output=True, check=False)
+    return done.returncode
+
+
+def test_headless_demo_mends_the_program_with_the_real_tools_and_cleans_up(scratch, home):
+    done = demo("--headless", TMPDIR=str(scratch))
+
+    assert done.returncode == 0, done.stderr
+    told = [line.split("  ")[0] for line in done.stderr.splitlines()]
+    told[2:5] = sorted(told[2:5])  # they run side by side
+    assert told == [
+        "ouro: a demo with a recorded model: nothing leaves this machine.",
+        "› The tests of this project fail. Find out why, and mend it.",
+        "✓ glob **/*.py",
+        "✓ read shop/basket.py",
+        "✓ read tests/test_basket.py",
+        "✗ shell python3 -m unittest",
+        "? edit shop/basket.py — the demo answers: yes",
+        "✓ edit shop/basket.py",
+        "✓ shell python3 -m unittest",
+    ]
+    assert "all three tests pass" in done.stdout
+    assert "ANTHROPIC_API_KEY" in done.stdout
+    assert "models --setup" in done.stdout
+    assert list(scratch.iterdir()) == []
+    assert not (home / ".ouro").exists()
+
+
+def test_the_result_can_be_had_as_json():
+    done = demo("--json")
+    result = json.loads(done.stdout)
+    assert (result["outcome"], result["turns"], result["refused"]) == ("answered", 5, [])
+
+
+def test_a_demo_without_git_works_too(scratch, tmp_path):
+    only = tmp_path / "bin"
+    only.mkdir()
+    for name in ("bash", "sh"):
+        (only / name).symlink_to(f"/bin/{name}")
+    (only / "python3").symlink_to(sys.executable)
+    done = demo("--headless", TMPDIR=str(scratch), PATH=str(only))
+    assert done.returncode == 0, done.stderr
+    assert "all three tests pass" in done.stdout
+
+
+def test_the_program_fails_before_and_passes_after_the_repair(tmp_path):
+    make_project(tmp_path)
+    assert unittest_in(tmp_path) == 1
+    module = tmp_path / "shop" / "basket.py"
+    assert module.read_text().count(WRONG) == 1
+    module.write_text(module.read_text().replace(WRONG, RIGHT))
+    assert unittest_in(tmp_path) == 0
+    assert set(FILES) <= {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+
+
+async def test_the_recorded_model_says_what_it_is_and_is_never_at_its_end():
+    model = recorded_model("python3 -m unittest", 0, watched=True)
+    texts = []
+    for _ in range(8):
+        chunks = [chunk async for chunk in model.stream([])]
+        texts.append("".join(getattr(chunk, "text", "") for chunk in chunks))
+    assert "This is a recorded model: nothing leaves this machine." in texts[0]
+    assert "know only this one repair" in texts[-1]
+
+
+def test_help_has_an_example(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--help"])
+    assert ended.value.code == 0
+    assert "ouro demo --headless" in capsys.readouterr().out
+
+
+class TestInATerminal:
+    """The demo in a pseudo-terminal."""
+
+    @pytest.fixture
+    def terminal(self, scratch):
+        import pexpect
+        import pyte
+
+        environment = {**os.environ, "TMPDIR": str(scratch), "TERM": "xterm-256color"}
+        child = pexpect.spawn(
+            sys.executable, ["-m", "ouro", "demo", "--plain"], env=environment, dimensions=(40, 100), timeout=30
+        )
+        child.delaybeforesend = None
+        screen = pyte.Screen(100, 40)
+        screen.write_process_input = child.send
+        stream = pyte.ByteStream(screen)
+        seen = []
+
+        def wait_for(text):
+            end = time.monotonic() + 50
+            while text not in "".join(seen):
+                assert time.monotonic() < end, "\n".join(screen.display)
+                try:
+                    data = child.read_nonblocking(100_000, timeout=0.1)
+                except pexpect.TIMEOUT:
+                    continue
+                except pexpect.EOF as error:
+                    raise AssertionError("".join(seen)) from error
+                stream.feed(data)
+                seen.append(data.decode(errors="replace"))
+
+        yield child, wait_for
+        child.close(force=True)
+
+    @pytest.mark.slow
+    def test_no_leaves_everything_as_it_was(self, terminal, scratch):
+        child, wait_for = terminal
+        wait_for("y/a/n? ")
+        child.send("n\r")
+        wait_for("so nothing was changed")
+        [folder] = Path(scratch).iterdir()
+        assert WRONG in (folder / "shop" / "shop" / "basket.py").read_text()
+        child.send("/exit\r")
+        wait_for("folder is removed")
+        wait_for("`ouro` begins")
+        end = time.monotonic() + 20
+        while list(scratch.iterdir()):
+            assert time.monotonic() < end

@@ -1,0 +1,131 @@
+import argparse
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ouro.errors import UsageError
+from ouro.importers.importer import Importer
+from ouro.subcommands import sessions
+
+DATA = Path(__file__).parent.parent / "memory" / "imports" / "data"
+
+
+@pytest.fixture
+def logs(home) -> Path:
+    place = home / ".claude" / "projects" / "-home-me"
+    place.mkdir(parents=True)
+    for name in ("claude-code-1.0.jsonl", "claude-code-2.1.jsonl"):
+        shutil.copy(DATA / name, place / name)
+    (home / ".codex" / "sessions").mkdir(parents=True)
+    shutil.copy(DATA / "codex-0.98.jsonl", home / ".codex" / "sessions" / "rollout-1.jsonl")
+    return place
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    sessions.add_arguments(parser)
+    return sessions.run(parser.parse_args(["import", *arguments]))
+
+
+def kept(capsys) -> list[str]:
+    capsys.readouterr()
+    parser = argparse.ArgumentParser()
+    sessions.add_arguments(parser)
+    sessions.run(parser.parse_args(["list", "--all", "--json"]))
+    return sorted(each["title"] for each in json.loads(capsys.readouterr().out))
+
+
+def test_without_a_path_it_lists_what_is_there_and_takes_what_is_picked(logs, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Terminal("1 3\n"))
+    assert run() == 0
+
+    shown = capsys.readouterr().out
+    assert shown.count("Claude Code") == 2
+    assert "/home/me/src/shop" in shown
+    assert "add a test for the cart" in shown
+    assert "Sessions: 2 new." in shown
+    assert len(kept(capsys)) == 2
+
+
+def test_nobody_to_ask_takes_nothing_and_says_how(logs, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("all\n"))
+    run()
+    assert "--all` takes them all" in capsys.readouterr().out
+    assert kept(capsys) == []
+
+
+@pytest.mark.parametrize("answer", ["0", "4", "2-9", "x", "-1", "3-1"])
+def test_an_answer_that_names_nothing_is_said(logs, monkeypatch, answer):
+    monkeypatch.setattr("sys.stdin", Terminal(answer + "\n"))
+    with pytest.raises(UsageError, match="is none of 1-3"):
+        run()
+
+
+def test_all_takes_all_and_again_adds_nothing(logs, capsys):
+    assert run("--all") == 0
+    assert "Sessions: 3 new." in capsys.readouterr().out
+    assert run("--all") == 0
+    assert "Sessions: 0 new, 3 that were here already." in capsys.readouterr().out
+    assert kept(capsys) == ["Cart test", "Flask import repaired", "The cart"]
+
+
+def test_for_programs(logs, capsys):
+    run("--json")
+    assert sorted(each["from"] for each in json.loads(capsys.readouterr().out)["found"]) == [
+        "claude-code", "claude-code", "codex",
+    ]  # fmt: skip
+    run(str(logs / "claude-code-2.1.jsonl"), "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["interrupted"] is False
+    assert [(each["outcome"], each["messages"], each["title"]) for each in found["imported"]] == [
+        ("new", 11, "The cart")
+    ]
+
+
+def test_an_interrupt_keeps_what_is_done_and_says_what_is_not(logs, capsys, monkeypatch):
+    take = Importer.take
+    taken = []
+
+    def interrupted(self, source):
+        if taken:
+            raise KeyboardInterrupt
+        taken.append(source)
+        return take(self, source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Importer, "take", interrupted)
+        assert run("--all") == 130
+    told = capsys.readouterr().out
+    assert "Sessions: 1 new." in told
+    assert "Interrupted: 2 were not looked at." in told
+    run("--all")
+    assert len(kept(capsys)) == 3
+
+
+def test_what_fails_is_told_and_the_rest_is_taken(tmp_path, capsys):
+    (tmp_path / "a.json").write_text('{"session": {"format": 99, "id": "x"}}')
+    shutil.copy(DATA / "codex-0.98.jsonl", tmp_path / "b.jsonl")
+    assert run(str(tmp_path)) == 1
+    told = capsys.readouterr().out
+    assert "Sessions: 1 new, 1 that could not be taken over." in told
+
+
+def test_a_path_that_is_not_there_or_nobodys_is_wrong_usage(tmp_path):
+    with pytest.raises(UsageError, match="is not there"):
+        run(str(tmp_path / "x.jsonl"))
+    (tmp_path / "x.jsonl").write_text("hello\n")
+    with pytest.raises(UsageError, match="is no session that ouro knows"):
+        run(str(tmp_path / "x.jsonl"))
+
+
+def test_nothing_to_be_found_is_said(home, capsys):
+    assert run() == 0
+    assert "Name a file or a folder" in capsys.readouterr().out

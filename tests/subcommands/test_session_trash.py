@@ -1,0 +1,120 @@
+"""`ouro sessions rm`, `restore` and `clean`: nothing is gone that was not purged."""
+
+import argparse
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from ouro.errors import SessionNotFound, UsageError
+from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import user
+from ouro.subcommands import sessions
+
+OLD = "2025-01-02T03:04:05.000Z"
+IDS = tuple(f"{letter}e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f" for letter in "abc")
+
+
+@pytest.fixture
+def store(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    made = YamlFileMemoryStore(home / ".ouro" / "sessions")
+    for session_id, title, at in zip(IDS, ("first", "second", "new"), (OLD, OLD, timestamp()), strict=True):
+        made.create_session(SessionHeader(session_id, str(tmp_path), "a/b", at))
+        made.save_message(session_id, MessageRecord(1, at, user(f"words of the {title}")))
+        made.save_memory(session_id, TitleRecord(title, at))
+        made.close_session(session_id)
+    return made
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    sessions.add_arguments(parser)
+    return sessions.run(parser.parse_args(arguments))
+
+
+def titles(infos):
+    return sorted(each.title for each in infos)
+
+
+def test_rm_moves_to_the_trash_and_restore_takes_it_back(store, capsys):
+    run("rm", "first", "--yes")
+    assert capsys.readouterr().out == (
+        "Moved to the trash: ae9f3c52 first\n`ouro sessions restore ae9f3c52` takes it back.\n"
+    )
+    assert (titles(store.list_sessions()), titles(store.list_deleted())) == (["new", "second"], ["first"])
+    run("restore")
+    assert "ae9f3c52" in capsys.readouterr().out
+    run("restore", "first")
+    assert (titles(store.list_sessions()), store.list_deleted()) == (["first", "new", "second"], [])
+
+
+def test_purge_removes_for_good_also_what_is_in_the_trash(store, capsys):
+    run("rm", "first", "--yes")
+    run("rm", "first", "second", "--yes", "--purge", "--json")
+    assert json.loads(capsys.readouterr().out.partition("back.\n")[2]) == {
+        "removed": [IDS[0], IDS[1]],
+        "for_good": True,
+    }
+    assert (titles(store.list_sessions()), store.list_deleted()) == (["new"], [])
+    with pytest.raises(SessionNotFound):
+        run("restore", "first")
+
+
+def test_clean_needs_a_number_of_days(store):
+    with pytest.raises(UsageError, match="kept for good"):
+        run("clean")
+
+
+def test_clean_shows_what_it_would_move_and_asks(store, capsys, monkeypatch):
+    run("clean", "--days", "30")
+    out = capsys.readouterr().out
+    assert "ae9f3c52" in out
+    assert "Nobody is there to ask: `--yes` moves them to the trash.\nNothing was moved.\n" in out
+    assert len(store.list_sessions()) == 3
+
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    run("clean", "--days", "30")
+    assert len(store.list_sessions()) == 3
+
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    run("clean", "--days", "30")
+    assert (titles(store.list_sessions()), titles(store.list_deleted())) == (["new"], ["first", "second"])
+
+
+def test_clean_obeys_the_setting_and_leaves_what_is_open(store, home, capsys):
+    (home / ".ouro" / "config.yaml").write_text("sessions: {keep_days: 30}\n")
+    store.load_session(IDS[0])
+    run("clean", "--yes")
+    assert "ae9f3c52 first: This session is open already" in capsys.readouterr().out
+    assert titles(store.list_deleted()) == ["second"]
+
+
+def test_list_finds_words_of_titles_and_of_what_was_said(store, capsys, tmp_path):
+    run("list", "words", "second")
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["be9f3c52"]
+    run("list", "--json", "new")
+    assert [each["title"] for each in json.loads(capsys.readouterr().out)] == ["new"]
+    run("list", "nowhere")
+    assert capsys.readouterr().out == "No session has these words, in its title or in what was said.\n"
+
+
+def test_the_sessions_of_another_worktree_are_listed(store, repository, tmp_path, monkeypatch, capsys):
+    import subprocess
+
+    monkeypatch.chdir(repository)
+    for session_id, folder in ((f"d{IDS[0][1:]}", repository), (f"e{IDS[0][1:]}", tmp_path / "tree")):
+        store.create_session(SessionHeader(session_id, str(folder), "a/b", OLD))
+        store.save_message(session_id, MessageRecord(1, OLD, user("hello")))
+        store.close_session(session_id)
+    subprocess.run(["git", "worktree", "add", "-q", str(tmp_path / "tree")], check=True)
+    run("list", "--json")
+    assert {Path(each["project"]).name for each in json.loads(capsys.readouterr().out)} == {"repository", "tree"}

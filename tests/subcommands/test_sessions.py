@@ -1,0 +1,237 @@
+import argparse
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from ouro.errors import SessionInUse, SessionNotFound, UsageError
+from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
+from ouro.memory.yaml_backend import YamlFileMemoryStore
+from ouro.messages import Image, Message, Text, ToolCall, ToolReply, Usage, tool, user
+from ouro.subcommands import sessions
+
+AT = "2026-11-21T20:14:03.120Z"
+IDS = ("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "1e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
+
+
+@pytest.fixture
+def root(home, tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    root = home / ".ouro" / "sessions"
+    store = YamlFileMemoryStore(root)
+    for session_id, project, title in zip(
+        IDS, (str(tmp_path), "/elsewhere"), ("fix \x1b[31mimports", "docs"), strict=True
+    ):
+        store.create_session(SessionHeader(session_id, project, "a/b", AT))
+        messages = [
+            user("fix the import", [Image("image/png", b"x", "a.png")]),
+            Message(
+                "assistant", (Text("Looking."), ToolCall("1", "read", {"path": "api.py"})), Usage(10, 0, 0, 5, 0.25)
+            ),
+            tool(ToolReply("1", "read", "import os\x1b]0;title\x07")),
+            Message("assistant", (Text("Done."),)),
+        ]
+        for number, message in enumerate(messages, 1):
+            store.save_message(session_id, MessageRecord(number, AT, message))
+        store.save_memory(session_id, TitleRecord(title, AT))
+        store.close_session(session_id)
+    return root
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    sessions.add_arguments(parser)
+    return sessions.run(parser.parse_args(arguments))
+
+
+def test_list_shows_the_sessions_of_this_folder(root, capsys):
+    assert run("list") == 0
+    assert capsys.readouterr().out == "0d9f3c52  2026-11-21 20:14      4 messages   $0.2500  fix imports\n"
+
+
+def test_list_all_shows_the_others_too(root, capsys):
+    run("list", "--all")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["1e9f3c52", "0d9f3c52"]
+    assert "/elsewhere" in lines[0]
+
+
+def test_list_says_where_there_are_none(home, tmp_path, monkeypatch, root, capsys):
+    (tmp_path / "new").mkdir()
+    monkeypatch.chdir(tmp_path / "new")
+    run("list")
+
+    assert capsys.readouterr().out == (
+        "No session of this folder yet. `ouro sessions list --all` shows 2 of other folders.\n"
+    )
+
+
+def test_list_for_programs(root, tmp_path, capsys):
+    run("list", "--json")
+
+    assert json.loads(capsys.readouterr().out) == [
+        {
+            "id": IDS[0],
+            "title": "fix imports",
+            "project": str(tmp_path),
+            "model": "a/b",
+            "created_at": AT,
+            "updated_at": AT,
+            "messages": 4,
+            "size": (root / "2026-11-21_0d9f3c52" / "session.yaml").stat().st_size,
+            "cost": 0.25,
+            "folder": "2026-11-21_0d9f3c52",
+            "summary": "",
+            "spent": [
+                {
+                    "day": "2026-11-21",
+                    "model": "a/b",
+                    "calls": 1,
+                    "input": 10,
+                    "cached": 0,
+                    "cache_written": 0,
+                    "output": 5,
+                    "cost": 0.25,
+                }
+            ],
+            "fork_of": "",
+        }
+    ]
+
+
+def test_show_tells_what_is_known(root, tmp_path, capsys):
+    run("show", "imports")
+
+    path = root / "2026-11-21_0d9f3c52" / "session.yaml"
+    assert capsys.readouterr().out == (
+        "title      fix imports\n"
+        f"id         {IDS[0]}\n"
+        f"folder     {tmp_path}\n"
+        "model      a/b\n"
+        "started    2026-11-21 20:14\n"
+        "last used  2026-11-21 20:14\n"
+        "messages   4\n"
+        "cost       $0.2500\n"
+        f"file       {path} ({path.stat().st_size:,} bytes)\n"
+        "\nfirst said:\n  fix the import\n"
+        "\nlast answer:\n  Done.\n"
+    )
+
+
+def test_show_tells_of_damage(root, capsys):
+    path = root / "2026-11-21_0d9f3c52" / "session.yaml"
+    path.write_bytes(path.read_bytes() + b"---\nmessage: x\n...\n")
+    run("show", IDS[0])
+
+    assert "! The record at byte" in capsys.readouterr().out
+
+
+def test_export_gives_the_transcript_as_markdown_without_terminal_codes(root, tmp_path, capsys):
+    run("export", "0d9f")
+
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert [line for line in out.splitlines() if line] == [
+        "# fix imports", f"- **Session**: `{IDS[0]}`", f"- **Folder**: `{tmp_path}`", "- **Model**: `a/b`",
+        "- **From**: 2026-11-21 20:14 to 2026-11-21 20:14",
+        "- **Used**: 10 tokens read (0 from the cache), 5 written, $0.2500",
+        "## You · 2026-11-21 20:14", "fix the import", "![a.png](data:image/png;base64,eA==)",
+        "## ouro · 2026-11-21 20:14", "Looking.",
+        "<details>", "<summary><code>read api.py</code> — import os</summary>", "```", "import os", "```", "</details>",
+        "## ouro · 2026-11-21 20:14", "Done.",
+    ]  # fmt: skip
+
+
+def test_export_gives_everything_as_json(root, tmp_path, capsys):
+    run("export", "latest", "--json")
+
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["session"]["id"] == IDS[0]
+    assert [record.get("role", "title") for record in whole["records"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "title",
+    ]
+    assert whole["records"][0]["images"][0]["name"] == "a.png"
+
+
+def test_export_writes_the_format_that_is_asked_for_or_that_the_ending_says(root, tmp_path):
+    run("export", "latest", "-o", "chat.md")
+    run("export", "latest", "-o", "chat.html")
+    run("export", "latest", "-o", "chat.txt", "--format", "html")
+    assert (tmp_path / "chat.md").read_text().startswith("# fix imports\n")
+    assert (tmp_path / "chat.html").read_text().startswith("<!DOCTYPE html>")
+    assert (tmp_path / "chat.txt").read_text() == (tmp_path / "chat.html").read_text()
+
+
+def test_export_goes_over_a_file_only_when_told(root, tmp_path):
+    (tmp_path / "chat.md").write_text("mine")
+    with pytest.raises(UsageError, match=r"chat\.md exists"):
+        run("export", "latest", "-o", "chat.md")
+    assert (tmp_path / "chat.md").read_text() == "mine"
+
+    run("export", "latest", "-o", "chat.md", "--force")
+    assert (tmp_path / "chat.md").read_text().startswith("# fix imports\n")
+
+
+def test_rename_changes_the_title_and_keeps_the_rest(root, capsys):
+    run("rename", "latest", "the broken\nimport")
+
+    assert capsys.readouterr().out == "0d9f3c52 is now called the broken import.\n"
+    assert [each.title for each in YamlFileMemoryStore(root).list_sessions()] == ["docs", "the broken import"]
+
+
+def test_rm_asks_and_takes_everything_but_yes_for_no(root, capsys, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr("sys.stdin", Terminal("\n"))
+    run("rm", "latest")
+    assert len(YamlFileMemoryStore(root).list_sessions()) == 2
+    assert "Move to the trash: “fix imports” (0d9f3c52, " in capsys.readouterr().out
+
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    run("rm", "latest")
+    assert [each.id for each in YamlFileMemoryStore(root).list_sessions()] == [IDS[1]]
+    assert not (root / "2026-11-21_0d9f3c52").exists()
+
+
+def test_rm_without_anyone_to_ask_needs_yes(root, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with pytest.raises(UsageError, match="Nobody is there to ask"):
+        run("rm", "latest")
+
+    run("rm", *IDS, "--yes")
+    assert YamlFileMemoryStore(root).list_sessions() == []
+
+
+def test_what_is_open_elsewhere_is_not_renamed_and_not_removed(root):
+    holder = YamlFileMemoryStore(root)
+    holder.load_session(IDS[0])
+    for arguments in (["rename", "latest", "x"], ["rm", "latest", "--yes"]):
+        with pytest.raises(SessionInUse):
+            run(*arguments)
+    assert run("show", "latest") == run("export", "latest") == 0
+
+
+def test_repair_without_a_name_looks_at_every_session(root, capsys):
+    path = root / "2026-11-21_0d9f3c52" / "session.yaml"
+    path.write_bytes(path.read_bytes() + b"---\nhalf")
+    run("repair")
+
+    torn = path.with_name("session-1.torn")
+    assert capsys.readouterr().out == (
+        f"0d9f3c52  Set aside: 0 records and 8 bytes at the end, in {torn}.\n"
+        "0d9f3c52  Kept: 5 records.\n"
+        "1 of 2 needed nothing. The index was made again: 2 sessions.\n"
+    )
+
+
+def test_unknown_sessions_are_said(root):
+    with pytest.raises(SessionNotFound, match="No session answers to `nothing`"):
+        run("show", "nothing")

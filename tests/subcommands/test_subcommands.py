@@ -1,0 +1,202 @@
+import json
+import os
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+from fakes.local_servers import local_server, models
+
+from ouro.cli import main
+from ouro.config import explain_settings
+from ouro.safety.trust import TrustStore, acting_files
+from ouro.utils.runtime import get_models_path, get_trust_path
+
+
+@pytest.fixture(autouse=True)
+def no_servers(monkeypatch, tmp_path) -> None:
+    for name in ("OLLAMA_HOST", "LM_STUDIO_API_BASE", "LLAMA_CPP_API_BASE", "HOSTED_VLLM_API_BASE"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1/v1")
+    monkeypatch.chdir(tmp_path)
+
+
+class TestModels:
+    def test_without_any_says_how_to_get_one_and_exits_with_3(self, capsys):
+        assert main(["models"]) == 3
+        shown = capsys.readouterr().out
+        assert "`ouro models --setup` sets one up; `ouro demo` shows ouro without one." in shown
+        assert "ANTHROPIC_API_KEY is not set" in shown
+        assert "Ollama     http://127.0.0.1:1/v1" in shown
+
+    def test_lists_what_can_be_used_with_the_default_marked(self, capsys, monkeypatch):
+        monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-secret")
+        with local_server(models("qwen3:8b")) as server:
+            monkeypatch.setenv("OLLAMA_HOST", server.address)
+            assert main(["models"]) == 0
+        shown = capsys.readouterr().out
+        rows = [line.split() for line in shown.splitlines()]
+        assert ["*", "deepseek/deepseek-v4-pro", "1000k", "$1.32/$3.96", "DEEPSEEK_API_KEY"] in rows
+        assert ["ollama_chat/qwen3:8b", "32k", "$0/$0", f"http://{server.address}/v1"] in rows
+        assert "sk-secret" not in shown
+
+    def test_speaks_json(self, capsys, monkeypatch):
+        monkeypatch.setenv("XAI_API_KEY", "k")
+        monkeypatch.setenv("OURO_MODEL", "grok-4.5")
+        assert main(["models", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["default"] == "xai/grok-4.5"
+        assert {row["name"] for row in told["models"] if row["usable"]} >= {"xai/grok-4.7", "xai/grok-4.5"}
+        assert {row["reason"] for row in told["models"] if row["name"].startswith("openai/")} == {
+            "OPENAI_API_KEY is not set"
+        }
+
+    def test_a_broken_file_is_told_with_its_line(self, capsys, home):
+        (home / ".ouro").mkdir()
+        get_models_path().write_text("models:\n  openai/a:\n    api_kye: sk-secret\n")
+        assert main(["models"]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith("ouro: ~/.ouro/models.yaml:3: unknown key `models.openai/a.api_kye`. Did you mean")
+        assert "sk-secret" not in told
+
+    def test_set_up_needs_a_terminal(self, capsys, monkeypatch):
+        with Path(os.devnull).open() as nothing:
+            monkeypatch.setattr(sys, "stdin", nothing)
+            assert main(["models", "--setup"]) == 2
+
+    def test_set_up_asks_on_the_terminal_and_never_shows_the_key(self, home):
+        child = pexpect.spawn(
+            sys.executable, ["-m", "ouro", "models", "--setup"], encoding="utf-8", timeout=60, dimensions=(40, 120)
+        )
+        child.expect("Where is your model")
+        child.expect(r"(\d+) +OpenRouter")
+        number = child.match[1]
+        child.expect("Number")
+        child.sendline("99")
+        child.expect("A number from 1 to")
+        child.sendline(number)
+        child.expect("Your OpenRouter key")
+        child.sendline("sk-or-secret")
+        child.expect("Which OpenRouter model")
+        child.expect("Number")
+        child.sendline("1")
+        child.expect("is your model now")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 0
+        assert "sk-or-secret" not in (child.before or "")
+        assert (
+            get_models_path()
+            .read_text()
+            .endswith(
+                "default: openrouter/anthropic/claude-sonnet-5\nmodels:\n  openrouter/*:\n    api_key: sk-or-secret\n"
+            )
+        )
+
+
+class TestConfig:
+    def test_shows_each_value_and_whence(self, capsys, home, monkeypatch):
+        (home / ".ouro").mkdir()
+        (home / ".ouro" / "config.yaml").write_text("tui:\n  theme: dark\n")
+        monkeypatch.setenv("OURO_PERMISSIONS_MODE", "plan")
+        monkeypatch.setenv("OURO_PERMISION_MODE", "auto")
+        assert main(["config"]) == 0
+        shown = capsys.readouterr().out
+        rows = [line.split(maxsplit=2) for line in shown.splitlines()]
+        assert ["tui.theme", "dark", "~/.ouro/config.yaml:2"] in [[cell.strip() for cell in row] for row in rows]
+        assert ["permissions.mode", "plan", "OURO_PERMISSIONS_MODE"] in [[cell.strip() for cell in row] for row in rows]
+        assert "OURO_PERMISION_MODE is set, but no setting is called so." in shown
+
+    def test_speaks_json(self, capsys):
+        assert main(["config", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert list(told) == list(explain_settings())
+        assert told["effort"] == {"value": "medium", "source": "default"}
+
+    def test_reads_the_project_only_when_it_is_trusted(self, capsys, repository, monkeypatch):
+        (repository / ".ouro").mkdir()
+        (repository / ".ouro" / "config.yaml").write_text("model: theirs\n")
+        monkeypatch.chdir(repository)
+        main(["config"])
+        shown = capsys.readouterr().out
+        assert "theirs" not in shown
+        assert ".ouro/config.yaml of this folder is not read: the folder is not trusted." in shown
+        TrustStore(get_trust_path()).trust(repository, acting_files(repository))
+        main(["config"])
+        assert "theirs" in capsys.readouterr().out
+
+    def test_the_documentation_names_every_key(self):
+        import yaml
+
+        text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+        example = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
+        known = list(explain_settings())
+
+        def names(tree, before=""):
+            for key, value in tree.items():
+                is_section = isinstance(value, dict) and f"{before}{key}" not in known
+                yield from names(value, f"{before}{key}.") if is_section else [f"{before}{key}"]
+
+        assert list(names(example)) == known
+
+
+class TestDoctor:
+    def findings(self, capsys) -> dict[str, list[tuple[str, str]]]:
+        main(["doctor", "--json"])
+        told: dict[str, list[tuple[str, str]]] = {}
+        for each in json.loads(capsys.readouterr().out):
+            told.setdefault(each["subject"], []).append((each["state"], each["what"]))
+        return told
+
+    def test_a_good_installation_is_good(self, capsys, monkeypatch):
+        monkeypatch.setenv("OPENAI_API_KEY", "k")
+        assert main(["doctor"]) == 0
+        assert "openai/gpt-6.1-sol is the default" in capsys.readouterr().out
+
+    def test_what_is_wrong_is_told_with_what_to_do(self, capsys, home):
+        (home / ".ouro").mkdir(mode=0o755)
+        (home / ".ouro").chmod(0o755)
+        (home / ".ouro" / "config.yaml").write_text("thme: dark\n")
+        (home / ".ouro" / "trusted.yaml").write_text("[")
+        (home / ".ouro" / "models.yaml").write_text("default: nowhere\n")
+        (home / ".ouro" / "models.yaml").chmod(0o644)
+        assert main(["doctor"]) == 1
+        shown = capsys.readouterr().out
+        for part in (
+            "BAD   folders: ~/.ouro is open to others.\n      chmod 700 ~/.ouro\n",
+            "BAD   folders: ~/.ouro/models.yaml can be read by others.\n      chmod 600 ~/.ouro/models.yaml\n",
+            "BAD   settings: ~/.ouro/config.yaml:1: unknown key `thme`.",
+            "BAD   models: No model `nowhere`.",
+            "BAD   trust: No folder is trusted: ~/.ouro/trusted.yaml:1: not YAML",
+        ):
+            assert part in shown
+
+    def test_an_embedding_model_that_gives_no_vectors_is_told(self, capsys, home):
+        (home / ".ouro").mkdir(mode=0o700)
+        models = home / ".ouro" / "models.yaml"
+        for name, why in (("openai/far", "127.0.0.1 gives no vectors"), ("nowhere", "No model `nowhere`")):
+            models.write_text(
+                f"embed: {name}\nmodels:\n  openai/far: {{api_base: 'http://127.0.0.1:9/v1', api_key: x}}\n"
+            )
+            models.chmod(0o600)
+            ((state, what),) = self.findings(capsys)["vectors"]
+            assert state == "note"
+            assert what.startswith(f"the embedding model gives none, so memory is searched by words alone: {why}")
+
+    def test_s14_a_home_where_nothing_can_be_saved_is_told(self, capsys, home, monkeypatch):
+        (home / "file").write_text("")
+        monkeypatch.setenv("OURO_HOME", str(home / "file" / "ouro"))
+        state, what = self.findings(capsys)["sessions"][0]
+        assert state == "bad"
+        assert what.startswith("nothing can be saved: ")
+
+    def test_a_folder_that_waits_for_trust_is_named(self, capsys, repository, monkeypatch):
+        (repository / "AGENTS.md").write_text("x")
+        monkeypatch.chdir(repository)
+        assert self.findings(capsys)["trust"] == [("note", f"{repository} is not trusted: AGENTS.md is not obeyed.")]
+
+
+@pytest.mark.parametrize("name", ["models", "config", "doctor"])
+def test_help_has_an_example(name, capsys):
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert f"  ouro {name} --" in capsys.readouterr().out
