@@ -54,15 +54,18 @@ class Policy:
     def is_free(self, tool: str, effect: Effect, path: Path) -> bool:
         """Mode or allow rules let a path be read or written; ask and deny rules are not looked at."""
         inside, root = self.workspace.is_inside(path), self.workspace.root
+        area = None if inside else protected.reserved_area(path)
         if effect is Effect.WRITE and self.workspace.is_memory(path):
             return True
         for rule in self.speaking("allow", tool, effect):
-            # Only a rule that begins with / or ~ is about the disk outside of the workspace.
-            if (inside or (rule.pattern or "").startswith(("/", "~"))) and rule.matches_path(path, root):
+            # Only a rule that begins with / or ~ covers the disk outside of the workspace, and only one that names a
+            # place of keys covers that.
+            start = Path(os.path.expanduser((rule.pattern or "").partition("*")[0]))  # noqa: PTH111 - a pattern
+            covers = inside or (rule.pattern or "").startswith(("/", "~"))
+            if covers and (area is None or protected.is_under(start, area)) and rule.matches_path(path, root):
                 return True
         if effect is Effect.READ:
-            keys = any(protected.is_under(path, area) for area in protected.reserved())
-            return inside or (self.mode == "auto" and not keys)
+            return inside or (self.mode == "auto" and area is None)
         return inside and self.mode in ("edit", "auto")
 
     def said(self, target: str) -> Path:

@@ -62,6 +62,11 @@ def is_reserved(path: Path, root: Path) -> bool:
     return any(plain[: len(area)] == area and own[: len(area)] != area for _, area in areas)
 
 
+def reserved_area(path: Path) -> Path | None:
+    """The place of keys, settings or system files that a real path is in; None where it is in none."""
+    return next((area for area in reserved() if is_under(path, area)), None)
+
+
 def reserved() -> tuple[Path, ...]:
     """Places where nothing is opened unasked, not even for reading."""
     return tuple(area for area, _ in _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", "")))

@@ -202,8 +202,13 @@ class Workspace:
         return _real(named.parent) / named.name
 
     def _is_granted(self, path: Path, access: Access) -> bool:
-        granted = {key for each, key in _granted.get() if each in (access, "write")}
-        return any(_key(each) in granted for each in (path, *path.parents)) if granted else False
+        granted = {key for kind, key in _granted.get() if kind in (access, "write")}
+        if not granted:
+            return False
+        # The grant of a folder does not cover the places of keys below it.
+        area = protected.reserved_area(path)
+        above = (folder for folder in (path, *path.parents) if area is None or protected.is_under(folder, area))
+        return any(_key(folder) in granted for folder in above)
 
     def _open_folder(self, folder: Path, *, create: bool) -> int:
         flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)

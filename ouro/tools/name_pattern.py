@@ -9,7 +9,9 @@ from ouro.errors import ToolError
 
 _PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|[^*?\[]+|\[")
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_MOST_FORMS = 256
+_MAX_FORMS = 256
+_MAX_STARS = 3
+"""A regular expression takes time to the power of its stars: `*a*a*a*a*b` froze ouro. Above: states are followed."""
 
 
 def name_pattern(pattern: str) -> Callable[[str], bool]:
@@ -24,6 +26,9 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
         fits = name_pattern(pattern[1:])
         return lambda path: not fits(path)
     forms = [_in_every_folder(form) for form in expand_braces(pattern)]
+    if any(sum("*" in piece for piece in _PIECE.findall(form)) > _MAX_STARS for form in forms):
+        matchers = [_steps(form) for form in forms]
+        return lambda path: any(_matches(steps, path) for steps in matchers)
     try:
         expression = re.compile("|".join(f"(?:{_expression(form)})" for form in forms), re.DOTALL)
     except re.error as error:
@@ -44,7 +49,7 @@ def expand_braces(pattern: str) -> list[str]:
     forms: list[str] = []
     for choice in found[1].split(","):
         forms += expand_braces(f"{before}{choice}{after}")
-        if len(forms) > _MOST_FORMS:
+        if len(forms) > _MAX_FORMS:
             raise ToolError("The pattern has too many {…}: give fewer.")
     return forms
 
@@ -68,3 +73,44 @@ def _piece(piece: str) -> str:
         inside = piece[1:-1].replace("\\", "\\\\").replace("[", "\\[")
         return f"[^/{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
     return re.escape(piece)
+
+
+def _steps(pattern: str) -> list[str | re.Pattern[str]]:
+    """The pattern as stars (`*`, `**`, `**/`) and expressions for single characters."""
+    steps: list[str | re.Pattern[str]] = []
+    for piece in _PIECE.findall(pattern):
+        if piece in ("*", "**", "**/"):
+            steps.append(piece)
+        elif piece == "?" or (piece.startswith("[") and piece.endswith("]") and len(piece) > 2):
+            steps.append(re.compile(_piece(piece), re.DOTALL))
+        else:
+            steps += [re.compile(re.escape(char)) for char in piece]
+    return steps
+
+
+def _matches(steps: list[str | re.Pattern[str]], path: str) -> bool:
+    """Follow all states at once: the time is the length of the path times that of the pattern."""
+    states = _closed(steps, {0})
+    for char in path:
+        following: set[int] = set()
+        for at in states:
+            step = steps[at] if at < len(steps) else None
+            if isinstance(step, re.Pattern):
+                if step.fullmatch(char):
+                    following |= _closed(steps, {at + 1})
+            elif step is not None and (char != "/" or step != "*"):
+                following.add(at)
+                if step != "**/" or char == "/":
+                    following |= _closed(steps, {at + 1})
+        states = following
+    return len(steps) in states
+
+
+def _closed(steps: list[str | re.Pattern[str]], states: set[int]) -> set[int]:
+    """The states, and those behind stars that match nothing."""
+    found = set(states)
+    for at in states:
+        while at < len(steps) and isinstance(steps[at], str):
+            at += 1  # noqa: PLW2901 - the next step
+            found.add(at)
+    return found

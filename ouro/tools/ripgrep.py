@@ -6,6 +6,7 @@ import base64
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import IO, Any
@@ -22,6 +23,9 @@ _OPTIONS = (
     "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", "--no-messages",
 )  # fmt: skip
 _REPOSITORIES = (".git", ".hg", ".svn", ".jj")
+_TIMEOUT = 60.0
+_LIMITED = ("/bin/sh", "-c", 'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"', str(int(_TIMEOUT)))
+"""4 GB of address space (a search has taken 23 GB), and an end for one that outlives ouro."""
 
 
 def search_by_ripgrep(program: str, plan: Plan, workspace: Workspace) -> Iterator[Hit]:
@@ -35,8 +39,13 @@ def search_by_ripgrep(program: str, plan: Plan, workspace: Workspace) -> Iterato
         process = _start(program, plan, workspace, stack, errors)
         stack.callback(_end, process)
         assert process.stdout is not None
+        timer = threading.Timer(_TIMEOUT, process.kill)
+        timer.daemon = True
+        timer.start()
+        stack.callback(timer.cancel)
         yield from _hits(process.stdout, plan)
-        process.wait()
+        if process.wait() < 0:
+            raise ToolError(f"The search used more than {_TIMEOUT:.0f} s. Narrow the pattern, path or glob.")
         errors.seek(0)
         # Its code is 2 as well where a single file could not be read.
         if message := errors.read(2000).decode("utf-8", "replace").strip().removeprefix("rg: "):
@@ -46,7 +55,7 @@ def search_by_ripgrep(program: str, plan: Plan, workspace: Workspace) -> Iterato
 def _start(
     program: str, plan: Plan, workspace: Workspace, stack: ExitStack, errors: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    command = [program, *_OPTIONS, f"--context={plan.context}"]
+    command = [*_LIMITED, program, *_OPTIONS, f"--context={plan.context}"]
     command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
     if plan.place.is_file():
         # Opened here and handed over, so that it is the file that was checked.

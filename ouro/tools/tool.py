@@ -80,9 +80,12 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
         ToolError: they do not fit; the message names the argument.
     """
     try:
-        return msgspec.convert(dict(arguments), tool.Args, strict=False)
+        args = msgspec.convert(dict(arguments), tool.Args, strict=False)
     except msgspec.ValidationError as error:
         raise ToolError(f"Wrong arguments for {tool.name}: {error}.") from error
+    if any("\0" in target for target in tool.targets(args)):
+        raise ToolError(f"Wrong arguments for {tool.name}: a path or command contains a NUL character.")
+    return args
 
 
 @cache  # the same for each request

@@ -160,9 +160,16 @@ def _paths(command: Command, places: Places) -> str:
         for text in (name.lstrip("@") for name in may_name(word)):
             if text.startswith(("/", "~")) or "/" in text:
                 for path in places.named(text):
-                    if places.holds_keys(path):
+                    if places.holds_keys(path) or (places.is_above_keys(path) and _reads_all_below(command)):
                         return f"reaches {shown(path)}, which holds keys"
     return ""
+
+
+def _reads_all_below(command: Command) -> bool:
+    is_recursive = any(re.match(r"-[a-zA-Z]*[rRa]|--(recursive|archive)", word.text) for word in command.arguments)
+    return command.program in ("rg", "tar", "zip", "rsync") or (
+        command.program in ("grep", "cp", "scp") and is_recursive
+    )
 
 
 def _folder_of(word: Word) -> str:

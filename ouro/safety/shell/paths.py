@@ -104,9 +104,13 @@ class Places:
 
     def holds_keys(self, path: Path) -> bool:
         """It holds keys, or ouro's own settings and sessions."""
-        system = str(path).startswith(("/proc", "/sys", "/dev"))
-        has_keys = any(protected.is_under(path, area) for area in protected.reserved())
-        return has_keys and not system and not self.workspace.is_inside(path)
+        is_system = str(path).startswith(("/proc", "/sys", "/dev"))
+        return protected.reserved_area(path) is not None and not is_system and not self.workspace.is_inside(path)
+
+    def is_above_keys(self, path: Path) -> bool:
+        """It is a folder outside of the workspace with places of keys below it."""
+        home = self.workspace.resolve("~")
+        return (path == home or path in home.parents) and not self.workspace.is_inside(path)
 
     def whole(self, text: str) -> str:
         """The workspace, a repository or a folder above them that a path names; else empty."""

@@ -1,0 +1,79 @@
+"""X10: no tool reads a place of keys because a folder above it was allowed, and no path freezes ouro or ends a turn."""
+
+import time
+
+import pytest
+
+from ouro.errors import ToolError
+from ouro.safety import Allow, Ask, Effect, Permissions, Workspace
+from ouro.tools.glob import Glob
+from ouro.tools.grep import Grep, GrepArgs
+from ouro.tools.name_pattern import name_pattern
+from ouro.tools.read import Read
+from ouro.tools.tool import parse_arguments
+
+
+@pytest.fixture
+def keys(home, tmp_path):
+    (tmp_path / "app").mkdir()
+    for name in (".aws/credentials", ".ouro/models.yaml", "notes/a.txt"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("api_key: sk-1234567890\n")
+    return Workspace(tmp_path / "app")
+
+
+@pytest.mark.parametrize("ripgrep", [None, ""])
+async def test_x10_a_search_of_the_home_folder_leaves_out_places_of_keys(keys, ripgrep):
+    permissions = Permissions(keys, "auto")
+    assert permissions.decide("grep", Effect.READ, ["~"]) == Allow()
+    permissions.admit(Effect.READ, ["~"])
+    found = await Grep(keys, ripgrep=ripgrep).run(GrepArgs("api_key", path="~"), None)
+    assert "notes/a.txt" in found.text
+    assert "credentials" not in found.text
+    assert "models.yaml" not in found.text
+    listed = await Glob(keys).run(Glob.Args("**", path="~", ignored=True), None)
+    assert "credentials" not in listed.text
+
+
+@pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
+def test_x10_a_rule_for_a_folder_does_not_cover_them(keys, home, mode):
+    permissions = Permissions(keys, mode, allow=["read(~/**)"])
+    assert permissions.decide("read", Effect.READ, ["~/notes/a.txt"]) == Allow()
+    assert isinstance(permissions.decide("read", Effect.READ, ["~/.aws/credentials"]), Ask)
+    named = Permissions(keys, mode, allow=["read(~/.aws/**)"])
+    assert named.decide("read", Effect.READ, ["~/.aws/credentials"]) == Allow()
+    named.admit(Effect.READ, ["~"])
+    with pytest.raises(ToolError, match="outside the workspace"):
+        keys.open("~/.aws/credentials")
+
+
+@pytest.mark.parametrize("line", ["grep -rn api_key ~", "rg api_key ~", "cp -r ~ .", "tar cf x.tar ~"])
+def test_x10_auto_asks_before_a_shell_line_reads_all_of_the_home_folder(keys, line):
+    assert isinstance(Permissions(keys, "auto").decide("shell", Effect.RUN, [line]), Ask)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "fits"),
+    [
+        ("*a*a*a*a*a*a*a*a*a*a*b", "a" * 200, False),
+        ("*a*a*a*a*a*a*a*a*a*a*b", "a" * 200 + "b", True),
+        ("**/*a*/**/*a*/**/*a*/**/b", "a/" * 100 + "c", False),
+        ("**/*a*/**/*a*/**/*a*/**/b", "a/" * 100 + "b", True),
+        ("**/**/**/**/**/**/x", "a/b/x", True),
+        ("a/*/*/*/*/*/b", "a/1/2/3/4/5/b", True),
+        ("a/*/*/*/*/*/b", "a/1/2/3/4/b", False),
+        ("*.[a-c]*?*?*?*?*y", "x.b1234y", True),
+    ],
+)
+def test_x10_a_pattern_of_many_stars_takes_linear_time(pattern, path, fits):
+    start = time.monotonic()
+    assert name_pattern(pattern)(path) is fits
+    assert time.monotonic() - start < 0.5
+
+
+@pytest.mark.parametrize("tool", [Grep, Glob, Read])
+def test_x10_a_nul_in_a_path_is_an_error_of_the_call(keys, tool):
+    arguments = {"path": "a\0b"} | ({} if tool is Read else {"pattern": "x"})
+    made = tool(keys) if tool is not Read else Read(keys, None)
+    with pytest.raises(ToolError, match="NUL"):
+        parse_arguments(made, arguments)
