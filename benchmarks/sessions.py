@@ -108,9 +108,9 @@ def resume(store: YamlFileMemoryStore, session_id: str, to_send: bool) -> tuple[
     async def take_up() -> tuple[float, float]:
         began, worked = time.perf_counter(), time.process_time()
         memory = await MemoryManager.resume(store, session_id, project="/p", read_only=True)
-        assert len(memory.shown()) >= 10
+        assert len(memory.pager.shown()) >= 10
         if to_send:
-            await memory.read_all()
+            await memory.pager.loaded()
             assert memory.context()
         took = time.perf_counter() - began, time.process_time() - worked
         await memory.close()
@@ -124,7 +124,7 @@ def tell_resume(root: Path, session_id: str) -> None:
 
     async def take_up() -> None:
         memory = await MemoryManager.resume(YamlFileMemoryStore(root), session_id, project="/p")
-        await memory.read_all()
+        await memory.pager.loaded()
         memory.context()
         print(resident())
         await memory.close()

@@ -148,7 +148,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     session_catalog = _session_catalog(store, options)
-    resumed = await asyncio.to_thread(session_catalog.find, request.resume) if request.resume else None
+    resumed = await session_catalog.find(request.resume) if request.resume else None
     scopes = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
     questions, runner = Questions(), TurnRunner()
     background = Background(questions, runner)
@@ -293,7 +293,7 @@ class _SessionBuilder:
     def start(self) -> None:
         """Start what runs in the background from the beginning; returns at once."""
         self.memory.start()
-        if self.transcript.is_being_read:
+        if self.transcript.pager.is_loading:
             self.background.start("plan", plan_once_read(self.plan, self.transcript, self.background.emit))
         model = self.models.current()[0]
         if isinstance(model, Warmable):

@@ -183,7 +183,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     def _long_work(self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]) -> LongWork:
         from ouro.memory.long_term.maintenance.crystallizer import INSTRUCTIONS, Crystallizer
         from ouro.memory.long_term.maintenance.note_consolidator import NoteConsolidator
-        from ouro.memory.sessions.whole_session import read_whole
+        from ouro.memory.sessions.session_reader import read_whole
 
         classify = asks("classify", "crystallization")
 
@@ -207,8 +207,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
         crystallizer = Crystallizer(
             read_part,
-            self.session_catalog.here,
-            partial(read_whole, self.store),
+            lambda: asyncio.run(self.session_catalog.here()),
+            lambda session_id: asyncio.run(read_whole(self.store, session_id)),
             repositories.get("repo") or repositories["user"],
             self.memory.project,
             self.memory.session_id,

@@ -135,7 +135,7 @@ class Compactor:
 
     async def compact(self, focus: str, emit: Emit) -> None:
         """Compact because the user asked; `focus` is what they want to keep."""
-        await self._memory.read_all()
+        await self._memory.pager.loaded()
         plan = self.plan()
         if plan is None:
             emit(Said("Nothing to compact: the newest messages stay as they are."))

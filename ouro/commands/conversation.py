@@ -66,10 +66,8 @@ async def export(front_end: FrontEnd, argument: str) -> None:
         named = f"ouro-{session.id[:8]}{ENDINGS.get(named, '.md')}"
     path = session.cwd / Path(named).expanduser()
 
-    def write() -> None:
-        write_document(path, document(session.rewind.whole(), format_of(path)), force=force)
-
-    await asyncio.to_thread(write)
+    whole = await session.rewind.whole()
+    await asyncio.to_thread(lambda: write_document(path, document(whole, format_of(path)), force=force))
     front_end.say(f"Written to {path}.")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -74,8 +73,8 @@ async def evidence(context: ActionContext, what: str) -> Answer | None:
 async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
     """What memory put into the prompt of a turn (the last one)."""
     catalog = await context.catalog()
-    session_id = context.session.id if context.session and not session else catalog.find(session or "latest").id
-    said = await asyncio.to_thread(catalog.turn, session_id, turn)
+    session_id = context.session.id if context.session and not session else (await catalog.find(session or "latest")).id
+    said = await catalog.turn(session_id, turn)
 
     def work(memory: MemoryAccess) -> tuple[dict[str, int], dict[str, str]]:
         texts = memory.timeline.texts_of([item.id for item in said.recalled])
@@ -164,7 +163,7 @@ async def _show_turn(context: ActionContext, session_id: str, turn: int, message
     if not session_id or not turn:
         raise UsageError("No turn taught it: it was written outside of a session.")
     catalog = await context.catalog()
-    said = await asyncio.to_thread(catalog.turn, session_id, turn, message)
+    said = await catalog.turn(session_id, turn, message)
     return await _offer_to_open(context, said, Answer(said, views.turn(said)))
 
 

@@ -235,10 +235,10 @@ class ShellContext:
         from ouro.memory.long_term.search import Badges, doubted_files, filter_of, trusted_projects
         from ouro.utils.repository import find_root
 
-        catalog = await self.catalog()
+        sessions = await (await self.catalog()).sessions() if filters else []
         with self.opener.search() as search:
             trusted = trusted_projects(search.index, self.cwd)
-            hits = search.find(words, limit, filter_of(filters, catalog.sessions, self.cwd, trusted))
+            hits = search.find(words, limit, filter_of(filters, lambda: sessions, self.cwd, trusted))
             try:
                 doubted = await self.memory(lambda memory: doubted_files(memory.desk.scopes))
             except UsageError:  # memory is off: sessions are found all the same

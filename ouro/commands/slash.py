@@ -222,8 +222,9 @@ class SessionContext:
         if lookup is None:
             raise UsageError("There is no index here.")
         index = lookup.search().index
+        sessions = await catalog.sessions() if filters else []
         narrowed = await asyncio.to_thread(
-            lambda: filter_of(filters, catalog.sessions, self.cwd, trusted_projects(index, self.cwd))
+            lambda: filter_of(filters, lambda: sessions, self.cwd, trusted_projects(index, self.cwd))
         )
         hits = await lookup.find(words, limit, narrowed)
         doubted = await self.memory(lambda memory: doubted_files(memory.desk.scopes))

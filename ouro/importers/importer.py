@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from ouro.memory.backend import (
     SessionHeader,
     TitleRecord,
 )
-from ouro.memory.sessions.whole_session import read_whole
+from ouro.memory.sessions.session_reader import read_whole
 from ouro.messages import Context, Message, ToolCall, ToolReply
 from ouro.utils.files import write_private
 from ouro.utils.log import log
@@ -90,65 +91,67 @@ class ImportResult(msgspec.Struct, frozen=True):
 class Importer:
     """Takes sources over into a store, which masks what is secret in them."""
 
-    def __init__(self, store: MemoryStore, ledger: ImportLedger) -> None:
+    def __init__(self, store: MemoryStore, ledger: ImportLedger, known: Iterable[str]) -> None:
         self._store = store
         self._ledger = ledger
-        self._known = {each.id for each in store.list_sessions()}
+        self._known = set(known)
 
-    def take(self, source: ImportSource) -> ImportResult:
+    async def take(self, source: ImportSource) -> ImportResult:
         """Take one over; a failure is told in what is given back, and leaves the others alone."""
         if known := self._ledger.session_of(source.path, self._known):
             return ImportResult(source, "known", known)
         try:
-            done = self._take(source, READERS[source.program](source.path))
+            session = await asyncio.to_thread(READERS[source.program], source.path)
+            done = await self._take(source, session)
         except SessionError as error:
             return ImportResult(source, "failed", reason=str(error))
         if done.outcome != "empty":
             self._ledger.note(source.path, done.session_id)
         return done
 
-    def _take(self, source: ImportSource, told: ForeignSession) -> ImportResult:
+    async def _take(self, source: ImportSource, told: ForeignSession) -> ImportResult:
         count = sum(isinstance(each, MessageRecord) for each in told.records)
         title = next((each.title for each in reversed(told.records) if isinstance(each, TitleRecord)), "")
         done = ImportResult(source, "new", told.header.id, title, count, told.left_out)
         if not count:
             return replace(done, outcome="empty")
-        header = self._own_header(told.header, source.program)
+        header = await self._own_header(told.header, source.program)
         if header.id in self._known:
-            return self._add(replace(done, session_id=header.id), header, told.records)
-        self._store.import_session(header, told.records)
+            return await self._add(replace(done, session_id=header.id), header, told.records)
+        await self._store.import_session(header, told.records)
         self._known.add(header.id)
         return replace(done, session_id=header.id)
 
-    def _own_header(self, header: SessionHeader, program: Program) -> SessionHeader:
+    async def _own_header(self, header: SessionHeader, program: Program) -> SessionHeader:
         """The header, under another id where a session that is not this one has that already."""
-        if header.id not in self._known or _is_same(self._header_of(header.id), header):
+        if header.id not in self._known or _is_same(await self._header_of(header.id), header):
             return header
         return replace(header, id=session_id_for(program, f"another {header.id}"))
 
-    def _header_of(self, session_id: str) -> SessionHeader:
-        return self._store.load_session(session_id, read_only=True).header
+    async def _header_of(self, session_id: str) -> SessionHeader:
+        return (await self._store.load_session(session_id, read_only=True)).header
 
-    def _add(self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]) -> ImportResult:
+    async def _add(self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]) -> ImportResult:
         """Add what the source has and the session that was taken over from it has not."""
         if not header.origin:
             return replace(done, outcome="known", messages=0)
-        more = _Growth(read_whole(self._store, header.id).records(), records)
+        whole = await read_whole(self._store, header.id)
+        more = await asyncio.to_thread(lambda: _Growth(whole.records(), records))
         new = more.records(header)
         added = sum(isinstance(each, MessageRecord) for each in new) - more.has_parted
         if added <= 0:
             return replace(done, outcome="known", messages=0)
-        loaded = self._store.load_session(header.id)
+        loaded = await self._store.load_session(header.id)
         try:
             if loaded.read_only:
                 raise SessionError("; ".join(loaded.notices))
             for record in new:
                 if isinstance(record, MessageRecord):
-                    self._store.save_message(header.id, record)
+                    await self._store.save_message(header.id, record)
                 else:
-                    self._store.save_memory(header.id, record)
+                    await self._store.save_memory(header.id, record)
         finally:
-            self._store.close_session(header.id)
+            await self._store.close_session(header.id)
         said = "It went on in both places: what was added there now stands behind what was said here."
         return replace(done, outcome="more", messages=added, reason=said if more.has_parted else "")
 

@@ -1,8 +1,9 @@
-"""DictMemoryStore: sessions that are forgotten when ouro ends."""
+"""DictMemoryStore: sessions in memory, gone when ouro ends."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from ouro.memory.backend import (
     DailyUsage,
     ForkRecord,
     LoadedSession,
+    MemoryStore,
     MessageRecord,
     ModelRecord,
     Progress,
@@ -28,130 +30,108 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.sessions.usage import Spending
-from ouro.memory.sessions.walk_back import WalkStep, walk_back, walk_page
+from ouro.memory.sessions.walk_back import ContextWalk, PageWalk, WalkStep
 from ouro.memory.transcript import Transcript
 
-_MOST = 1 << 62
 
-
-class DictMemoryStore:
-    """Keeps sessions in memory, for `--ephemeral` and for tests. A place is how many records stand before it."""
+class DictMemoryStore(MemoryStore):
+    """Sessions in memory, for `--ephemeral` and for tests. A place is the number of records that precede it."""
 
     def __init__(self) -> None:
         self._headers: dict[str, SessionHeader] = {}
         self._records: dict[str, list[Record]] = {}
         self._deleted: set[str] = set()
         self._open: set[str] = set()
-        self._beside = Spending()
+        self._costs = Spending()
 
-    def obstacle(self) -> str:
-        """Nothing stands in the way."""
-        return ""
-
-    def create_session(self, header: SessionHeader) -> None:
-        """Start a session, and open it."""
-        self.import_session(header, ())
+    async def create_session(self, header: SessionHeader) -> None:
+        await self.import_session(header, ())
         self._open.add(header.id)
 
-    def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
-        """Make a session of these records."""
+    async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
         if header.id in self._headers:
             raise SaveFailed(f"Session {header.id} exists already.")
         self._headers[header.id] = header
         self._records[header.id] = list(records)
 
-    def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
-        """Make a session that begins as a copy of another one."""
+    async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
         source = self._records[self._header(source_id).id]
         end = len(source) if number is None else self._end_of(source, number, source_id)
         copied = source[:end]
-        last = max((each.number for each in copied if isinstance(each, MessageRecord)), default=0)
+        last = max((record.number for record in copied if isinstance(record, MessageRecord)), default=0)
         now = timestamp()
-        named = [TitleRecord(title, now)] if title else []
-        self.import_session(header, (*copied, ForkRecord(source_id, last, now), *named))
+        titles = [TitleRecord(title, now)] if title else []
+        await self.import_session(header, (*copied, ForkRecord(source_id, last, now), *titles))
 
-    def save_message(self, session_id: str, record: MessageRecord) -> None:
-        """Put a message behind the others."""
+    async def save_message(self, session_id: str, record: MessageRecord) -> None:
         self._save(session_id, record)
 
-    def save_memory(self, session_id: str, record: ChangeRecord) -> None:
-        """Put what is no message behind the messages."""
+    async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
         self._save(session_id, record)
 
-    def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
-        """The session of this full id; opens it unless `read_only`."""
+    async def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
         header = self._header(session_id)
         if not read_only:
             self._refuse_if_open(session_id)
             self._open.add(session_id)
         records = self._records[session_id]
-        way = walk_back(_steps(records), _MOST)
-        if reach == "whole" or way.is_lost:
+        found = ContextWalk[Record](sys.maxsize).take_all(_steps(records))
+        if reach == "whole" or found.is_lost:
             return LoadedSession(header, tuple(records), read_only=read_only)
-        taken = {step.number for step in way.steps}
-        wanted = set(way.compaction.kept) - taken if way.compaction else set()
-        kept = [each for each in records if isinstance(each, MessageRecord) and each.number in wanted]
-        found = tuple(step.source for step in way.steps)
-        return LoadedSession(header, found, (), read_only, tuple(kept), way.place)
+        here = {step.number for step in found.steps}
+        wanted = set(found.compaction.kept) - here if found.compaction else set()
+        kept = [record for record in records if isinstance(record, MessageRecord) and record.number in wanted]
+        sources = tuple(step.source for step in found.steps)
+        return LoadedSession(header, sources, (), read_only, tuple(kept), found.place)
 
-    def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
-        """The messages before `place` on the line."""
+    async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
         records = self._records[self._header(session_id).id]
-        found, begin = walk_page(_steps(records[: max(0, place - 1)]), count)
-        return RecordPage(tuple(step.source for step in found), begin)
+        steps, begin = PageWalk[Record](count).take_all(_steps(records[: max(0, place - 1)]))
+        return RecordPage(tuple(step.source for step in steps), begin)
 
     def place_of(self, session_id: str, number: int) -> int | None:
-        """Behind how many records a message stands, itself among them."""
-        records = self._records.get(session_id, ())
-        said = (
-            place for place, each in enumerate(records, 1) if isinstance(each, MessageRecord) and each.number == number
-        )
-        return next(said, None)
+        messages = enumerate(self._records.get(session_id, ()), 1)
+        return next((at for at, item in messages if isinstance(item, MessageRecord) and item.number == number), None)
 
-    def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
-        """All sessions, or those of one project folder; last used first."""
-        wanted = [each for each in self._listed(deleted=False) if project is None or each.project == project]
+    async def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
+        wanted = [info for info in self._listed(deleted=False) if project is None or info.project == project]
         if progress is not None:
             progress(len(wanted), len(wanted))
         return wanted
 
-    def get_session_stats(self, session_id: str) -> SessionInfo:
-        """What a list says of one session."""
+    async def get_session_stats(self, session_id: str) -> SessionInfo:
         return self._info(self._header(session_id))
 
-    def delete_session(self, session_id: str) -> None:
-        """Put a session into the trash."""
+    async def delete_session(self, session_id: str) -> None:
         self._header(session_id)
         self._refuse_if_open(session_id)
         self._deleted.add(session_id)
 
-    def list_deleted(self) -> list[SessionInfo]:
-        """What is in the trash; last used first."""
+    async def list_deleted(self) -> list[SessionInfo]:
         return self._listed(deleted=True)
 
-    def restore_session(self, session_id: str) -> None:
-        """Take a session out of the trash."""
+    async def restore_session(self, session_id: str) -> None:
         self._refuse_unless_deleted(session_id)
         self._deleted.discard(session_id)
 
-    def purge_session(self, session_id: str) -> None:
-        """Remove a session that is in the trash for good."""
+    async def purge_session(self, session_id: str) -> None:
         self._refuse_unless_deleted(session_id)
         self._deleted.discard(session_id)
         del self._headers[session_id], self._records[session_id]
 
-    def close_session(self, session_id: str) -> None:
-        """Let go of an open session; its outputs go with it."""
+    async def close_session(self, session_id: str) -> None:
+        """Release an open session and remove its outputs."""
         self._open.discard(session_id)
         shutil.rmtree(_outputs_of(session_id), ignore_errors=True)
 
-    def save_cost(self, record: CostRecord) -> None:
-        """Count a model call that belongs to no session."""
-        self._beside.add(record.at, record.model, record.usage)
+    async def save_cost(self, record: CostRecord) -> None:
+        self._costs.add(record.at, record.model, record.usage)
 
-    def spent_beside(self) -> tuple[DailyUsage, ...]:
-        """What `save_cost` counted."""
-        return self._beside.spent()
+    async def load_costs(self) -> tuple[DailyUsage, ...]:
+        return self._costs.spent()
+
+    def obstacle(self) -> str:
+        return ""
 
     def outputs_folder(self, header: SessionHeader) -> Path:
         """A folder among the system's temporary files."""
@@ -177,7 +157,7 @@ class DictMemoryStore:
 
     def _refuse_if_open(self, session_id: str) -> None:
         if session_id in self._open:
-            raise SessionInUse("This session is open already, here in this ouro.", "Go on there, or close it first.")
+            raise SessionInUse("This session is already open in this ouro.", "Continue there, or close it first.")
 
     def _refuse_unless_deleted(self, session_id: str) -> None:
         if session_id not in self._deleted:
@@ -204,7 +184,6 @@ class DictMemoryStore:
             updated_at=said[-1].at if said else header.created_at,
             messages=len(said),
             size=0,
-            cost=spending.cost,
             folder="",
             summary=transcript.summary.summary if transcript.summary else "",
             spent=spending.spent(),

@@ -38,7 +38,7 @@ class TokenCount:
         self._characters = 0.0
 
     @property
-    def is_told(self) -> bool:
+    def is_measured(self) -> bool:
         """Whether a provider's figure is among it, which counts the system prompt and the tools too."""
         return self._told > 0
 
@@ -47,9 +47,9 @@ class TokenCount:
         """As of the last message."""
         return self._told + int(self._characters / CHARACTERS_A_TOKEN)
 
-    def add(self, message: Message, *, is_told: bool = True) -> None:
-        """One more message stands behind the others; without `is_told` what a provider says of it does not count."""
-        told = told_tokens(message) if is_told else 0
+    def add(self, message: Message, *, is_measured: bool = True) -> None:
+        """Add the next message; without `is_measured` the figures of its provider do not count."""
+        told = told_tokens(message) if is_measured else 0
         if told:
             self._told, self._characters = told, 0.0
         else:

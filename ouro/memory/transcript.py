@@ -186,7 +186,7 @@ class Transcript:
         """Whether a message or compaction of that number is loaded; 0 is the start."""
         return number in self._line or (number == 0 and self.is_whole)
 
-    def told(self) -> list[ShownItem]:
+    def shown_items(self) -> list[ShownItem]:
         """The line as it is shown, as far as loaded: messages, their receipts, and what was changed between them."""
         items = self._line.items
         told: list[ShownItem] = list(self._marks_behind(0)) if self.is_whole else []
@@ -211,7 +211,7 @@ class Transcript:
             count.reset(item.tokens[1] if isinstance(item, CompactionRecord) else told_tokens(item.message))
             following = [each.message for each in items[begin + 1 :] if isinstance(each, TranscriptEntry)]
         for message in following:
-            count.add(message, is_told=False)
+            count.add(message, is_measured=False)
 
     @property
     def turns(self) -> int:
@@ -233,7 +233,7 @@ class Transcript:
             place -= 1  # answers stay with what asked for them
         return entries[place] if place else None
 
-    def let_go(self, first: TranscriptEntry) -> None:
+    def drop_before(self, first: TranscriptEntry) -> None:
         """Forget what stands before that message of the line, but for what is sent of it."""
         kept, _ = self._sent()
         place = self._line.items.index(first)

@@ -1,14 +1,14 @@
-"""YamlFileMemoryStore: one YAML file a session, appended record by record."""
+"""YamlFileMemoryStore: one YAML file per session, one record appended per save."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from ouro.memory.backend import (
     DailyUsage,
     ForkRecord,
     LoadedSession,
+    MemoryStore,
     MessageRecord,
     Progress,
     Reach,
@@ -35,45 +36,168 @@ from ouro.memory.serialization import BYTES_BACK, Mask, header_data, record_data
 from ouro.memory.sessions import session_index
 from ouro.memory.sessions.outputs import FOLDER as OUTPUTS
 from ouro.memory.sessions.outputs import keep_image, keep_text
-from ouro.memory.sessions.repair import repair
+from ouro.memory.sessions.repair import number_messages, repair, without_number
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     SessionLock,
     append,
     as_record,
+    creating,
     number_of,
     opened,
-    read_file,
+    read_all,
     set_tail_aside,
     split,
     sync_folder,
+    write_all,
 )
 from ouro.memory.sessions.session_folders import SessionFolders, link_outputs, not_found
-from ouro.memory.sessions.session_reader import ParsedSession, name_messages, read_page, read_session, unnamed
+from ouro.memory.sessions.session_reader import ParsedSession, read_page, read_session
 from ouro.memory.sessions.usage import SpendingFile
 from ouro.memory.sessions.yaml_text import dump
+from ouro.utils.runtime import get_sessions_dir
+
+_CHUNK = 1 << 20
 
 
-class _Open(msgspec.Struct, frozen=True):
+class _OpenSession(msgspec.Struct, frozen=True):
     folder: Path
     lock: SessionLock
     places: dict[int, int] = msgspec.field(default_factory=dict)
-    """Where messages begin in the file, by their numbers: a compaction notes it of those that it keeps."""
+    """The offset of each message by number: a compaction records it for the messages that it keeps."""
 
 
-class YamlFileMemoryStore:
-    """Keeps sessions below `root`, a folder each; every text passes `mask` before it is written."""
+class YamlFileMemoryStore(MemoryStore):
+    """Stores each session in a folder below `root`. Session files are read and written through aiofiles.
 
-    def __init__(self, root: Path, mask: Mask = str) -> None:
-        self._root = root
-        self._folders = SessionFolders(root)
+    Args:
+        root: `~/.ouro/sessions` where none is given.
+        mask: applied to every text before it is written.
+    """
+
+    def __init__(self, root: Path | None = None, mask: Mask = str) -> None:
+        self._root = root or get_sessions_dir()
+        self._folders = SessionFolders(self._root)
         self._mask = mask
-        self._spending = SpendingFile(root)
-        self._open: dict[str, _Open] = {}
+        self._spending = SpendingFile(self._root)
+        self._open: dict[str, _OpenSession] = {}
+
+    async def create_session(self, header: SessionHeader) -> None:
+        with _saving(self._root):
+            folder = await asyncio.to_thread(self._folders.make, header)
+            lock = await asyncio.to_thread(SessionLock, folder)
+            try:
+                await append(folder, dump(header_data(header)).encode(), create=True)
+                await asyncio.to_thread(sync_folder, self._root)
+            except BaseException:
+                lock.release()
+                (folder / FILE_NAME).unlink(missing_ok=True)
+                raise
+        self._open[header.id] = _OpenSession(folder, lock)
+
+    async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
+        with _saving(self._root):
+            async with self._new_folder(header) as folder:
+                await self._write_whole(folder, header, b"", records)
+
+    async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
+        source = await self._find(source_id)
+        with _reading(source):
+            data = await read_all(source)
+        copied, last = await asyncio.to_thread(_copied, data, number, source.name)
+        now = timestamp()
+        records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
+        with _saving(self._root):
+            async with self._new_folder(header) as folder:
+                await asyncio.to_thread(link_outputs, source, folder)
+                await self._write_whole(folder, header, copied, records)
+
+    async def save_message(self, session_id: str, record: MessageRecord) -> None:
+        held = self._opened(session_id)
+        held.places[record.number] = await self._append(held, record)
+
+    async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
+        await self._append(self._opened(session_id), record)
+
+    async def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
+        folder = await self._find(session_id)
+        if read_only:
+            with _reading(folder):
+                return replace((await read_session(folder, reach)).session, read_only=True)
+        try:
+            lock = await asyncio.to_thread(SessionLock, folder)
+        except OSError as error:
+            notice = f"{folder} cannot be written ({error.strerror}): opened read-only, nothing is saved."
+            loaded = await self.load_session(session_id, read_only=True, reach=reach)
+            return replace(loaded, notices=(*loaded.notices, notice))
+        try:
+            with _reading(folder):
+                found = await _read_to_write(folder, reach)
+        except BaseException:
+            lock.release()
+            raise
+        if found.session.read_only:
+            lock.release()
+        else:
+            places = {number: record.offset for record, number in (*found.kept, *found.messages)}
+            self._open[session_id] = _OpenSession(folder, lock, places)
+        return found.session
+
+    async def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
+        folder = await self._find(session_id)
+        with _reading(folder):
+            return await read_page(folder, place, count)
+
+    def place_of(self, session_id: str, number: int) -> int | None:
+        held = self._open.get(session_id)
+        return held.places.get(number) if held is not None else None
+
+    async def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
+        found = await asyncio.to_thread(session_index.infos, self._root, progress)
+        return [info for info in found if project is None or info.project == project]
+
+    async def get_session_stats(self, session_id: str) -> SessionInfo:
+        folder = await self._find(session_id)
+        entry = await asyncio.to_thread(session_index.entry_of, self._root, folder.name)
+        if entry is None:
+            raise not_found(session_id)
+        return entry.info
+
+    async def delete_session(self, session_id: str) -> None:
+        folder = await self._find(session_id)
+        lock = await asyncio.to_thread(SessionLock, folder)
+        try:
+            with _saving(folder):
+                await asyncio.to_thread(self._folders.move_to_trash, folder)
+        finally:
+            lock.release()
+
+    async def list_deleted(self) -> list[SessionInfo]:
+        return await asyncio.to_thread(session_index.infos, self._folders.trash)
+
+    async def restore_session(self, session_id: str) -> None:
+        folder = await asyncio.to_thread(self._folders.find, session_id, deleted=True)
+        with _saving(folder):
+            await asyncio.to_thread(self._folders.restore, folder)
+
+    async def purge_session(self, session_id: str) -> None:
+        folder = await asyncio.to_thread(self._folders.find, session_id, deleted=True)
+        with _saving(folder):
+            await asyncio.to_thread(self._folders.remove, folder)
+
+    async def close_session(self, session_id: str) -> None:
+        held = self._open.pop(session_id, None)
+        if held is not None:
+            held.lock.release()
+
+    async def save_cost(self, record: CostRecord) -> None:
+        await asyncio.to_thread(self._spending.add, record)
+
+    async def load_costs(self) -> tuple[DailyUsage, ...]:
+        return await asyncio.to_thread(self._spending.spent)
 
     def obstacle(self) -> str:
-        """Why nothing can be saved here; empty where it can."""
-        place = next(each for each in (self._root, *self._root.parents) if os.access(each, os.F_OK))
+        place = next(folder for folder in (self._root, *self._root.parents) if os.access(folder, os.F_OK))
         if not place.is_dir():
             return f"{place} is not a folder"
         if not os.access(place, os.W_OK | os.X_OK):
@@ -82,237 +206,138 @@ class YamlFileMemoryStore:
             return f"{place} belongs to another user"
         return f"the disk of {place} is full" if os.statvfs(place).f_bavail == 0 else ""
 
-    def create_session(self, header: SessionHeader) -> None:
-        """Start a session, and open it."""
-        with _saving(self._root):
-            folder = self._folders.make(header)
-            lock = SessionLock(folder)
-            try:
-                append(folder, dump(header_data(header)).encode(), create=True)
-                sync_folder(self._root)
-            except (OSError, SessionError):
-                lock.release()
-                (folder / FILE_NAME).unlink(missing_ok=True)
-                raise
-        self._open[header.id] = _Open(folder, lock)
-
-    def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
-        """Make a session of these records: all of it, or nothing."""
-        with _saving(self._root), self._folders.made_aside(header) as folder:
-            self._write_whole(folder, header, b"", records)
-
-    def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
-        """Make a session that begins as a copy of another one up to its message `number`."""
-        source = self._find(source_id)
-        with _reading(source):
-            copied, last = _copied(source, number)
-        now = timestamp()
-        records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
-        with _saving(self._root), self._folders.made_aside(header) as folder:
-            link_outputs(source, folder)
-            self._write_whole(folder, header, copied, records)
-
-    def save_message(self, session_id: str, record: MessageRecord) -> None:
-        """Put a message behind the others; it is on disk when this returns."""
-        self._save(session_id, record)
-
-    def save_memory(self, session_id: str, record: ChangeRecord) -> None:
-        """Put what is no message behind the messages, likewise."""
-        self._save(session_id, record)
-
-    def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
-        """The session of this full id; opens it unless `read_only`."""
-        folder = self._find(session_id)
-        if read_only:
-            with _reading(folder):
-                return replace(read_session(folder, reach).session, read_only=True)
+    def outputs_folder(self, header: SessionHeader) -> Path:
+        """`outputs/` in the session's folder."""
+        held = self._open.get(header.id)
         try:
-            lock = SessionLock(folder)
-        except OSError as error:
-            notice = f"{folder} cannot be written ({error.strerror}): opened read-only, nothing is saved."
-            loaded = self.load_session(session_id, read_only=True, reach=reach)
-            return replace(loaded, notices=(*loaded.notices, notice))
-        try:
-            with _reading(folder):
-                found = _read_to_write(folder, reach)
-        except BaseException:
-            lock.release()
-            raise
-        if found.session.read_only:
-            lock.release()
-        else:
-            places = {number: block.offset for block, number in (*found.kept, *found.blocks)}
-            self._open[session_id] = _Open(folder, lock, places)
-        return found.session
+            return (held.folder if held else self._folders.find(header.id)) / OUTPUTS
+        except SessionNotFound:  # it has no message yet
+            return self._root / f"{header.created_at[:10]}_{header.id[:8]}" / OUTPUTS
 
-    def load_before(self, session_id: str, place: int, count: int) -> RecordPage:
-        """The messages before `place` on the line."""
-        folder = self._find(session_id)
-        with _reading(folder):
-            return read_page(folder, place, count)
-
-    def place_of(self, session_id: str, number: int) -> int | None:
-        """Where a message begins in the file of an open session."""
-        held = self._open.get(session_id)
-        return held.places.get(number) if held is not None else None
-
-    def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
-        """All sessions, or those of one project folder; last used first."""
-        found = session_index.infos(self._root, progress)
-        return [each for each in found if project is None or each.project == project]
-
-    def get_session_stats(self, session_id: str) -> SessionInfo:
-        """What a list says of one session."""
-        entry = session_index.entry_of(self._root, self._find(session_id).name)
-        if entry is None:
-            raise not_found(session_id)
-        return entry.info
-
-    def delete_session(self, session_id: str) -> None:
-        """Put a session into the trash."""
-        folder = self._find(session_id)
-        lock = SessionLock(folder)
-        try:
-            with _saving(folder):
-                self._folders.put_away(folder)
-        finally:
-            lock.release()
-
-    def list_deleted(self) -> list[SessionInfo]:
-        """What is in the trash; last used first."""
-        return session_index.infos(self._folders.trash)
-
-    def restore_session(self, session_id: str) -> None:
-        """Take a session out of the trash."""
-        folder = self._folders.find(session_id, deleted=True)
-        with _saving(folder):
-            self._folders.bring_back(folder)
-
-    def purge_session(self, session_id: str) -> None:
-        """Remove a session that is in the trash for good."""
-        folder = self._folders.find(session_id, deleted=True)
-        with _saving(folder):
-            self._folders.remove(folder)
-
-    def close_session(self, session_id: str) -> None:
-        """Let go of an open session, so that others may open it."""
-        held = self._open.pop(session_id, None)
-        if held is not None:
-            held.lock.release()
-
-    def save_cost(self, record: CostRecord) -> None:
-        """Count a model call that belongs to no session that is kept."""
-        self._spending.add(record)
-
-    def spent_beside(self) -> tuple[DailyUsage, ...]:
-        """What `save_cost` counted."""
-        return self._spending.spent()
-
-    def repair_session(self, session_id: str) -> tuple[str, ...]:
-        """Set what is damaged aside, and keep the rest; gives what was done, a line each.
+    async def repair_session(self, session_id: str) -> tuple[str, ...]:
+        """Move what is damaged to another file and keep the rest. Returns what was done, one line each.
 
         Raises:
             SessionNotFound: there is none.
             SessionInUse: it is open.
         """
-        folder = self._find(session_id)
-        lock = SessionLock(folder)
+        folder = await self._find(session_id)
+        lock = await asyncio.to_thread(SessionLock, folder)
         try:
             with _reading(folder):
-                return repair(folder)
+                return await asyncio.to_thread(repair, folder)
         finally:
             lock.release()
 
-    def rebuild_index(self, progress: Progress | None = None) -> int:
-        """Make the index again from the sessions; gives how many there are."""
-        self._folders.sweep()
-        return len(session_index.entries(self._root, anew=True, progress=progress))
+    async def rebuild_index(self, progress: Progress | None = None) -> int:
+        """Make the index of sessions again from their files. Returns the number of sessions."""
+        await asyncio.to_thread(self._folders.sweep)
+        return len(await asyncio.to_thread(session_index.entries, self._root, anew=True, progress=progress))
 
-    def _save(self, session_id: str, record: Record) -> None:
+    def _opened(self, session_id: str) -> _OpenSession:
         held = self._open.get(session_id)
         if held is None:
             raise SaveFailed(f"Session {session_id[:8]} is not open.")
-        with _saving(held.folder):
-            data = self._data(record, held.folder)
-            if isinstance(record, CompactionRecord):
-                data |= _bytes_back(record, held.places, (held.folder / FILE_NAME).stat().st_size)
-            place = append(held.folder, dump(data).encode())
-        if isinstance(record, MessageRecord):
-            held.places[record.number] = place
+        return held
 
-    def outputs_folder(self, header: SessionHeader) -> Path:
-        """`outputs/` in the session's folder."""
-        try:
-            return self._find(header.id) / OUTPUTS
-        except SessionNotFound:  # nothing was said in it yet
-            return self._root / f"{header.created_at[:10]}_{header.id[:8]}" / OUTPUTS
-
-    def _find(self, session_id: str) -> Path:
+    async def _find(self, session_id: str) -> Path:
         held = self._open.get(session_id)
-        return held.folder if held is not None else self._folders.find(session_id)
+        return held.folder if held is not None else await asyncio.to_thread(self._folders.find, session_id)
 
-    def _data(self, record: Record, folder: Path) -> dict[str, Any]:
-        return record_data(record, self._mask, partial(keep_image, folder), partial(keep_text, folder))
+    async def _append(self, held: _OpenSession, record: Record) -> int:
+        with _saving(held.folder):
+            return await append(held.folder, await asyncio.to_thread(self._encoded_at_end, held, record))
 
-    def _write_whole(self, folder: Path, header: SessionHeader, copied: bytes, records: Iterable[Record]) -> None:
-        with opened(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
-            places: dict[int, int] = {}
-            with os.fdopen(os.dup(descriptor), "wb", buffering=1 << 20) as file:
-                file.write(as_record(dump(header_data(header))) + copied)
-                for record in records:
-                    data = self._data(record, folder)
-                    if isinstance(record, MessageRecord):
-                        places[record.number] = file.tell()
-                    elif isinstance(record, CompactionRecord):
-                        data |= _bytes_back(record, places, file.tell())
-                    file.write(as_record(dump(data)))
-            os.fsync(descriptor)
+    def _encoded_at_end(self, held: _OpenSession, record: Record) -> bytes:
+        size = (held.folder / FILE_NAME).stat().st_size if isinstance(record, CompactionRecord) else 0
+        return self._encoded(record, held.folder, held.places, size).encode()
+
+    def _encoded(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> str:
+        """A record as YAML, with its images and long outputs written to files. Blocks."""
+        data = record_data(record, self._mask, partial(keep_image, folder), partial(keep_text, folder))
+        if isinstance(record, CompactionRecord):
+            data |= _bytes_back(record, places, offset)
+        return dump(data)
+
+    @asynccontextmanager
+    async def _new_folder(self, header: SessionHeader) -> AsyncIterator[Path]:
+        """A folder to write a whole session into. It appears in the list if the block succeeds, else it is removed."""
+        unfinished, final = await asyncio.to_thread(self._folders.make_unfinished, header)
+        try:
+            yield unfinished
+            await asyncio.to_thread(self._folders.finish, unfinished, final)
+        except BaseException:
+            self._folders.discard(unfinished)
+            raise
+
+    async def _write_whole(self, folder: Path, header: SessionHeader, copied: bytes, records: Iterable[Record]) -> None:
+        places: dict[int, int] = {}
+        remaining, offset = iter(records), 0
+        chunk = as_record(dump(header_data(header))) + copied
+        async with creating(folder) as file:
+            while chunk:
+                await write_all(file, chunk)
+                offset += len(chunk)
+                chunk = await asyncio.to_thread(self._next_chunk, remaining, folder, places, offset)
+            await asyncio.to_thread(os.fsync, file.fileno())
+
+    def _next_chunk(self, records: Iterator[Record], folder: Path, places: dict[int, int], offset: int) -> bytes:
+        """The next records, about a megabyte of them, which begin at `offset`. Blocks."""
+        pieces: list[bytes] = []
+        end = offset
+        for record in records:
+            pieces.append(as_record(self._encoded(record, folder, places, end)))
+            if isinstance(record, MessageRecord):
+                places[record.number] = end
+            end += len(pieces[-1])
+            if end - offset > _CHUNK:
+                break
+        return b"".join(pieces)
 
 
 def _bytes_back(record: CompactionRecord, places: Mapping[int, int], place: int) -> dict[str, list[int]]:
-    """How far before it the messages begin that a compaction keeps, for who reads it; none where one is not known."""
+    """How far before the compaction each message begins that it keeps; nothing where an offset is unknown."""
     known = [places[number] for number in record.kept if number in places]
-    return {BYTES_BACK: [place - each for each in known]} if known and len(known) == len(record.kept) else {}
+    return {BYTES_BACK: [place - offset for offset in known]} if known and len(known) == len(record.kept) else {}
 
 
-def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
-    """A session that is about to be gone on with: a tail without its end is set aside, each message has a number."""
-    found = read_session(folder, reach)
+async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
+    """Read a session that will be written to: removes an incomplete last record, numbers messages without a number."""
+    found = await read_session(folder, reach)
     if found.session.read_only:
         return found
-    aside = _tail_set_aside(folder)
-    if blocks := unnamed(found.blocks):
-        numbers = [number for _, number in found.blocks]
-        numbers += [each.number for each in found.session.records if isinstance(each, CompactionRecord)]
-        name_messages(folder, blocks, max(numbers) + 1)
-        found = read_session(folder, reach)
-    return replace(found, session=replace(found.session, notices=found.session.notices + aside))
+    notices = await asyncio.to_thread(_remove_tail, folder)
+    if unnumbered := without_number(found.messages):
+        numbers = [number for _, number in found.messages]
+        numbers += [record.number for record in found.session.records if isinstance(record, CompactionRecord)]
+        await asyncio.to_thread(number_messages, folder, unnumbered, max(numbers) + 1)
+        found = await read_session(folder, reach)
+    return replace(found, session=replace(found.session, notices=found.session.notices + notices))
 
 
-def _copied(source: Path, number: int | None) -> tuple[bytes, int]:
-    """The records of a session behind its header, up to its message `number`; and that number."""
-    data = read_file(source)
-    blocks, _ = split(data)
-    begin = blocks[0].offset + blocks[0].size if blocks else 0
-    numbers = [number_of(block) for block in blocks]
+def _copied(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
+    """The records of a session file behind its header, up to message `number`; and the highest number among them."""
+    records, _ = split(data)
+    begin = records[0].offset + records[0].size if records else 0
+    numbers = [number_of(record) for record in records]
     if number is None:
-        end = len(blocks) - 1
+        end = len(records) - 1
     elif number == 0:
         end = 0
     elif number in numbers:
         end = numbers.index(number)
     else:
-        raise SessionNotFound(f"Session {source.name} has no message {number}.")
-    last = blocks[end] if blocks else None
+        raise SessionNotFound(f"Session {name} has no message {number}.")
+    last = records[end] if records else None
     copied = data[begin : last.offset + last.size] if last and end else b""
     glue = b"" if not copied or copied.endswith(b"\n") else b"\n"
     return copied + glue, max(numbers[: end + 1], default=0)
 
 
-def _tail_set_aside(folder: Path) -> tuple[str, ...]:
+def _remove_tail(folder: Path) -> tuple[str, ...]:
     with opened(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
-        kept = set_tail_aside(folder, descriptor)
-    return () if kept is None else (f"What was cut off is kept in {kept}.",)
+        saved = set_tail_aside(folder, descriptor)
+    return () if saved is None else (f"The incomplete record was moved to {saved}.",)
 
 
 @contextmanager
@@ -329,9 +354,9 @@ def _save_failed(folder: Path, error: OSError | SessionError) -> SaveFailed:
     if isinstance(error, SessionError):
         return SaveFailed(f"Not saved: {error.message}", error.hint, error.commands)
     hints = {
-        errno.ENOSPC: "Make room on the disk; ouro tries again with the next message.",
-        errno.EDQUOT: "Your quota is used up; ouro tries again with the next message.",
-        errno.ENOENT: "The session's folder is gone.",
+        errno.ENOSPC: "Free some disk space. ouro tries again with the next message.",
+        errno.EDQUOT: "Your disk quota is used up. ouro tries again with the next message.",
+        errno.ENOENT: "The folder of the session was removed.",
     }
     what = error.strerror or str(error)
     return SaveFailed(
@@ -344,6 +369,8 @@ def _reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise SessionNotFound(f"{folder} holds no session.", "`ouro sessions list --all` shows them all.") from error
+        raise SessionNotFound(
+            f"{folder} holds no session.", "`ouro sessions list --all` lists all sessions."
+        ) from error
     except OSError as error:
         raise SessionDamaged(f"{folder / FILE_NAME} cannot be opened: {error.strerror or error}.") from error

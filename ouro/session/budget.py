@@ -63,7 +63,7 @@ class Budget:
 
     async def report(self) -> SpendingReport:
         """What was used by model in this session, today, this month and in all; and the limits."""
-        found = await asyncio.to_thread(_periods, self._session_catalog, self._memory.session_id)
+        found = await _periods(self._session_catalog, self._memory.session_id)
         return SpendingReport(found, self._spending(found))
 
     async def check(self, calls_made: int) -> str:
@@ -80,7 +80,7 @@ class Budget:
         reads = limits.max_cost_day is not None or limits.max_cost_month is not None
         found: tuple[UsagePeriod, ...] = ()
         if reads:  # else the list is not needed
-            found = await asyncio.to_thread(_periods, self._session_catalog, self._memory.session_id)
+            found = await _periods(self._session_catalog, self._memory.session_id)
         self._checked, self._spent_at_check = self._spending(found), self._memory.usage.cost or 0.0
         self.refuse()
         return " ".join(self._warnings(self._checked, found))
@@ -138,21 +138,21 @@ class VectorBudget:
         """
         limits = self._limits
         if limits.max_cost_day is not None or limits.max_cost_month is not None:
-            refuse_over(spending_limits(_periods(self._session_catalog), limits.max_cost_day, limits.max_cost_month))
+            periods = asyncio.run(_periods(self._session_catalog))
+            refuse_over(spending_limits(periods, limits.max_cost_day, limits.max_cost_month))
 
     def pay(self, model: str, usage: Usage) -> None:
         """Record the cost of a call; if that cannot be written, the log has it."""
         try:
-            self._session_catalog.save_cost(CostRecord("vectors", timestamp(), model, usage))
+            asyncio.run(self._session_catalog.save_cost(CostRecord("vectors", timestamp(), model, usage)))
         except SaveFailed as error:
             log.warning("a call of %s is not in `ouro usage`: %s", model, error)
 
 
-def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tuple[UsagePeriod, ...]:
+async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tuple[UsagePeriod, ...]:
     # Deleted sessions count too: their cost was paid.
-    return periods_of(
-        [*session_catalog.sessions(), *session_catalog.deleted()], session_catalog.spent_beside(), today(), session_id
-    )
+    sessions = [*await session_catalog.sessions(), *await session_catalog.deleted()]
+    return periods_of(sessions, await session_catalog.load_costs(), today(), session_id)
 
 
 def spending_limits(

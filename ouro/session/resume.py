@@ -124,7 +124,7 @@ class Resumed:
 
     async def card(self) -> ResumeCard:
         """What the user needs to know before the first model call; waits until all that is sent is loaded."""
-        await self._memory.read_all()
+        await self._memory.pager.loaded()
         info, memory, bench = self._info, self._memory, self._workbench
         entries = memory.transcript.sent_entries()
         messages = [entry.message for entry in entries]
@@ -174,7 +174,7 @@ class Resumed:
 
     async def _send_tail(self, emit: Emit) -> TurnFinished:
         """Leave all but the last turns out of the request, without a summary: they stay in the session."""
-        await self._memory.read_all()
+        await self._memory.pager.loaded()
         memory = self._memory
         entries = memory.transcript.sent_entries()
         begin = _begin_of_tail(entries)

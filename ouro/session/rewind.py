@@ -14,7 +14,7 @@ from ouro.messages import Image
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.memory.sessions.whole_session import WholeSession
+    from ouro.memory.sessions.session_reader import WholeSession
     from ouro.memory.transcript import TranscriptBranch as Left
     from ouro.memory.transcript import TranscriptEntry
 
@@ -105,13 +105,13 @@ class Rewind:
         self._undoers = undoers
         self._settled = settled
 
-    def whole(self) -> WholeSession:
-        """All that was ever said in the session, as it is kept; blocks on a disk: call it from a thread.
+    async def whole(self) -> WholeSession:
+        """All records of the session, with rewound and compacted ones.
 
         Raises:
             SessionNotFound: nothing was said in it yet.
         """
-        return self._memory.whole()
+        return await self._memory.whole()
 
     def points(self) -> tuple[Point, ...]:
         """The person's messages on this line, as far as they are loaded; oldest first."""
@@ -135,11 +135,11 @@ class Rewind:
     @property
     def has_earlier(self) -> bool:
         """Whether there are older messages that are not loaded."""
-        return self._memory.has_earlier
+        return self._memory.pager.has_earlier
 
     async def earlier(self, count: int = 200) -> None:
         """Load older messages."""
-        await self._memory.earlier(count)
+        await self._memory.pager.earlier(count)
 
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
         """What can be taken back with the conversation, from message `number` on; each with what it would be."""
@@ -227,8 +227,8 @@ class Rewind:
 
     async def _before(self, entry: TranscriptEntry) -> int:
         """The number of what stands before a message on the line; 0: it is the first."""
-        if self._memory.has_earlier and self._memory.transcript.before(entry.number) == 0:
-            await self._memory.earlier(1)
+        if self._memory.pager.has_earlier and self._memory.transcript.before(entry.number) == 0:
+            await self._memory.pager.earlier(1)
         return self._memory.transcript.before(entry.number)
 
     async def _go(self, number: int, scopes: Sequence[RewindScope] = ("conversation",)) -> None:

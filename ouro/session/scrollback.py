@@ -42,11 +42,11 @@ class Scrollback:
     @property
     def has_more(self) -> bool:
         """Whether there are messages before those that are shown."""
-        return self._memory.has_hidden
+        return self._memory.pager.has_hidden
 
     def shown(self) -> Iterator[Event]:
         """The end of the conversation, and what was scrolled to."""
-        return replay(self._memory.shown(), self._title)
+        return replay(self._memory.pager.shown(), self._title)
 
     async def more(self, count: int = PAGE) -> list[Event]:
         """What stands before it; it is shown then.
@@ -54,7 +54,7 @@ class Scrollback:
         Raises:
             SessionError: it cannot be read.
         """
-        return list(replay(await self._memory.show_more(count), self._title))
+        return list(replay(await self._memory.pager.show_more(count), self._title))
 
     def last_said(self, count: int) -> list[tuple[int, str]]:
         """The numbers and words of the person's last messages, as far as memory holds them."""
@@ -63,7 +63,7 @@ class Scrollback:
 
     def begin_at(self, number: int) -> bool:
         """Whether the screen may let go of what it shows before that message: memory has, and `more` reads it again."""
-        return self._memory.shows_from(number)
+        return self._memory.pager.show_from(number)
 
     async def reach(self, number: int) -> Reached:
         """Show the conversation from message `number` on, or from further back.
@@ -75,7 +75,7 @@ class Scrollback:
             SessionError: it cannot be read.
         """
         memory = self._memory
-        await memory.read_all()
+        await memory.pager.loaded()
         if prompts := await self._reached(number):
             return Reached(prompts)
         left = next((each for each in memory.transcript.branches if _has(each.entries, number)), None)
@@ -89,8 +89,8 @@ class Scrollback:
     async def _reached(self, number: int) -> int:
         """How many messages of the person stand from there on, once it is shown; 0: it is not on the line."""
         shown = self._entries()
-        while not _has(shown, number) and self._memory.has_hidden:
-            await self._memory.show_more(PAGE)
+        while not _has(shown, number) and self._memory.pager.has_hidden:
+            await self._memory.pager.show_more(PAGE)
             shown = self._entries()
         places = [place for place, each in enumerate(shown) if _is_prompt(each)]
         at = next((place for place, each in enumerate(shown) if each.number == number), -1)
@@ -98,7 +98,7 @@ class Scrollback:
         return len(places) - max(0, before - 1) if at >= 0 else 0
 
     def _entries(self) -> list[TranscriptEntry]:
-        return [each for each in self._memory.shown() if isinstance(each, TranscriptEntry)]
+        return [each for each in self._memory.pager.shown() if isinstance(each, TranscriptEntry)]
 
 
 def _has(entries: Iterable[TranscriptEntry], number: int) -> bool:

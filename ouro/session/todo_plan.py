@@ -33,7 +33,7 @@ def plan_of(memory: MemoryManager) -> tuple[Todo, ...]:
 
 async def plan_once_read(plan: Plan, memory: MemoryManager, emit: Emit) -> None:
     """Put right what was found in the part that a screen waits for, as soon as all that is sent is read."""
-    await memory.read_all()
+    await memory.pager.loaded()
     found = plan_of(memory)
     if found != plan.items:
         plan.change(found)

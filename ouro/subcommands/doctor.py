@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import platform
 import shutil
@@ -220,7 +221,7 @@ def _sessions() -> Iterator[Finding]:
         remedy = "Set OURO_HOME to a folder of yours, or start with --ephemeral."
         yield Finding("sessions", "bad", f"nothing can be saved: {obstacle}.", remedy)
         return
-    sessions = store.list_sessions()
+    sessions = asyncio.run(store.list_sessions())
     kept = sum(session.size for session in sessions)
     yield Finding("sessions", "good", f"{len(sessions)} in {tilde(folder)}, {kept / 1e6:.1f} MB")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,7 @@ def import_sessions(args: argparse.Namespace) -> int:
         return 0
     done: list[ImportResult] = []
     try:
-        for each in _take_all(chosen, quiet=args.json):
-            done.append(each)  # noqa: PERF402 (what was done before an interrupt is told)
+        asyncio.run(_take_all(chosen, done, quiet=args.json))
     except KeyboardInterrupt:
         _tell(done, args, len(chosen))
         return 130
@@ -108,15 +108,16 @@ def _row(source: ImportSource) -> list[str]:
     ]
 
 
-def _take_all(sources: Sequence[ImportSource], *, quiet: bool) -> Iterator[ImportResult]:
+async def _take_all(sources: Sequence[ImportSource], done: list[ImportResult], *, quiet: bool) -> None:
     ledger = ImportLedger(get_home() / "cache" / "imports.json")
-    importer = Importer(YamlFileMemoryStore(get_sessions_dir(), _mask() if sources else str), ledger)
+    store = YamlFileMemoryStore(get_sessions_dir(), _mask() if sources else str)
+    importer = Importer(store, ledger, [info.id for info in await store.list_sessions()])
     progress = _progress(len(sources)) if not quiet and sys.stderr.isatty() else None
     try:
         for number, source in enumerate(sources, 1):
             if progress:
                 progress(number, source)
-            yield importer.take(source)
+            done.append(await importer.take(source))
     finally:
         ledger.save()
         if progress:

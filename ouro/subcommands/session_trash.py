@@ -24,17 +24,17 @@ def add_clean_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="without asking")
 
 
-def remove(args: argparse.Namespace, session_catalog: SessionCatalog) -> int:
+async def remove(args: argparse.Namespace, session_catalog: SessionCatalog) -> int:
     """Move sessions to the trash, or with `--purge` remove them for good; gives the exit code."""
-    deleted = session_catalog.deleted() if args.purge else []
-    everything = [*session_catalog.sessions(), *deleted]
+    deleted = await session_catalog.deleted() if args.purge else []
+    everything = [*await session_catalog.sessions(), *deleted]
     doomed = [find_session(everything, query, session_catalog.project) for query in dict.fromkeys(args.sessions)]
     removed = [info for info in doomed if args.yes or _is_sure(_question(info, args.purge))]
     for info in removed:
         if info not in deleted:
-            session_catalog.delete(info.id)
+            await session_catalog.delete(info.id)
         if args.purge:
-            session_catalog.purge(info.id)
+            await session_catalog.purge(info.id)
         if not args.json:
             show(f"{'Removed' if args.purge else 'Moved to the trash:'} {info.id[:8]} {info.title}")
     if args.json:
@@ -44,9 +44,9 @@ def remove(args: argparse.Namespace, session_catalog: SessionCatalog) -> int:
     return 0
 
 
-def restore(args: argparse.Namespace, session_catalog: SessionCatalog) -> int:
+async def restore(args: argparse.Namespace, session_catalog: SessionCatalog) -> int:
     """Take a session out of the trash, or list what is in it; gives the exit code."""
-    deleted = session_catalog.deleted()
+    deleted = await session_catalog.deleted()
     if not args.session:
         if args.json:
             show_json([{"id": info.id, "title": info.title, "updated_at": info.updated_at} for info in deleted])
@@ -55,7 +55,7 @@ def restore(args: argparse.Namespace, session_catalog: SessionCatalog) -> int:
             show("" if deleted else "The trash is empty.")
         return 0
     info = find_session(deleted, args.session, session_catalog.project)
-    session_catalog.restore(info.id)
+    await session_catalog.restore(info.id)
     if args.json:
         show_json({"restored": info.id})
     else:
@@ -63,16 +63,16 @@ def restore(args: argparse.Namespace, session_catalog: SessionCatalog) -> int:
     return 0
 
 
-def clean_up(args: argparse.Namespace, session_catalog: SessionCatalog, keep_days: int | None) -> int:
+async def clean_up(args: argparse.Namespace, session_catalog: SessionCatalog, keep_days: int | None) -> int:
     """Move sessions that were not used for so many days to the trash, after a look at them; gives the exit code."""
     days = keep_days if args.days is None else args.days
     if days is None:
         raise UsageError("Sessions are kept for good.", "Say how many days: --days 90, or sessions.keep_days.")
     if days < 1:
         raise UsageError("A session is kept for a day at least.")
-    old = [info for info in session_catalog.sessions() if info.updated_at < _before(days)]
+    old = [info for info in await session_catalog.sessions() if info.updated_at < _before(days)]
     is_moved = bool(old) and (args.yes or (not args.json and _looked_at(old, days)))
-    moved = [info for info in old if is_moved and _moved(session_catalog, info)]
+    moved = [info for info in old if is_moved and await _moved(session_catalog, info)]
     if args.json:
         show_json({"days": days, "old": [info.id for info in old], "moved": [info.id for info in moved]})
     elif not old:
@@ -84,11 +84,11 @@ def clean_up(args: argparse.Namespace, session_catalog: SessionCatalog, keep_day
     return 0
 
 
-def _moved(session_catalog: SessionCatalog, info: SessionInfo) -> bool:
+async def _moved(session_catalog: SessionCatalog, info: SessionInfo) -> bool:
     from ouro.errors import SessionInUse
 
     try:
-        session_catalog.delete(info.id)
+        await session_catalog.delete(info.id)
     except SessionInUse as error:
         show(f"{info.id[:8]} {info.title}: {error.message}")
         return False

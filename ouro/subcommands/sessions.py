@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from msgspec.structs import asdict
 from ouro.errors import UsageError
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionInfo, SummaryRecord
 from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
-from ouro.memory.sessions.whole_session import read_whole
+from ouro.memory.sessions.session_reader import read_whole
 from ouro.memory.transcript import title_of
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
@@ -67,7 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked; gives the exit code."""
-    return int(args.do(args, YamlFileMemoryStore(get_sessions_dir())))
+    code = args.do(args, YamlFileMemoryStore(get_sessions_dir()))
+    return int(asyncio.run(code) if asyncio.iscoroutine(code) else code)
 
 
 def _action(actions: Any, name: str, help_text: str, do: Any) -> argparse.ArgumentParser:
@@ -81,12 +83,12 @@ def _action(actions: Any, name: str, help_text: str, do: Any) -> argparse.Argume
     return parser
 
 
-def _list(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+async def _list(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     session_catalog = _session_catalog(store)
-    everywhere = session_catalog.sessions()
+    everywhere = await session_catalog.sessions()
     found = everywhere if args.all else [each for each in everywhere if session_catalog.is_here(each.project)]
     if args.words:
-        found = session_catalog.matching(found, " ".join(args.words))
+        found = await session_catalog.matching(found, " ".join(args.words))
     if args.json:
         show_json([_data(each) for each in found])
     elif found:
@@ -101,7 +103,7 @@ def _list(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
 
 def _data(info: SessionInfo) -> dict[str, Any]:
     spent = [{"day": each.day, "model": each.model, "calls": each.calls, **asdict(each.usage)} for each in info.spent]
-    return {**asdict(info), "spent": spent}
+    return {**asdict(info), "cost": info.cost, "spent": spent}
 
 
 def _row(info: SessionInfo, *, with_project: bool) -> list[str]:
@@ -109,12 +111,12 @@ def _row(info: SessionInfo, *, with_project: bool) -> list[str]:
     return [*cells, *([info.project] if with_project else []), info.title]
 
 
-def _show(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    info = store.get_session_stats(_find(store, args.session).id)
+async def _show(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+    info = await store.get_session_stats((await _find(store, args.session)).id)
     if args.json:
         show_json(_data(info))
         return 0
-    loaded = store.load_session(info.id, read_only=True)
+    loaded = await store.load_session(info.id, read_only=True)
     rows = [
         ["title", info.title],
         ["id", info.id],
@@ -139,14 +141,14 @@ def _show(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     return 0
 
 
-def _export(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+async def _export(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     from ouro.commands.export.export import document, format_of
     from ouro.utils.files import write_document
 
-    info = _find(store, args.session)
+    info = await _find(store, args.session)
     path = Path(args.output).expanduser() if args.output else None
     to = args.format or ("json" if args.json else format_of(path) if path else "markdown")
-    pieces = document(read_whole(store, info.id), to)
+    pieces = document(await read_whole(store, info.id), to)
     if path is None:
         sys.stdout.writelines(pieces)
         return 0
@@ -159,38 +161,38 @@ def _import(args: argparse.Namespace, _store: YamlFileMemoryStore) -> int:
     return session_import.import_sessions(args)
 
 
-def _rename(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+async def _rename(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     title = title_of(args.title)
     if not title:
         raise UsageError("A title needs words.")
     session_catalog = _session_catalog(store)
-    found = session_catalog.find(args.session)
-    session_catalog.rename(found.id, title)
+    found = await session_catalog.find(args.session)
+    await session_catalog.rename(found.id, title)
     if args.json:
-        show_json(_data(session_catalog.info(found.id)))
+        show_json(_data(await session_catalog.info(found.id)))
     else:
         show(f"{found.id[:8]} is now called {title}.")
     return 0
 
 
-def _remove(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    return session_trash.remove(args, _session_catalog(store))
+async def _remove(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+    return await session_trash.remove(args, _session_catalog(store))
 
 
-def _restore(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    return session_trash.restore(args, _session_catalog(store))
+async def _restore(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+    return await session_trash.restore(args, _session_catalog(store))
 
 
-def _clean(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+async def _clean(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     from ouro.config import load_settings
 
-    return session_trash.clean_up(args, _session_catalog(store), load_settings().sessions.keep_days)
+    return await session_trash.clean_up(args, _session_catalog(store), load_settings().sessions.keep_days)
 
 
-def _repair(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
-    chosen = [_find(store, args.session)] if args.session else store.list_sessions()
-    done = {info.id: store.repair_session(info.id) for info in chosen}
-    count = store.rebuild_index()
+async def _repair(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
+    chosen = [await _find(store, args.session)] if args.session else await store.list_sessions()
+    done = {info.id: await store.repair_session(info.id) for info in chosen}
+    count = await store.rebuild_index()
     if args.json:
         show_json({"repaired": {key: list(lines) for key, lines in done.items() if lines}, "sessions": count})
         return 0
@@ -202,8 +204,8 @@ def _repair(args: argparse.Namespace, store: YamlFileMemoryStore) -> int:
     return 0
 
 
-def _find(store: YamlFileMemoryStore, query: str) -> SessionInfo:
-    return _session_catalog(store).find(query)
+async def _find(store: YamlFileMemoryStore, query: str) -> SessionInfo:
+    return await _session_catalog(store).find(query)
 
 
 def _session_catalog(store: YamlFileMemoryStore) -> SessionCatalog:

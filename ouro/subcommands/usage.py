@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from typing import Any
 
 from msgspec.structs import asdict
@@ -29,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tell what was used; gives the exit code."""
-    store = YamlFileMemoryStore(get_sessions_dir())
-    periods = periods_of([*store.list_sessions(), *store.list_deleted()], store.spent_beside(), today())
+    periods = asyncio.run(_periods())
     limits = load_settings().limits
     budgets = spending_limits(periods, limits.max_cost_day, limits.max_cost_month)
     if args.json:
@@ -39,6 +39,12 @@ def run(args: argparse.Namespace) -> int:
     for line in (*usage_lines(periods), *budget_lines(budgets)):
         show(line)
     return 0
+
+
+async def _periods() -> tuple[UsagePeriod, ...]:
+    store = YamlFileMemoryStore(get_sessions_dir())
+    sessions = [*await store.list_sessions(), *await store.list_deleted()]
+    return periods_of(sessions, await store.load_costs(), today())
 
 
 def _data(period: UsagePeriod) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class World:
     async def resumed(self):
         await self.memory.close()
         again = await MemoryManager.resume(self.store, "latest", project="/p")
-        await again.read_all()
+        await again.pager.loaded()
         return again
 
 
@@ -201,7 +201,7 @@ async def test_what_the_summary_cost_is_the_session_s(world):
     await world.turn("go on", ScriptedModel(sums_up(says("Done.")), spec=SMALL))
     [record] = [
         each
-        for each in world.store.load_session(world.memory.session_id, read_only=True).records
+        for each in (await world.store.load_session(world.memory.session_id, read_only=True)).records
         if isinstance(each, CompactionRecord)
     ]
     assert (record.trigger, record.model, record.usage.cost) == ("auto", "small", 0.01)
@@ -304,7 +304,7 @@ async def test_a_summary_that_would_not_make_it_smaller_is_not_taken_and_its_cos
     assert "Nothing was compacted" in of(Said, seen)[-1].text
     assert world.memory.context() == before
     await world.memory.close()
-    kept = world.store.load_session(world.memory.session_id, read_only=True).records
+    kept = (await world.store.load_session(world.memory.session_id, read_only=True)).records
     assert [each.purpose for each in kept if isinstance(each, CostRecord)] == ["compaction"]
 
 
@@ -377,10 +377,10 @@ async def test_esc_while_it_is_summed_up_leaves_everything_as_it_was(world):
 
 async def test_a_compaction_that_cannot_be_saved_holds_and_is_said(tmp_path):
     class FullDisk(DictMemoryStore):
-        def save_memory(self, session_id, change):
+        async def save_memory(self, session_id, change):
             if isinstance(change, CompactionRecord):
                 raise SaveFailed("The disk is full.")
-            super().save_memory(session_id, change)
+            await super().save_memory(session_id, change)
 
     world = await World(tmp_path, FullDisk()).filled()
     seen = await world.compact(ScriptedModel([says(SUMMARY)], spec=SMALL))

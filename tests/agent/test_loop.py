@@ -195,7 +195,7 @@ async def test_instructions_of_a_folder_come_after_its_first_file(world):
 
 async def test_a_save_that_fails_is_told_and_the_turn_goes_on(tmp_path):
     class FullDisk(DictMemoryStore):
-        def save_message(self, session_id, record):
+        async def save_message(self, session_id, record):
             raise SaveFailed("The disk is full.")
 
     seen = await play(make_world(tmp_path, FullDisk()).agent(ScriptedModel(["Hello."])))

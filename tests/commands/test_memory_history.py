@@ -6,6 +6,7 @@ import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.knowledge import Conversation
 from fakes.slash import memory
+from fakes.waiting import wait
 
 from ouro.errors import UsageError
 from ouro.memory.sessions.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
@@ -28,11 +29,11 @@ def said(home):
     """Two sessions that are kept: s-old, and s-1, which is open."""
     store = YamlFileMemoryStore(home / "sessions", str)
     for session_id, texts in {"s-old": ["Use tox.", "Thanks."], "s-1": ["Run the tests."]}.items():
-        store.create_session(SessionHeader(session_id, "/project", "m", "2026-11-20T10:00:00.000Z"))
+        wait(store.create_session(SessionHeader(session_id, "/project", "m", "2026-11-20T10:00:00.000Z")))
         number = 1
         for text in texts:
             for message in (user(text), assistant(f"To “{text}”: done.")):
-                store.save_memory(session_id, MessageRecord(number, "2026-11-20T10:00:00.000Z", message))
+                wait(store.save_memory(session_id, MessageRecord(number, "2026-11-20T10:00:00.000Z", message)))
                 number += 1
     return store
 
@@ -119,7 +120,7 @@ async def test_why_tells_the_core_what_changed_and_what_was_recalled(home, said)
     front_end, conversation = await front_end_of(home, said)
     conversation.scopes["user"].store.save_and_commit({f"{NOTE}.md": TEXT}, "Add: tox")
     items = (RecalledItem(NOTE, "loaded", "words: tests", 1.0, 9), RecalledItem("mem_gone0000", "skipped", "faded"))
-    said.save_memory("s-1", RecalledRecord(1, "2026-11-20T10:00:00.000Z", items, "local"))
+    await said.save_memory("s-1", RecalledRecord(1, "2026-11-20T10:00:00.000Z", items, "local"))
     await memory(front_end, "why")
     assert front_end.shown[0].splitlines()[0] == "**Turn 1: Run the tests.**"
     assert "(local): 1 note, 9 tokens" in front_end.shown[0]

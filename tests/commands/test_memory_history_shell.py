@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
 from ouro.memory.long_term.store import user_store
@@ -29,12 +30,12 @@ def store(home, tmp_path, monkeypatch):
     store.save_and_commit({each.file_name: note_text(each) for each in (NOTE, OTHER)}, "Add: two", marks)
     store.save_and_commit({"facts.md": "- A\n- b\n- C\n"}, "Change", {"Ouro-Origin": "person"})
     sessions = YamlFileMemoryStore(root / "sessions", str)
-    sessions.create_session(SessionHeader("s-old", str(tmp_path), "m", AT))
+    wait(sessions.create_session(SessionHeader("s-old", str(tmp_path), "m", AT)))
     for number, message in enumerate((user("Use tox."), assistant("I will.")), 1):
-        sessions.save_memory("s-old", MessageRecord(number, AT, message))
+        wait(sessions.save_memory("s-old", MessageRecord(number, AT, message)))
     items = (RecalledItem(NOTE.id, "loaded", "words: tox", 1.0, 7),)
-    sessions.save_memory("s-old", RecalledRecord(1, AT, items, "local"))
-    sessions.close_session("s-old")
+    wait(sessions.save_memory("s-old", RecalledRecord(1, AT, items, "local")))
+    wait(sessions.close_session("s-old"))
     return store
 
 

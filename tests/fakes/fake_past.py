@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ouro.errors import SessionNotFound, UsageError
-from ouro.memory.sessions.whole_session import WholeSession
+from ouro.memory.sessions.session_reader import WholeSession
 from ouro.session import Branch, Point, Rewound
 
 
@@ -22,7 +22,7 @@ class FakePast:
         self.kept: WholeSession | None = None
         self.lacks_branches = False
 
-    def whole(self) -> WholeSession:
+    async def whole(self) -> WholeSession:
         if self.kept is None:
             raise SessionNotFound("Nothing was said in it yet.")
         return self.kept

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 from ouro.display import Todo
 from ouro.events import Said, TurnFinished
+from ouro.memory.backend import DailyUsage
+from ouro.messages import Usage
 from ouro.session import RepositoryChanges, ResumeCard, SessionInfo, Tail
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -19,8 +21,8 @@ INFO = SessionInfo(
     updated_at="2026-11-22T08:55:00.000Z",
     messages=41,
     size=1_240_000,
-    cost=1.2,
     folder="2026-11-22_0d9f3c52",
+    spent=(DailyUsage("2026-11-22", "anthropic/claude-sonnet-5", Usage(cost=1.2)),),
 )
 CARD = ResumeCard(
     info=INFO,

@@ -59,10 +59,10 @@ class FakeShelf:
     def is_here(self, project: str) -> bool:
         return project == self.project
 
-    def sessions(self, progress=None) -> list[SessionInfo]:
+    async def sessions(self, progress=None) -> list[SessionInfo]:
         return list(self.known)
 
-    def preview(self, info: SessionInfo) -> SessionExcerpt:
+    async def preview(self, info: SessionInfo) -> SessionExcerpt:
         return self.previews.get(info.id, SessionExcerpt())
 
     async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
@@ -72,14 +72,14 @@ class FakeShelf:
             if hit.session_id in ids and all(word in hit.snippet.lower() for word in words.split()):
                 yield hit
 
-    def rename(self, session_id: str, title: str) -> None:
+    async def rename(self, session_id: str, title: str) -> None:
         self.known = [replace(each, title=title) if each.id == session_id else each for each in self.known]
 
-    def delete(self, session_id: str) -> None:
+    async def delete(self, session_id: str) -> None:
         self.trash += [each for each in self.known if each.id == session_id]
         self.known = [each for each in self.known if each.id != session_id]
 
-    def restore(self, session_id: str) -> None:
+    async def restore(self, session_id: str) -> None:
         self.known = [*(each for each in self.trash if each.id == session_id), *self.known]
 
 

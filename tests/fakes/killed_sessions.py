@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fakes.waiting import wait
 from ouro.llm.scripted_model import ScriptedReply
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.records import CompactionRecord, MessageRecord
@@ -145,10 +146,10 @@ def _check(sessions: Path, session_id: str, told: Sequence[str], found: Killed) 
     """Whether the session opens; what was told of it and is not there is noted."""
     store = YamlFileMemoryStore(sessions)
     try:
-        loaded = store.load_session(session_id)
-        store.close_session(session_id)
+        loaded = wait(store.load_session(session_id))
+        wait(store.close_session(session_id))
         whole = [each.message for each in loaded.records if isinstance(each, MessageRecord)]
-        part = Transcript.of(store.load_session(session_id, read_only=True, reach="context"))
+        part = Transcript.of(wait(store.load_session(session_id, read_only=True, reach="context")))
     except Exception as error:
         found.unopened.append(f"{session_id}: {error!r}")
         return False

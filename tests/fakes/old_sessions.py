@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from fakes.waiting import wait
 from ouro.memory.sessions.records import MessageRecord, SessionHeader, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
@@ -23,15 +24,15 @@ def old_session(
     at = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     known = {"user": "4be1c0d"} if memory else {}
     found = session_id(number)
-    store.create_session(SessionHeader(found, str(project), "m", at, memory=known, **header))
+    wait(store.create_session(SessionHeader(found, str(project), "m", at, memory=known, **header)))
     for place, message in enumerate(messages, 1):
-        store.save_message(found, MessageRecord(place, at, message, place in private))
+        wait(store.save_message(found, MessageRecord(place, at, message, place in private)))
     for record in (TitleRecord(f"Session {number}", at), *records):
-        store.save_memory(found, record)
-    store.close_session(found)
+        wait(store.save_memory(found, record))
+    wait(store.close_session(found))
     return found
 
 
 def records_of(session: str, kind: type) -> list:
-    loaded = YamlFileMemoryStore(get_sessions_dir()).load_session(session, read_only=True)
+    loaded = wait(YamlFileMemoryStore(get_sessions_dir()).load_session(session, read_only=True))
     return [each for each in loaded.records if isinstance(each, kind)]

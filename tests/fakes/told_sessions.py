@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from fakes.waiting import wait
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
@@ -38,14 +39,14 @@ class Conversation:
         self.id = session_id(number)
         self._store = YamlFileMemoryStore(root)
         self._numbers = itertools.count(1)
-        self._store.create_session(SessionHeader(self.id, project, "m", AT))
+        wait(self._store.create_session(SessionHeader(self.id, project, "m", AT)))
 
     def say(self, *messages: Message) -> None:
         for message in messages:
-            self._store.save_message(self.id, MessageRecord(next(self._numbers), AT, message))
+            wait(self._store.save_message(self.id, MessageRecord(next(self._numbers), AT, message)))
 
     def change(self, record) -> None:
-        self._store.save_memory(self.id, record)
+        wait(self._store.save_memory(self.id, record))
 
     def end(self) -> None:
-        self._store.close_session(self.id)
+        wait(self._store.close_session(self.id))

@@ -154,7 +154,7 @@ async def test_k1_no_file_holds_a_known_key_in_any_form(home, tmp_path, monkeypa
         await memory.add(tool(ToolReply("d", "write", shown, display=Display(secret, Diff((change,))))))
     memory.set_title(ours)
     await memory.close()
-    store.list_sessions()
+    await store.list_sessions()
 
     written = [
         path.read_bytes() for path in Path(home).rglob("*") if path.is_file() and "secret-rules" not in str(path)

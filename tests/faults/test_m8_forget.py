@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 from fakes.told_sessions import Conversation
+from fakes.waiting import wait
 
 from ouro.memory.backend import CompactionRecord, SummaryRecord, TitleRecord
 from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget
@@ -86,7 +87,7 @@ def told(place, tmp_path) -> OuroHome:
     Proposals(memory(place).repository).add(Proposal("abc123", "user", "agent", (edit,), "it waits"))
     tell(place, 1, holds=True)
     tell(place, 2, holds=False)
-    YamlFileMemoryStore(place.sessions).delete_session(tell(place, 3, holds=True))
+    wait(YamlFileMemoryStore(place.sessions).delete_session(tell(place, 3, holds=True)))
     folder = next(place.sessions.glob("*_00000001"))
     (folder / "session-1.torn").write_text(f"---\nmessage: 9\ntext: {SECRET}\n")
     (place.path / "history").write_text(f'"first"\n"say {FORMS[5]}"\n')
@@ -167,7 +168,7 @@ def test_m8_what_does_not_hold_it_is_as_it_was(told, tmp_path):
     other = next(told.sessions.glob("*_00000002")) / "session.yaml"
     untouched = other.read_bytes()
     subjects = git(store.folder, "log", "--format=%s %at %an", "main").decode()
-    loaded = sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True).records
+    loaded = wait(sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True)).records
 
     TrueForget(SECRET, told).forget()
 
@@ -180,7 +181,7 @@ def test_m8_what_does_not_hold_it_is_as_it_was(told, tmp_path):
     assert now.partition("\n")[2] == subjects.replace(SECRET, "[forgotten]")
     assert now.startswith("Forget ")
     assert store.outside_edits() == ()
-    again = sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True)
+    again = wait(sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f", read_only=True))
     assert [type(each) for each in again.records] == [type(each) for each in loaded]
     assert again.records[0] == loaded[0]
     assert again.notices == ()
@@ -200,11 +201,11 @@ def test_m8_what_was_not_believed_is_not_believed_afterwards(told):
 
 def test_m8_a_session_that_is_open_is_named_and_left(told):
     sessions = YamlFileMemoryStore(told.sessions)
-    sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")
+    wait(sessions.load_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f"))
     try:
         done = TrueForget(SECRET, told).forget()
     finally:
-        sessions.close_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f")
+        wait(sessions.close_session("00000001-7e1b-4d0a-9a55-3b8f0c1d2e4f"))
 
     assert len(done.left) == 1
     assert "2026-11-21_00000001" in done.left[0]

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
@@ -30,14 +31,14 @@ def session_id(number: int) -> str:
 
 def add_session(root, number: int) -> None:
     store = YamlFileMemoryStore(root)
-    store.create_session(SessionHeader(session_id(number), "/p", "m", AT))
-    store.save_message(session_id(number), MessageRecord(1, AT, user(f"words {number}")))
-    store.save_memory(session_id(number), TitleRecord(f"title {number}", AT))
-    store.close_session(session_id(number))
+    wait(store.create_session(SessionHeader(session_id(number), "/p", "m", AT)))
+    wait(store.save_message(session_id(number), MessageRecord(1, AT, user(f"words {number}"))))
+    wait(store.save_memory(session_id(number), TitleRecord(f"title {number}", AT)))
+    wait(store.close_session(session_id(number)))
 
 
 def titles(root) -> list[str]:
-    return sorted(each.title for each in YamlFileMemoryStore(root).list_sessions())
+    return sorted(each.title for each in wait(YamlFileMemoryStore(root).list_sessions()))
 
 
 ALL = [f"title {number}" for number in range(5)]
@@ -73,8 +74,8 @@ def test_s11_a_stale_index_is_seen_through(root):
     add_session(root, 7)
     shutil.rmtree(root / f"2026-11-21_{session_id(0)[:8]}")
     store = YamlFileMemoryStore(root)
-    store.load_session(session_id(1))
-    store.save_memory(session_id(1), TitleRecord("renamed", AT))
+    wait(store.load_session(session_id(1)))
+    wait(store.save_memory(session_id(1), TitleRecord("renamed", AT)))
     by_hand = root / f"2026-11-21_{session_id(2)[:8]}" / "session.yaml"
     by_hand.write_text(by_hand.read_text().replace("title: title 2", "title: by hand"))
 
@@ -92,7 +93,7 @@ def test_s11_a_folder_that_cannot_be_written_is_still_listed(root, monkeypatch):
 
 
 def test_s11_no_sessions_folder_is_no_sessions(tmp_path):
-    assert YamlFileMemoryStore(tmp_path / "nowhere").list_sessions() == []
+    assert wait(YamlFileMemoryStore(tmp_path / "nowhere").list_sessions()) == []
 
 
 def test_s11_what_is_not_a_session_is_passed_over(root):
@@ -125,15 +126,17 @@ def long_session(root):
 
 
 def test_s12_a_session_of_900_mb_opens_by_its_end(root, long_session):
-    loaded = YamlFileMemoryStore(root).load_session(session_id(9))
+    loaded = wait(YamlFileMemoryStore(root).load_session(session_id(9)))
 
     assert [record.message for record in loaded.records] == [user("the end")]
     assert loaded.header.id == session_id(9)
-    assert loaded.notices == (f"The session has 900 MB: its last 256 MB were read. The rest stays in {long_session}.",)
+    assert loaded.notices == (
+        f"The session has 900 MB: only its last 256 MB were read. The rest stays in {long_session}.",
+    )
 
 
 def test_s12_a_session_of_900_mb_is_listed_by_its_start_and_its_end(root, long_session):
-    found = YamlFileMemoryStore(root).list_sessions()[0]
+    found = wait(YamlFileMemoryStore(root).list_sessions())[0]
 
     assert (found.title, found.messages, found.size) == ("title 9", 70001, long_session.stat().st_size)
 
@@ -142,15 +145,15 @@ def test_s12_what_is_new_in_a_long_session_is_all_that_is_read(root, monkeypatch
     monkeypatch.setattr(session_survey, "_ALWAYS_WHOLE", 100)
     assert titles(root) == ALL
     store = YamlFileMemoryStore(root)
-    store.load_session(session_id(1))
-    store.save_message(session_id(1), MessageRecord(2, AT, Message("assistant", (Text("x"),), Usage(cost=0.25))))
+    wait(store.load_session(session_id(1)))
+    wait(store.save_message(session_id(1), MessageRecord(2, AT, Message("assistant", (Text("x"),), Usage(cost=0.25)))))
     seen = []
     read_range = session_survey.read_range
     monkeypatch.setattr(
         session_survey, "read_range", lambda *given: seen.append(given[2] - given[1]) or read_range(*given)
     )
 
-    found = next(each for each in YamlFileMemoryStore(root).list_sessions() if each.id == session_id(1))
+    found = next(each for each in wait(YamlFileMemoryStore(root).list_sessions()) if each.id == session_id(1))
 
     assert (found.messages, found.cost, found.title) == (2, 0.25, "title 1")
     assert len(seen) == 1
@@ -164,6 +167,6 @@ def test_s11_what_is_no_folder_in_the_place_of_all_sessions_is_said(tmp_path, ma
     make(tmp_path / "sessions")
 
     with pytest.raises(SessionError, match=r"The sessions in .*/sessions cannot be read: "):
-        YamlFileMemoryStore(tmp_path / "sessions").list_sessions()
+        wait(YamlFileMemoryStore(tmp_path / "sessions").list_sessions())
     with pytest.raises(SessionError, match=r"The sessions in .*/sessions cannot be read: "):
         session_index.entry_of(tmp_path / "sessions", "2026-11-21_0d9f3c52")

@@ -5,6 +5,7 @@ import stat
 
 import msgspec
 import pytest
+from fakes.waiting import wait
 
 from ouro.errors import ConfigError, SaveFailed, SessionError, SessionNotFound
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
@@ -26,9 +27,9 @@ def root(home):
 @pytest.fixture
 def folder(root):
     store = YamlFileMemoryStore(root)
-    store.create_session(HEADER)
-    store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")])))
-    store.close_session(HEADER.id)
+    wait(store.create_session(HEADER))
+    wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")]))))
+    wait(store.close_session(HEADER.id))
     return root / "2026-11-21_0d9f3c52"
 
 
@@ -42,11 +43,11 @@ def test_s13_everything_is_the_user_s_alone_whatever_the_umask(root, request):
     before = os.umask(0)
     request.addfinalizer(lambda: os.umask(before))
     store = YamlFileMemoryStore(root)
-    store.create_session(HEADER)
-    store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")])))
-    store.close_session(HEADER.id)
-    store.load_session(HEADER.id)
-    store.list_sessions()
+    wait(store.create_session(HEADER))
+    wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one", [Image("image/png", b"x")]))))
+    wait(store.close_session(HEADER.id))
+    wait(store.load_session(HEADER.id))
+    wait(store.list_sessions())
 
     assert modes(root.parent) == {("folder", 0o700), ("file", 0o600)}
 
@@ -55,8 +56,8 @@ def test_s13_modes_that_someone_loosened_are_set_right_again(root, folder):
     (folder / "session.yaml").chmod(0o666)
     root.chmod(0o777)
     store = YamlFileMemoryStore(root)
-    store.load_session(HEADER.id)
-    store.create_session(msgspec.structs.replace(HEADER, id="11111111-7e1b-4d0a-9a55-3b8f0c1d2e4f"))
+    wait(store.load_session(HEADER.id))
+    wait(store.create_session(msgspec.structs.replace(HEADER, id="11111111-7e1b-4d0a-9a55-3b8f0c1d2e4f")))
 
     assert stat.S_IMODE((folder / "session.yaml").stat().st_mode) == 0o600
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
@@ -66,7 +67,7 @@ def test_s13_modes_that_someone_loosened_are_set_right_again(root, folder):
 def test_s13_a_planted_thing_at_the_file_s_place_is_left_alone(root, folder, planted, tmp_path):
     (tmp_path / "victim").write_text("mine")
     store = YamlFileMemoryStore(root)
-    store.load_session(HEADER.id)
+    wait(store.load_session(HEADER.id))
     (folder / "session.yaml").unlink()
     match planted:
         case "symlink":
@@ -77,11 +78,11 @@ def test_s13_a_planted_thing_at_the_file_s_place_is_left_alone(root, folder, pla
             (folder / "session.yaml").mkdir()
 
     with pytest.raises(SaveFailed):
-        store.save_message(HEADER.id, MessageRecord(2, "", user("two")))
-    store.close_session(HEADER.id)
+        wait(store.save_message(HEADER.id, MessageRecord(2, "", user("two"))))
+    wait(store.close_session(HEADER.id))
     with pytest.raises(SessionError):
-        store.load_session(HEADER.id)
-    store.list_sessions()
+        wait(store.load_session(HEADER.id))
+    wait(store.list_sessions())
     assert (tmp_path / "victim").read_text() == "mine"
 
 
@@ -90,14 +91,14 @@ def test_s13_a_planted_symlink_at_the_folder_s_place_is_left_alone(root, folder,
     folder.symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(SessionError, match="not a folder that ouro made"):
-        YamlFileMemoryStore(root).load_session(HEADER.id)
+        wait(YamlFileMemoryStore(root).load_session(HEADER.id))
 
 
 def test_s13_what_belongs_to_another_user_is_refused(root, folder, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 4242)
 
     with pytest.raises(SessionError, match="belongs to another user"):
-        YamlFileMemoryStore(root).load_session(HEADER.id)
+        wait(YamlFileMemoryStore(root).load_session(HEADER.id))
     assert YamlFileMemoryStore(root).obstacle() == f"{root} belongs to another user"
 
 
@@ -107,10 +108,10 @@ def test_s13_whatever_is_made_is_the_user_s_alone(root, folder):
         store = YamlFileMemoryStore(root)
         copy = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
         other = SessionHeader("2d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
-        store.fork_session(HEADER.id, None, copy)
-        store.import_session(other, [MessageRecord(1, "", tool(ToolReply("1", "read", "long\n" * 9000)))])
-        store.delete_session(copy.id)
-        store.list_sessions(), store.list_deleted()
+        wait(store.fork_session(HEADER.id, None, copy))
+        wait(store.import_session(other, [MessageRecord(1, "", tool(ToolReply("1", "read", "long\n" * 9000)))]))
+        wait(store.delete_session(copy.id))
+        wait(store.list_sessions()), wait(store.list_deleted())
     finally:
         os.umask(before)
 
@@ -126,11 +127,13 @@ def test_s13_what_lies_in_outputs_and_is_no_file_of_ours_is_not_copied(root, fol
     os.mkfifo(folder / "outputs" / "pipe.txt")
     store = YamlFileMemoryStore(root)
     copy = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
-    store.fork_session(HEADER.id, None, copy)
+    wait(store.fork_session(HEADER.id, None, copy))
 
     kept = list(store.outputs_folder(copy).iterdir())
     assert [path.suffix for path in kept] == [".png"]
-    assert store.load_session(copy.id).records[0].message == store.load_session(HEADER.id).records[0].message
+    assert (
+        wait(store.load_session(copy.id)).records[0].message == wait(store.load_session(HEADER.id)).records[0].message
+    )
 
 
 def test_s13_a_picture_s_name_cannot_lead_elsewhere(root, folder):
@@ -139,7 +142,7 @@ def test_s13_a_picture_s_name_cannot_lead_elsewhere(root, folder):
     name = next((folder / "outputs").iterdir()).name
     path.write_text(path.read_text().replace(f"outputs/{name}", "outputs/../../secret.png"))
 
-    loaded = YamlFileMemoryStore(root).load_session(HEADER.id)
+    loaded = wait(YamlFileMemoryStore(root).load_session(HEADER.id))
 
     assert loaded.records[0].message.parts_of(Image) == ()
 
@@ -164,7 +167,7 @@ def test_s14_a_session_in_a_folder_that_cannot_be_written_opens_read_only(root, 
 
     monkeypatch.setattr(yaml_backend, "SessionLock", read_only)
 
-    loaded = YamlFileMemoryStore(root).load_session(HEADER.id)
+    loaded = wait(YamlFileMemoryStore(root).load_session(HEADER.id))
 
     assert (loaded.read_only, len(loaded.records)) == (True, 1)
     assert "opened read-only, nothing is saved" in loaded.notices[0]
@@ -202,12 +205,12 @@ async def test_s15_order_is_kept_when_the_clock_goes_back_a_year(root, monkeypat
         await memory.add(user(text))
     await memory.close()
 
-    loaded = store.load_session(memory.session_id).records
+    loaded = (await store.load_session(memory.session_id)).records
     records = [each for each in loaded if isinstance(each, MessageRecord)]
 
     assert [(record.number, record.message.text) for record in records] == [(1, "one"), (2, "two"), (3, "three")]
     assert [record.at for record in loaded] == sorted(record.at for record in loaded)
-    info = store.get_session_stats(memory.session_id)
+    info = await store.get_session_stats(memory.session_id)
     assert info.created_at <= info.updated_at
 
 
@@ -215,11 +218,13 @@ def test_s15_two_sessions_of_the_same_second_have_folders_of_their_own(root):
     store = YamlFileMemoryStore(root)
     for tail in ("0000", "0001", "0002"):
         header = SessionHeader(f"0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d{tail}", "/p", "m", HEADER.created_at)
-        store.create_session(header)
-        store.save_message(header.id, MessageRecord(1, "", user(tail)))
-        store.close_session(header.id)
+        wait(store.create_session(header))
+        wait(store.save_message(header.id, MessageRecord(1, "", user(tail))))
+        wait(store.close_session(header.id))
 
-    assert sorted(store.load_session(each.id).records[0].message.text for each in store.list_sessions()) == [
+    assert sorted(
+        wait(store.load_session(each.id)).records[0].message.text for each in wait(store.list_sessions())
+    ) == [
         "0000",
         "0001",
         "0002",
@@ -234,9 +239,9 @@ def test_s16_an_id_that_is_none_is_refused_and_leads_nowhere(root, folder, name)
     (root.parent / "x").mkdir()
     for ask in (store.load_session, store.get_session_stats, store.delete_session, store.repair_session):
         with pytest.raises(SessionNotFound):
-            ask(name)
+            wait(ask(name))
     with pytest.raises(SaveFailed):
-        store.save_memory(name, TitleRecord("x", ""))
+        wait(store.save_memory(name, TitleRecord("x", "")))
     assert (root.parent / "x").exists()
 
 
@@ -245,12 +250,12 @@ def test_s16_projects_whose_paths_look_alike_are_kept_apart(root):
     paths = ["/home/me/my-app", "/home/me/my_app", "/home/me/my/app", "/home/me/my-app/"]
     for number, path in enumerate(paths):
         header = SessionHeader(f"0000000{number}-7e1b-4d0a-9a55-3b8f0c1d2e4f", path, "m", HEADER.created_at)
-        store.create_session(header)
-        store.save_message(header.id, MessageRecord(1, "", user(path)))
-        store.close_session(header.id)
+        wait(store.create_session(header))
+        wait(store.save_message(header.id, MessageRecord(1, "", user(path))))
+        wait(store.close_session(header.id))
 
-    everything = store.list_sessions()
+    everything = wait(store.list_sessions())
 
     for path in paths:
-        assert [each.project for each in store.list_sessions(path)] == [path]
+        assert [each.project for each in wait(store.list_sessions(path))] == [path]
         assert find_session(everything, "latest", path).project == path

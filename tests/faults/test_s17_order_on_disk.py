@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
+from aiofiles.threadpool.binary import AsyncFileIO
+from fakes.waiting import wait
 
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.sessions.session_file import replace
@@ -36,7 +38,14 @@ def calls(monkeypatch) -> list[str]:
         made.append(f"rename {Path(target).name}")
         return rename(source, target)
 
+    append = AsyncFileIO.write
+
+    async def appended(file, data):
+        made.append(f"write {name(file.fileno())}")
+        return await append(file, data)
+
     monkeypatch.setattr(os, "write", written)
+    monkeypatch.setattr(AsyncFileIO, "write", appended)
     monkeypatch.setattr(os, "fsync", flushed)
     monkeypatch.setattr(os, "replace", renamed)
     return made
@@ -46,10 +55,10 @@ def calls(monkeypatch) -> list[str]:
 class TestOrder:
     def test_s17_a_record_is_flushed_before_its_save_returns(self, home, calls):
         store = YamlFileMemoryStore(home / ".ouro" / "sessions")
-        store.create_session(HEADER)
+        wait(store.create_session(HEADER))
         created = list(calls)
         calls.clear()
-        store.save_message(HEADER.id, MessageRecord(1, "", user("one")))
+        wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one"))))
 
         folder = "2026-11-21_0d9f3c52"
         assert created == ["write session.yaml", "fsync session.yaml", f"fsync {folder}", "fsync sessions"]
@@ -57,9 +66,9 @@ class TestOrder:
 
     def test_s17_a_long_output_is_flushed_before_the_record_that_names_it(self, home, calls):
         store = YamlFileMemoryStore(home / ".ouro" / "sessions")
-        store.create_session(HEADER)
+        wait(store.create_session(HEADER))
         calls.clear()
-        store.save_message(HEADER.id, MessageRecord(1, "", tool(ToolReply("1", "read", "line\n" * 9000))))
+        wait(store.save_message(HEADER.id, MessageRecord(1, "", tool(ToolReply("1", "read", "line\n" * 9000)))))
 
         assert [step.split(" ")[0] if ".txt" in step else step for step in calls] == [
             "fsync 2026-11-21_0d9f3c52",
@@ -77,15 +86,17 @@ class TestOrder:
             Path, "rename", lambda path, target: calls.append(f"rename to {target.name}") or rename(path, target)
         )
         store = YamlFileMemoryStore(home / ".ouro" / "sessions")
-        store.import_session(HEADER, [MessageRecord(1, "", user("one"))])
-        store.delete_session(HEADER.id)
-        store.restore_session(HEADER.id)
+        wait(store.import_session(HEADER, [MessageRecord(1, "", user("one"))]))
+        wait(store.delete_session(HEADER.id))
+        wait(store.restore_session(HEADER.id))
 
         folder = "2026-11-21_0d9f3c52"
         steps = [step for step in calls if "lock" not in step]
         assert [step.partition("-2026")[0] for step in steps if "unfinished" in step] == ["fsync .unfinished"]
         assert "unfinished" in steps[steps.index(f"rename to {folder}") - 1]
         assert [step for step in steps if "unfinished" not in step] == [
+            "write session.yaml",
+            "write session.yaml",
             "fsync session.yaml",
             f"rename to {folder}",
             "fsync sessions",
@@ -99,14 +110,14 @@ class TestOrder:
 
     def test_s17_a_tail_is_kept_on_disk_before_it_is_cut_off(self, home, calls, monkeypatch):
         store = YamlFileMemoryStore(home / ".ouro" / "sessions")
-        store.create_session(HEADER)
+        wait(store.create_session(HEADER))
         folder = home / ".ouro" / "sessions" / "2026-11-21_0d9f3c52"
         with (folder / "session.yaml").open("ab") as file:
             file.write(b"---\nhalf")
         truncate = os.ftruncate
         monkeypatch.setattr(os, "ftruncate", lambda *of: calls.append("cut off") or truncate(*of))
         calls.clear()
-        store.save_message(HEADER.id, MessageRecord(1, "", user("one")))
+        wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one"))))
 
         kept = ["write session-1.torn", "fsync session-1.torn", f"fsync {folder.name}"]
         assert calls == [*kept, "cut off", "fsync session.yaml", "write session.yaml", "fsync session.yaml"]
@@ -121,9 +132,9 @@ class TestOrder:
 def test_s17_a_crash_between_any_two_steps_of_setting_a_tail_aside_loses_nothing(home, monkeypatch):
     root = home / ".ouro" / "sessions"
     store = YamlFileMemoryStore(root)
-    store.create_session(HEADER)
-    store.save_message(HEADER.id, MessageRecord(1, "", user("one")))
-    store.close_session(HEADER.id)
+    wait(store.create_session(HEADER))
+    wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one"))))
+    wait(store.close_session(HEADER.id))
     path = root / "2026-11-21_0d9f3c52" / "session.yaml"
     path.write_bytes(path.read_bytes() + b"---\nhalf")
 
@@ -139,11 +150,11 @@ def test_s17_a_crash_between_any_two_steps_of_setting_a_tail_aside_loses_nothing
 
     monkeypatch.setattr(os, "ftruncate", crash)
     with pytest.raises(CrashError):
-        YamlFileMemoryStore(root).load_session(HEADER.id)
+        wait(YamlFileMemoryStore(root).load_session(HEADER.id))
     monkeypatch.undo()
     monkeypatch.setenv("OURO_HOME", str(home / ".ouro"))
 
-    loaded = YamlFileMemoryStore(root).load_session(HEADER.id)
+    loaded = wait(YamlFileMemoryStore(root).load_session(HEADER.id))
 
     assert [record.message.text for record in loaded.records] == ["one"]
     assert [each.read_bytes() for each in sorted(path.parent.glob("*.torn"))] == [b"---\nhalf"] * 2
@@ -154,7 +165,7 @@ def test_s17_a_crash_before_the_header_was_written_leaves_nothing_in_the_way(hom
     (root / "2026-11-21_0d9f3c52").mkdir(parents=True)
     store = YamlFileMemoryStore(root)
 
-    assert store.list_sessions() == []
-    store.create_session(HEADER)
-    store.save_message(HEADER.id, MessageRecord(1, "", user("one")))
-    assert len(store.list_sessions()) == 1
+    assert wait(store.list_sessions()) == []
+    wait(store.create_session(HEADER))
+    wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one"))))
+    assert len(wait(store.list_sessions())) == 1

@@ -10,13 +10,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from fakes.waiting import BytesFile, wait
 from memory.store_contract import EVERY_CHANGE
 
 from ouro.memory.backend import MessageRecord, Record, SessionHeader
 from ouro.memory.serialization import record_from
 from ouro.memory.sessions.outputs import fetch_output
 from ouro.memory.sessions.records import CHANGES
-from ouro.memory.sessions.session_file import as_record, blocks_back, end_of_whole, number_of, split
+from ouro.memory.sessions.session_file import as_record, end_of_whole, number_of, records_back, split
 from ouro.memory.sessions.session_reader import read_session
 from ouro.memory.sessions.yaml_text import load
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -42,7 +43,7 @@ NEXT = as_record("message: 900\nrole: user\ntext: the next one\n")
 def folder(tmp_path_factory) -> Path:
     """Of a session with these records."""
     root = tmp_path_factory.mktemp("sessions")
-    YamlFileMemoryStore(root).import_session(HEADER, RECORDS)
+    wait(YamlFileMemoryStore(root).import_session(HEADER, RECORDS))
     return next(root.glob("2*"))
 
 
@@ -62,7 +63,7 @@ def test_the_session_has_every_kind_of_record(folder, data):
     assert tail == b""
 
 
-def test_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_there_and_no_other(data, tmp_path):
+async def test_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_there_and_no_other(data, tmp_path):
     whole, _ = split(data)
     ends = [block.offset + block.size for block in whole]
     path = tmp_path / "session.yaml"
@@ -80,7 +81,7 @@ def test_of_a_session_that_is_cut_at_any_byte_each_whole_record_is_there_and_no_
         ), cut
         assert tail == data[end:cut], cut
         assert end_of_whole(descriptor) == (end, data[end:cut]), cut
-        back = [block.offset for block in blocks_back(descriptor, 0, end)]
+        back = [record.offset async for record in records_back(BytesFile(data[:cut]), 0, end)]
         assert back == [block.offset for block in reversed(kept)], cut
     os.close(descriptor)
 
@@ -104,8 +105,8 @@ def test_a_session_that_is_cut_opens_with_all_whole_records(folder, data, part):
     path = folder / "session.yaml"
     path.write_bytes(data[:cut])
     try:
-        found = read_session(folder).session
+        found = wait(read_session(folder)).session
     finally:
         path.write_bytes(data)
     assert list(found.records) == RECORDS[: kept - 1]
-    assert any("cut off in the middle" in notice for notice in found.notices)
+    assert any("is incomplete" in notice for notice in found.notices)

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from aiofiles.threadpool.binary import AsyncFileIO
+from fakes.waiting import wait
 from memory.store_contract import EVERY_CHANGE
 
 from ouro.errors import SaveFailed
@@ -38,10 +40,10 @@ def template(tmp_path) -> Path:
     root = tmp_path / "template"
     root.mkdir(mode=0o700)
     store = YamlFileMemoryStore(root)
-    store.create_session(HEADER)
+    wait(store.create_session(HEADER))
     for number, message in enumerate(EARLIER, 1):
-        store.save_message(HEADER.id, record(number, message))
-    store.close_session(HEADER.id)
+        wait(store.save_message(HEADER.id, record(number, message)))
+    wait(store.close_session(HEADER.id))
     return root
 
 
@@ -51,9 +53,9 @@ def session_file(root: Path) -> Path:
 
 def save(store: YamlFileMemoryStore, saved: Record) -> None:
     if isinstance(saved, MessageRecord):
-        store.save_message(HEADER.id, saved)
+        wait(store.save_message(HEADER.id, saved))
     else:
-        store.save_memory(HEADER.id, saved)
+        wait(store.save_memory(HEADER.id, saved))
 
 
 def size_of_save(template: Path, scratch: Path, saved: Record) -> tuple[int, int]:
@@ -65,9 +67,9 @@ def size_of_save(template: Path, scratch: Path, saved: Record) -> tuple[int, int
 
 def save_again(root: Path, saved: Record) -> None:
     store = YamlFileMemoryStore(root)
-    store.load_session(HEADER.id)
+    wait(store.load_session(HEADER.id))
     save(store, saved)
-    store.close_session(HEADER.id)
+    wait(store.close_session(HEADER.id))
 
 
 def in_a_child(limit: int, on_limit: signal.Handlers, do: Callable[[], None]) -> int:
@@ -100,8 +102,8 @@ def disk_full_at(limit: int) -> Iterator[None]:
 
 def loaded(root: Path):
     store = YamlFileMemoryStore(root)
-    found = store.load_session(HEADER.id)
-    store.close_session(HEADER.id)
+    found = wait(store.load_session(HEADER.id))
+    wait(store.close_session(HEADER.id))
     return list(found.records), found.notices
 
 
@@ -116,9 +118,9 @@ def test_s1_s3_killed_at_any_byte_of_a_save(template, tmp_path, saved):
     step = 3 if isinstance(saved, MessageRecord) else 31
     for limit in sorted({*range(before, after, step), after - 1}):
         store = YamlFileMemoryStore(template)
-        store.load_session(HEADER.id)
+        wait(store.load_session(HEADER.id))
         assert os.WTERMSIG(in_a_child(limit, signal.SIG_DFL, partial(save, store, saved))) == signal.SIGXFSZ
-        store.close_session(HEADER.id)
+        wait(store.close_session(HEADER.id))
 
         found, notices = loaded(template)
         torn = list(template.glob("2*/*.torn"))
@@ -140,14 +142,14 @@ def test_s2_a_full_disk_at_any_byte_of_a_save(template, tmp_path, saved):
     before, after = size_of_save(template, tmp_path / "whole", saved)
     original = session_file(template).read_bytes()
     store = YamlFileMemoryStore(template)
-    store.load_session(HEADER.id)
+    wait(store.load_session(HEADER.id))
     for limit in range(before, after):
         with disk_full_at(limit), pytest.raises(SaveFailed):
             save(store, saved)
 
         assert session_file(template).read_bytes() == original, limit
     save(store, saved)
-    store.close_session(HEADER.id)
+    wait(store.close_session(HEADER.id))
     assert loaded(template) == ([*KEPT, saved], ())
 
 
@@ -157,9 +159,9 @@ def test_s1_s2_a_save_with_a_long_output_beside_the_file_is_cut_anywhere(templat
     path, original = session_file(template), session_file(template).read_bytes()
     for limit in (0, 1, 100, 4096, 16385, 33000, 33999):
         store = YamlFileMemoryStore(template)
-        store.load_session(HEADER.id)
+        wait(store.load_session(HEADER.id))
         assert in_a_child(limit, on_limit, partial(save, store, long)) != 0
-        store.close_session(HEADER.id)
+        wait(store.close_session(HEADER.id))
 
         assert path.read_bytes() == original
         save_again(template, long)
@@ -175,8 +177,8 @@ COPY = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11
 @pytest.mark.parametrize(
     "make",
     [
-        lambda store: store.fork_session(HEADER.id, None, COPY, "copy"),
-        lambda store: store.import_session(COPY, [*KEPT, TitleRecord("copy", KEPT[0].at)]),
+        lambda store: wait(store.fork_session(HEADER.id, None, COPY, "copy")),
+        lambda store: wait(store.import_session(COPY, [*KEPT, TitleRecord("copy", KEPT[0].at)])),
     ],
     ids=["fork", "import"],
 )
@@ -184,40 +186,40 @@ def test_s1_s2_a_session_that_is_made_whole_is_there_or_is_not(template, tmp_pat
     whole = tmp_path / "whole"
     shutil.copytree(template, whole)
     make(YamlFileMemoryStore(whole))
-    size = YamlFileMemoryStore(whole).get_session_stats(COPY.id).size
+    size = wait(YamlFileMemoryStore(whole).get_session_stats(COPY.id)).size
     for limit in range(0, size, 5):
         assert in_a_child(limit, on_limit, lambda: make(YamlFileMemoryStore(template))) != 0
 
-        assert [each.id for each in YamlFileMemoryStore(template).list_sessions()] == [HEADER.id], limit
+        assert [each.id for each in wait(YamlFileMemoryStore(template).list_sessions())] == [HEADER.id], limit
     store = YamlFileMemoryStore(template)
     make(store)
-    store.rebuild_index()
-    assert [each.id for each in store.list_sessions()] == [COPY.id, HEADER.id]
+    wait(store.rebuild_index())
+    assert [each.id for each in wait(store.list_sessions())] == [COPY.id, HEADER.id]
     assert [path.name for path in template.glob(".unfinished*")] == []
 
 
 def test_s2_the_error_says_what_to_do(template, monkeypatch):
     store = YamlFileMemoryStore(template)
-    store.load_session(HEADER.id)
+    wait(store.load_session(HEADER.id))
 
-    def no_room(*_):
+    async def no_room(*_):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(os, "write", no_room)
+    monkeypatch.setattr(AsyncFileIO, "write", no_room)
     with pytest.raises(SaveFailed) as error:
-        store.save_message(HEADER.id, record(3, LATER))
+        wait(store.save_message(HEADER.id, record(3, LATER)))
 
     assert error.value.message == f"Not saved in {session_file(template).parent}: No space left on device."
-    assert error.value.hint == "Make room on the disk; ouro tries again with the next message."
+    assert error.value.hint == "Free some disk space. ouro tries again with the next message."
 
 
 def test_s3_a_tail_left_by_another_writer_is_set_aside_by_the_next_save(template):
     store = YamlFileMemoryStore(template)
-    store.load_session(HEADER.id)
+    wait(store.load_session(HEADER.id))
     with session_file(template).open("ab") as file:
         file.write(b"---\nmessage: 3\nrole: user\ntext: |-\n  half a sen")
-    store.save_message(HEADER.id, record(4, AFTER))
-    store.close_session(HEADER.id)
+    wait(store.save_message(HEADER.id, record(4, AFTER)))
+    wait(store.close_session(HEADER.id))
 
     assert loaded(template) == ([*KEPT, record(4, AFTER)], ())
     assert [path.read_bytes()[-10:] for path in template.glob("2*/session-1.torn")] == [b"half a sen"]

@@ -7,6 +7,7 @@ import sys
 import textwrap
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.errors import SessionInUse
 from ouro.memory.backend import MessageRecord, SessionHeader
@@ -16,21 +17,23 @@ from ouro.messages import user
 
 HEADER = SessionHeader("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", "2026-11-21T20:14:03.120Z")
 HOLD = """
-    import sys
+    import asyncio, sys
     from pathlib import Path
     from ouro.memory.yaml_backend import YamlFileMemoryStore
     store = YamlFileMemoryStore(Path(sys.argv[1]))
-    store.load_session(sys.argv[2])
+    asyncio.run(store.load_session(sys.argv[2]))
     print("held", flush=True)
     sys.stdin.read()
 """
 APPEND = """
-    import sys
+    import asyncio, sys
     from pathlib import Path
     from ouro.memory.sessions.session_file import append
-    for number in range(200):
-        text = f"{sys.argv[2]}-{number}\\n" + "  more of it\\n" * (number * 7 % 50)
-        append(Path(sys.argv[1]), f"message: {number}\\nrole: user\\ntext: |-\\n  {text}".encode())
+    async def fill():
+        for number in range(200):
+            text = f"{sys.argv[2]}-{number}\\n" + "  more of it\\n" * (number * 7 % 50)
+            await append(Path(sys.argv[1]), f"message: {number}\\nrole: user\\ntext: |-\\n  {text}".encode())
+    asyncio.run(fill())
 """
 
 
@@ -38,9 +41,9 @@ APPEND = """
 def root(home):
     root = home / ".ouro" / "sessions"
     store = YamlFileMemoryStore(root)
-    store.create_session(HEADER)
-    store.save_message(HEADER.id, MessageRecord(1, "", user("one")))
-    store.close_session(HEADER.id)
+    wait(store.create_session(HEADER))
+    wait(store.save_message(HEADER.id, MessageRecord(1, "", user("one"))))
+    wait(store.close_session(HEADER.id))
     return root
 
 
@@ -54,13 +57,13 @@ def test_s4_the_second_process_is_told_who_has_it_and_since_when_until_that_one_
         assert holder.stdout.readline() == "held\n"
 
         with pytest.raises(SessionInUse) as error:
-            YamlFileMemoryStore(root).load_session(HEADER.id)
+            wait(YamlFileMemoryStore(root).load_session(HEADER.id))
         holder.kill()
 
     assert re.fullmatch(
         rf"This session is in use by process {holder.pid} since \d{{4}}-\d\d-\d\dT[\d:.]+Z\.", error.value.message
     )
-    assert YamlFileMemoryStore(root).load_session(HEADER.id).records == (MessageRecord(1, "", user("one")),)
+    assert wait(YamlFileMemoryStore(root).load_session(HEADER.id)).records == (MessageRecord(1, "", user("one")),)
 
 
 @pytest.mark.parametrize("names", ["ab", "abcd"])
@@ -69,7 +72,7 @@ def test_s4_if_several_write_anyway_nothing_is_lost_and_nothing_interleaved(root
     writers = [python(APPEND, folder, name) for name in names]
     assert [writer.communicate() and writer.returncode for writer in writers] == [0] * len(names)
 
-    loaded = YamlFileMemoryStore(root).load_session(HEADER.id)
+    loaded = wait(YamlFileMemoryStore(root).load_session(HEADER.id))
 
     texts = [record.message.text.split("\n")[0] for record in loaded.records]
     assert sorted(texts) == sorted(["one", *(f"{name}-{number}" for name in names for number in range(200))])
@@ -79,7 +82,7 @@ def test_s4_if_several_write_anyway_nothing_is_lost_and_nothing_interleaved(root
     assert loaded.notices == ()
     # Numbers that came twice have been told apart, for good.
     assert len({record.number for record in loaded.records}) == len(texts)
-    assert YamlFileMemoryStore(root).load_session(HEADER.id, read_only=True).records == loaded.records
+    assert wait(YamlFileMemoryStore(root).load_session(HEADER.id, read_only=True)).records == loaded.records
 
 
 def test_s4_a_session_open_elsewhere_can_be_looked_at_and_copied(root):
@@ -88,25 +91,25 @@ def test_s4_a_session_open_elsewhere_can_be_looked_at_and_copied(root):
         store = YamlFileMemoryStore(root)
         copy = SessionHeader("1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
 
-        looked_at = store.load_session(HEADER.id, read_only=True)
-        store.fork_session(HEADER.id, None, copy)
-        store.load_session(copy.id)
-        store.save_message(copy.id, MessageRecord(2, "", user("two")))
+        looked_at = wait(store.load_session(HEADER.id, read_only=True))
+        wait(store.fork_session(HEADER.id, None, copy))
+        wait(store.load_session(copy.id))
+        wait(store.save_message(copy.id, MessageRecord(2, "", user("two"))))
         with pytest.raises(SessionInUse, match="--fork"):
-            store.delete_session(HEADER.id)
+            wait(store.delete_session(HEADER.id))
         holder.kill()
 
     assert (looked_at.read_only, looked_at.records) == (True, (MessageRecord(1, "", user("one")),))
 
 
 REBUILD = """
-    import sys
+    import asyncio, sys
     from pathlib import Path
     from ouro.memory.yaml_backend import YamlFileMemoryStore
     store = YamlFileMemoryStore(Path(sys.argv[1]))
     for _ in range(40):
-        assert store.rebuild_index() == 1
-        assert [each.messages for each in store.list_sessions()] == [1]
+        assert asyncio.run(store.rebuild_index()) == 1
+        assert [each.messages for each in asyncio.run(store.list_sessions())] == [1]
 """
 
 
@@ -125,11 +128,11 @@ def test_s4_a_disk_without_locks_still_keeps_sessions(root, monkeypatch):
 
     monkeypatch.setattr(fcntl, "flock", refused)
     store = YamlFileMemoryStore(root)
-    store.load_session(HEADER.id)
-    store.save_message(HEADER.id, MessageRecord(2, "", user("two")))
-    store.close_session(HEADER.id)
+    wait(store.load_session(HEADER.id))
+    wait(store.save_message(HEADER.id, MessageRecord(2, "", user("two"))))
+    wait(store.close_session(HEADER.id))
 
-    assert len(store.load_session(HEADER.id).records) == 2
+    assert len(wait(store.load_session(HEADER.id)).records) == 2
 
 
 def test_s4_the_lock_file_of_a_dead_process_does_not_lock(root):

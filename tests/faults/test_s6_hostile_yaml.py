@@ -1,6 +1,7 @@
 """S6: session files made to hurt. Each gets a clear message with the file's name, and the list still works."""
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.errors import SessionDamaged
 from ouro.memory.backend import MessageRecord, SessionHeader
@@ -52,9 +53,9 @@ def write(root, content: bytes):
 def root(home):
     root = home / ".ouro" / "sessions"
     store = YamlFileMemoryStore(root)
-    store.create_session(GOOD)
-    store.save_message(GOOD.id, MessageRecord(1, "2026-11-21T20:14:03.120Z", user("one")))
-    store.close_session(GOOD.id)
+    wait(store.create_session(GOOD))
+    wait(store.save_message(GOOD.id, MessageRecord(1, "2026-11-21T20:14:03.120Z", user("one"))))
+    wait(store.close_session(GOOD.id))
     return root
 
 
@@ -64,9 +65,9 @@ def test_s6_a_hostile_first_record_is_refused_by_name(root, content):
     store = YamlFileMemoryStore(root)
 
     with pytest.raises(SessionDamaged, match=r"2026-11-21_0d9f3c52/session\.yaml"):
-        store.load_session(ID)
+        wait(store.load_session(ID))
 
-    listed = {each.id: each.title for each in store.list_sessions()}
+    listed = {each.id: each.title for each in wait(store.list_sessions())}
     assert listed.keys() == {GOOD.id, "0d9f3c52"}
     assert listed["0d9f3c52"].startswith("[cannot be read: ")
 
@@ -77,7 +78,7 @@ def test_s6_a_hostile_record_in_the_middle_is_skipped_and_said(root, content):
     write(root, b"---\n" + HEAD + b"...\n" + good % 1 + b"---\n" + content + b"\n...\n" + good % 2)
     before = (root / "2026-11-21_0d9f3c52" / "session.yaml").read_bytes()
 
-    loaded = YamlFileMemoryStore(root).load_session(ID)
+    loaded = wait(YamlFileMemoryStore(root).load_session(ID))
 
     assert [record.number for record in loaded.records] == [1, 2]
     assert [ID[:8] in notice or "newer ouro" in notice for notice in loaded.notices] == [True]
@@ -134,7 +135,7 @@ def message(number: int) -> bytes:
 async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, content):
     write(root, b"---\n" + HEAD + b"...\n" + message(1) + message(2) + b"---\n" + content + b"\n...\n" + message(600))
     store = YamlFileMemoryStore(root)
-    assert {each.id for each in store.list_sessions()} == {ID, GOOD.id}
+    assert {each.id for each in await store.list_sessions()} == {ID, GOOD.id}
 
     memory = await MemoryManager.resume(store, ID, project="/p")
     await memory.add(user("more"))
@@ -145,7 +146,7 @@ async def test_s6_a_hostile_record_of_any_kind_is_skipped_or_does_no_harm(root, 
     assert sent[-2:] == ["good 600", "more"]
     is_told = content in SKIPPED.values() or b"file: " in content  # an output that is missing is told too
     assert (bool(memory.notices), usage.input) == (is_told, 0)
-    whole = store.load_session(ID, read_only=True)
+    whole = await store.load_session(ID, read_only=True)
     assert "root: secret" not in str(whole.records)
     assert [each.message.text for each in whole.records if isinstance(each, MessageRecord)][-2:] == ["good 600", "more"]
     again = await MemoryManager.resume(store, ID, project="/p", fork=True)
@@ -165,7 +166,7 @@ def test_s6_a_record_that_would_be_good_but_for_one_value_is_skipped(root, value
     content = b"message: 2\nat: x\nrole: tool\nreplies:\n- {id: a, name: b, text: c}\nmore: " + value.encode()
     write(root, b"---\n" + HEAD + b"...\n" + message(1) + b"---\n" + content + b"\n...\n" + message(3))
 
-    loaded = YamlFileMemoryStore(root).load_session(ID)
+    loaded = wait(YamlFileMemoryStore(root).load_session(ID))
 
     assert [record.number for record in loaded.records] == [1, 3]
     assert [notice for notice in loaded.notices if "cannot be read" in notice]

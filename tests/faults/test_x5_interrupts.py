@@ -1,7 +1,6 @@
 """X5: an interrupt wins wherever the turn is, also a second one, also a closing session; nothing said is lost."""
 
 import asyncio
-import threading
 from contextlib import aclosing
 
 import pytest
@@ -168,7 +167,7 @@ async def test_x5_a_line_of_one_s_own_that_cannot_be_saved_is_shown_and_said(rep
     session, _ = await opened(repository, "Hello.")
     assert [event async for event in session.send("hi")]
 
-    def full(*_):
+    async def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ouro.memory.yaml_backend.append", full)
@@ -195,15 +194,15 @@ async def test_x5_a_session_that_could_not_be_put_together_is_not_held_open(repo
 
 
 async def test_x5_an_interrupt_while_one_of_two_words_is_saved_loses_neither(repository, monkeypatch):
-    going, saving, saved = asyncio.Event(), asyncio.Event(), threading.Event()
+    going, saving, saved = asyncio.Event(), asyncio.Event(), asyncio.Event()
     session, _ = await opened(repository, ScriptedReply("So far ", hold=going.wait), "Fine.")
-    loop, append = asyncio.get_running_loop(), yaml_backend.append
+    append = yaml_backend.append
 
-    def slow(folder, data, **how):
+    async def slow(folder, data, **how):
         if b"the first" in data:
-            loop.call_soon_threadsafe(saving.set)
-            saved.wait()
-        append(folder, data, **how)
+            saving.set()
+            await saved.wait()
+        return await append(folder, data, **how)
 
     monkeypatch.setattr(yaml_backend, "append", slow)
 

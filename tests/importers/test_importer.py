@@ -3,12 +3,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.importers.importer import Importer, ImportLedger, ImportResult
 from ouro.importers.sources import find_sources, usual_places
 from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader, TitleRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.whole_session import read_whole
+from ouro.memory.sessions.session_reader import read_whole
 from ouro.memory.short_term import sendable
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Context, user
@@ -24,8 +25,8 @@ def store(home) -> YamlFileMemoryStore:
 
 def take(store, home, *paths, program=None) -> list[ImportResult]:
     ledger = ImportLedger(home / ".ouro" / "cache" / "imports.json")
-    importer = Importer(store, ledger)
-    done = [importer.take(each) for each in find_sources(paths, program)]
+    importer = Importer(store, ledger, [info.id for info in wait(store.list_sessions())])
+    done = [wait(importer.take(each)) for each in find_sources(paths, program)]
     ledger.save()
     return done
 
@@ -35,7 +36,7 @@ def outcomes(done) -> list[str]:
 
 
 def texts(store, session_id) -> list[str]:
-    found = read_whole(store, session_id).records()
+    found = wait(read_whole(store, session_id)).records()
     return [each.message.text for each in found if isinstance(each, MessageRecord) and each.message.text]
 
 
@@ -71,14 +72,14 @@ def test_the_usual_places_are_looked_into(home):
 
 async def test_what_was_taken_over_can_be_listed_read_and_gone_on_with(store, home):
     assert outcomes(take(store, home, DATA)) == ["new"] * 5
-    assert {each.title for each in store.list_sessions()} == {
+    assert {each.title for each in await store.list_sessions()} == {
         "The cart", "Cart test", "read api.py", "list the files", "Flask import repaired",
     }  # fmt: skip
-    assert [each.updated_at[:10] for each in store.list_sessions()] == [
+    assert [each.updated_at[:10] for each in await store.list_sessions()] == [
         "2026-03-02", "2026-02-03", "2025-09-01", "2025-06-20", "2025-05-16",
     ]  # fmt: skip
 
-    for info in store.list_sessions():
+    for info in await store.list_sessions():
         memory = await MemoryManager.resume(store, info.id, project="/home/me/src/shop")
         sent = memory.context()
         assert sent == sendable(sent)
@@ -90,11 +91,11 @@ async def test_what_was_taken_over_can_be_listed_read_and_gone_on_with(store, ho
 
 def test_taking_over_again_adds_nothing_and_reads_nothing(store, home):
     take(store, home, DATA)
-    before = {each.id: each.size for each in store.list_sessions()}
+    before = {each.id: each.size for each in wait(store.list_sessions())}
     assert outcomes(take(store, home, DATA)) == ["known"] * 5
     (home / ".ouro" / "cache" / "imports.json").unlink()
     assert outcomes(take(store, home, DATA)) == ["known"] * 5
-    assert {each.id: each.size for each in store.list_sessions()} == before
+    assert {each.id: each.size for each in wait(store.list_sessions())} == before
 
 
 @pytest.mark.parametrize(
@@ -107,12 +108,12 @@ def test_a_log_that_grows_line_by_line_ends_as_if_it_had_been_read_at_once(store
         with path.open("a") as file:
             file.write(line)
         take(store, home, tmp_path)
-    (session,) = store.list_sessions()
-    grown = list(read_whole(store, session.id).records())
+    (session,) = wait(store.list_sessions())
+    grown = list(wait(read_whole(store, session.id)).records())
 
     fresh = YamlFileMemoryStore(tmp_path / "fresh")
-    Importer(fresh, ImportLedger(tmp_path / "ledger")).take(find_sources([path])[0])
-    assert texts_that_go_on(grown) == texts_that_go_on(list(read_whole(fresh, session.id).records()))
+    wait(Importer(fresh, ImportLedger(tmp_path / "ledger"), []).take(find_sources([path])[0]))
+    assert texts_that_go_on(grown) == texts_that_go_on(list(wait(read_whole(fresh, session.id)).records()))
 
 
 def texts_that_go_on(records) -> list:
@@ -132,9 +133,9 @@ def test_what_was_added_since_is_added_once(store, home, tmp_path):
     path.write_text("".join(whole))
     assert [(each.outcome, each.messages) for each in take(store, home, path)] == [("more", 9)]
     assert outcomes(take(store, home, path)) == ["known"]
-    numbers = [each.number for each in read_whole(store, CART).records() if isinstance(each, MessageRecord)]
+    numbers = [each.number for each in wait(read_whole(store, CART)).records() if isinstance(each, MessageRecord)]
     assert numbers == sorted(set(numbers))
-    assert RewindRecord(2, "2026-03-02T10:02:00.000Z") in list(read_whole(store, CART).records())
+    assert RewindRecord(2, "2026-03-02T10:02:00.000Z") in list(wait(read_whole(store, CART)).records())
 
 
 def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path):
@@ -142,11 +143,11 @@ def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path)
     whole = lines(DATA / "claude-code-2.1.jsonl")
     path.write_text("".join(whole[:5]))
     take(store, home, path)
-    loaded = store.load_session(CART)
+    loaded = wait(store.load_session(CART))
     number = max(each.number for each in loaded.records if isinstance(each, MessageRecord)) + 1
-    store.save_message(CART, MessageRecord(number, "2026-03-05T00:00:00.000Z", user("said here")))
-    store.save_memory(CART, TitleRecord("My own title", "2026-03-05T00:00:01.000Z"))
-    store.close_session(CART)
+    wait(store.save_message(CART, MessageRecord(number, "2026-03-05T00:00:00.000Z", user("said here"))))
+    wait(store.save_memory(CART, TitleRecord("My own title", "2026-03-05T00:00:01.000Z")))
+    wait(store.close_session(CART))
     path.write_text("".join(whole))
     (done,) = take(store, home, path)
 
@@ -156,21 +157,21 @@ def test_a_session_that_went_on_in_both_places_keeps_both(store, home, tmp_path)
     assert said.index("said here") < said.index("draw it as SVG")
     contexts = [
         part.text
-        for each in read_whole(store, CART).records()
+        for each in wait(read_whole(store, CART)).records()
         if isinstance(each, MessageRecord)
         for part in each.message.parts
         if isinstance(part, Context)
     ]
     assert contexts == ["What follows was said in Claude Code, where this session went on, too."]
-    assert store.get_session_stats(CART).title == "My own title"
+    assert wait(store.get_session_stats(CART)).title == "My own title"
     assert outcomes(take(store, home, path)) == ["known"]
     assert texts(store, CART) == said
 
 
 def test_an_id_that_another_session_has_is_not_taken_from_it(store, home):
-    store.create_session(SessionHeader(CART, "/mine", "m", "2026-01-01T00:00:00.000Z"))
-    store.save_message(CART, MessageRecord(1, "2026-01-01T00:00:00.000Z", user("mine")))
-    store.close_session(CART)
+    wait(store.create_session(SessionHeader(CART, "/mine", "m", "2026-01-01T00:00:00.000Z")))
+    wait(store.save_message(CART, MessageRecord(1, "2026-01-01T00:00:00.000Z", user("mine"))))
+    wait(store.close_session(CART))
     (done,) = take(store, home, DATA / "claude-code-2.1.jsonl")
 
     assert done.outcome == "new"
@@ -186,10 +187,10 @@ def test_a_session_that_is_open_here_is_left_alone_and_said(store, home, tmp_pat
     take(store, home, path)
     path.write_text("".join(whole))
     holder = YamlFileMemoryStore(home / ".ouro" / "sessions")
-    holder.load_session(CART)
+    wait(holder.load_session(CART))
     (done,) = take(store, home, path)
     assert done.outcome == "failed"
-    holder.close_session(CART)
+    wait(holder.close_session(CART))
     assert outcomes(take(store, home, path)) == ["more"]
 
 
@@ -236,7 +237,7 @@ async def test_hostile_lines_never_stop_the_rest(store, home, tmp_path, program)
     assert done.outcome == "new"
     assert done.left_out["lines that cannot be read"] >= 7
     assert texts(store, done.session_id)[-1] == "the end"
-    assert store.get_session_stats(done.session_id).project == ""
+    assert (await store.get_session_stats(done.session_id)).project == ""
     memory = await MemoryManager.resume(store, done.session_id, project="/p")
     assert memory.context()
     await memory.close()
@@ -250,7 +251,7 @@ def test_files_of_another_kind_are_said_and_harm_nothing(store, home, tmp_path, 
     done = take(store, home, tmp_path, program=program)
     assert len(done) == 3
     assert set(outcomes(done)) <= {"failed", "empty"}
-    assert store.list_sessions() == []
+    assert wait(store.list_sessions()) == []
 
 
 def test_pipes_and_links_round_in_circles_are_not_followed(store, home, tmp_path):

@@ -1,6 +1,7 @@
 """What every session store must do; a test class of each store inherits this."""
 
 import pytest
+from fakes.waiting import wait
 from msgspec.structs import replace
 
 from ouro.display import CommandOutput, Display, Picture, Plain, Todo, Todos
@@ -27,7 +28,7 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.sessions.usage import day_of
-from ouro.memory.sessions.walk_back import FEWEST_SHOWN
+from ouro.memory.sessions.walk_back import MIN_SHOWN
 from ouro.memory.transcript import Transcript
 from ouro.messages import (
     Context,
@@ -137,59 +138,59 @@ class StoreContract:
 
     def test_a_session_comes_back_as_it_was_saved(self, store: MemoryStore, again):
         records = [message_record(number, message) for number, message in enumerate(EVERY_PART, 1)]
-        store.create_session(HEADER)
+        wait(store.create_session(HEADER))
         for record in records:
-            store.save_message(HEADER.id, record)
+            wait(store.save_message(HEADER.id, record))
         for change in EVERY_CHANGE:
-            store.save_memory(HEADER.id, change)
-        store.close_session(HEADER.id)
+            wait(store.save_memory(HEADER.id, change))
+        wait(store.close_session(HEADER.id))
 
-        assert again().load_session(HEADER.id) == LoadedSession(HEADER, (*records, *EVERY_CHANGE))
+        assert wait(again().load_session(HEADER.id)) == LoadedSession(HEADER, (*records, *EVERY_CHANGE))
 
     def test_long_outputs_come_back_as_they_were(self, store, again):
         self._saved(store, HEADER, *LONG_OUTPUTS)
 
-        found = again().load_session(HEADER.id).records
+        found = wait(again().load_session(HEADER.id)).records
 
         assert found == tuple(message_record(number, message) for number, message in enumerate(LONG_OUTPUTS, 1))
 
     def test_what_is_loaded_can_be_gone_on_with(self, store, again):
         self._saved(store, HEADER, user("one"))
         second = again()
-        second.load_session(HEADER.id)
-        second.save_message(HEADER.id, message_record(2, assistant("two")))
-        second.close_session(HEADER.id)
+        wait(second.load_session(HEADER.id))
+        wait(second.save_message(HEADER.id, message_record(2, assistant("two"))))
+        wait(second.close_session(HEADER.id))
 
-        found = again().load_session(HEADER.id)
+        found = wait(again().load_session(HEADER.id))
 
         assert [record.message.text for record in found.records if isinstance(record, MessageRecord)] == ["one", "two"]
 
     def test_an_open_session_is_refused_to_others_but_may_be_read(self, store):
-        store.create_session(HEADER)
-        store.save_message(HEADER.id, message_record(1, user("one")))
+        wait(store.create_session(HEADER))
+        wait(store.save_message(HEADER.id, message_record(1, user("one"))))
 
         with pytest.raises(SessionInUse):
-            store.load_session(HEADER.id)
+            wait(store.load_session(HEADER.id))
         with pytest.raises(SessionInUse):
-            store.delete_session(HEADER.id)
-        read = store.load_session(HEADER.id, read_only=True)
+            wait(store.delete_session(HEADER.id))
+        read = wait(store.load_session(HEADER.id, read_only=True))
         assert read == LoadedSession(HEADER, (message_record(1, user("one")),), read_only=True)
 
     def test_nothing_is_saved_into_a_session_that_is_not_open(self, store):
         self._saved(store, HEADER, user("one"))
 
         with pytest.raises(SaveFailed):
-            store.save_message(HEADER.id, message_record(2, user("two")))
+            wait(store.save_message(HEADER.id, message_record(2, user("two"))))
 
     def test_sessions_are_listed_last_used_first_and_by_project(self, store):
         self._saved(store, HEADER, user("one"), Message("assistant", (Text("two"),), Usage(cost=0.5)))
         self._saved(store, OTHER, user("three"))
-        store.load_session(OTHER.id)
-        store.save_memory(OTHER.id, TitleRecord("three", timestamp()))
-        store.save_message(OTHER.id, replace(message_record(2, user("four")), at="2026-12-01T00:00:00.000Z"))
-        store.close_session(OTHER.id)
+        wait(store.load_session(OTHER.id))
+        wait(store.save_memory(OTHER.id, TitleRecord("three", timestamp())))
+        wait(store.save_message(OTHER.id, replace(message_record(2, user("four")), at="2026-12-01T00:00:00.000Z")))
+        wait(store.close_session(OTHER.id))
 
-        found = store.list_sessions()
+        found = wait(store.list_sessions())
 
         assert [each.id for each in found] == [OTHER.id, HEADER.id]
         shown = [(each.title, each.project, each.model, each.messages, each.cost) for each in found]
@@ -198,126 +199,126 @@ class StoreContract:
             ("", "/home/me/app", "test/model", 2, 0.5),
         ]
         assert [each.updated_at for each in found] == ["2026-12-01T00:00:00.000Z", "2026-11-21T20:15:02.000Z"]
-        assert [each.id for each in store.list_sessions("/home/me/app")] == [HEADER.id]
-        assert store.get_session_stats(HEADER.id) == found[1]
+        assert [each.id for each in wait(store.list_sessions("/home/me/app"))] == [HEADER.id]
+        assert wait(store.get_session_stats(HEADER.id)) == found[1]
 
     def test_a_session_in_which_nothing_was_said_is_not_listed(self, store):
-        store.create_session(HEADER)
-        store.close_session(HEADER.id)
+        wait(store.create_session(HEADER))
+        wait(store.close_session(HEADER.id))
 
-        assert store.list_sessions() == []
+        assert wait(store.list_sessions()) == []
 
     def test_a_removed_session_is_in_the_trash_and_comes_back(self, store, again):
         self._saved(store, HEADER, user("one"))
         self._saved(store, OTHER, user("two"))
-        before = store.get_session_stats(HEADER.id)
-        store.delete_session(HEADER.id)
+        before = wait(store.get_session_stats(HEADER.id))
+        wait(store.delete_session(HEADER.id))
 
-        assert [each.id for each in again().list_sessions()] == [OTHER.id]
-        assert again().list_deleted() == [before]
+        assert [each.id for each in wait(again().list_sessions())] == [OTHER.id]
+        assert wait(again().list_deleted()) == [before]
         for ask in (store.load_session, store.get_session_stats, store.delete_session):
             with pytest.raises(SessionNotFound):
-                ask(HEADER.id)
+                wait(ask(HEADER.id))
 
-        store.restore_session(HEADER.id)
-        assert again().list_deleted() == []
-        assert again().load_session(HEADER.id, read_only=True).records == (message_record(1, user("one")),)
+        wait(store.restore_session(HEADER.id))
+        assert wait(again().list_deleted()) == []
+        assert wait(again().load_session(HEADER.id, read_only=True)).records == (message_record(1, user("one")),)
 
     def test_a_session_leaves_the_trash_for_good_only_when_asked(self, store, again):
         self._saved(store, HEADER, user("one"))
         with pytest.raises(SessionNotFound):
-            store.purge_session(HEADER.id)
-        store.delete_session(HEADER.id)
-        store.purge_session(HEADER.id)
+            wait(store.purge_session(HEADER.id))
+        wait(store.delete_session(HEADER.id))
+        wait(store.purge_session(HEADER.id))
 
-        assert (again().list_sessions(), again().list_deleted()) == ([], [])
+        assert (wait(again().list_sessions()), wait(again().list_deleted())) == ([], [])
         for ask in (store.restore_session, store.purge_session):
             with pytest.raises(SessionNotFound):
-                ask(HEADER.id)
+                wait(ask(HEADER.id))
 
     def test_a_session_is_imported_whole(self, store, again):
         records = (*(message_record(number, message) for number, message in enumerate(EVERY_PART, 1)), *EVERY_CHANGE)
-        store.import_session(HEADER, iter(records))
+        wait(store.import_session(HEADER, iter(records)))
 
-        assert again().load_session(HEADER.id) == LoadedSession(HEADER, records)
+        assert wait(again().load_session(HEADER.id)) == LoadedSession(HEADER, records)
         with pytest.raises(SaveFailed):
-            store.import_session(HEADER, ())
+            wait(store.import_session(HEADER, ()))
 
     def test_a_fork_begins_as_a_copy_up_to_a_message_and_both_go_on_alone(self, store, again):
         self._saved(store, HEADER, user("one"), EVERY_PART[0], LONG_OUTPUTS[0], user("four"))
-        store.load_session(HEADER.id)
-        store.fork_session(HEADER.id, 3, OTHER, "another")
-        store.save_message(HEADER.id, message_record(5, user("five")))
-        store.close_session(HEADER.id)
-        store.load_session(OTHER.id)
-        store.save_message(OTHER.id, message_record(4, user("other")))
-        store.close_session(OTHER.id)
+        wait(store.load_session(HEADER.id))
+        wait(store.fork_session(HEADER.id, 3, OTHER, "another"))
+        wait(store.save_message(HEADER.id, message_record(5, user("five"))))
+        wait(store.close_session(HEADER.id))
+        wait(store.load_session(OTHER.id))
+        wait(store.save_message(OTHER.id, message_record(4, user("other"))))
+        wait(store.close_session(OTHER.id))
 
         assert self._texts(again(), HEADER) == ["one", EVERY_PART[0].text, "", "four", "five"]
-        copy = again().load_session(OTHER.id)
+        copy = wait(again().load_session(OTHER.id))
         said = (user("one"), EVERY_PART[0], LONG_OUTPUTS[0], user("other"))
         assert tuple(each.message for each in copy.records if isinstance(each, MessageRecord)) == said
         assert [replace(each, at="") for each in copy.records[3:5]] == [
             ForkRecord(HEADER.id, 3, ""),
             TitleRecord("another", ""),
         ]
-        info = again().get_session_stats(OTHER.id)
+        info = wait(again().get_session_stats(OTHER.id))
         assert (info.title, info.fork_of, info.messages, info.project) == ("another", HEADER.id, 4, OTHER.project)
 
     def test_a_whole_session_or_nothing_of_it_is_forked(self, store):
         self._saved(store, HEADER, user("one"), user("two"))
-        store.fork_session(HEADER.id, None, OTHER)
+        wait(store.fork_session(HEADER.id, None, OTHER))
         assert self._texts(store, OTHER) == ["one", "two"]
         third = replace(OTHER, id="2e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
-        store.fork_session(HEADER.id, 0, third)
+        wait(store.fork_session(HEADER.id, 0, third))
         assert self._texts(store, third) == []
 
         fourth = replace(OTHER, id="3e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
         for source, number in ((HEADER.id, 99), ("nobody", None)):
             with pytest.raises(SessionNotFound):
-                store.fork_session(source, number, fourth)
+                wait(store.fork_session(source, number, fourth))
         with pytest.raises(SaveFailed):
-            store.fork_session(HEADER.id, None, OTHER)
+            wait(store.fork_session(HEADER.id, None, OTHER))
 
     def test_of_a_long_session_what_is_sent_is_loaded_and_the_rest_page_by_page(self, store, again):
-        count = 4 * FEWEST_SHOWN
+        count = 4 * MIN_SHOWN
         records: list[Record] = [message_record(number % 60, user(str(number))) for number in range(1, count + 1)]
         records = [replace(each, number=number) for number, each in enumerate(records, 1)]
         check = CompactionRecord(count + 1, AT, (1, count - 5), (3, 7), "what was said", spent=Usage(input=9))
         records += [TitleRecord("title", AT), check, message_record(1, user("last"))]
         records[-1] = replace(records[-1], number=count + 2)
-        store.import_session(HEADER, records)
+        wait(store.import_session(HEADER, records))
 
-        loaded = again().load_session(HEADER.id, reach="context")
+        loaded = wait(again().load_session(HEADER.id, reach="context"))
         transcript = Transcript.of(loaded)
 
         assert (loaded.is_complete, loaded.place > 0, transcript.is_complete) == (True, True, True)
         assert [each.message.text for each in loaded.kept] == ["3", "7"]
-        assert len(transcript.entries) == FEWEST_SHOWN
-        whole = Transcript.of(again().load_session(HEADER.id, read_only=True))
+        assert len(transcript.entries) == MIN_SHOWN
+        whole = Transcript.of(wait(again().load_session(HEADER.id, read_only=True)))
         assert (transcript.sent(), transcript.usage) == (whole.sent(), whole.usage)
         place, pages = loaded.place, []
         while place:
-            page = store.load_before(HEADER.id, place, 50)
+            page = wait(store.load_before(HEADER.id, place, 50))
             pages.append(len(transcript.prepend(page.records, is_whole=page.place == 0)))
             place = page.place
-        assert pages == [50, 50, count + 1 - FEWEST_SHOWN - 100]
+        assert pages == [50, 50, count + 1 - MIN_SHOWN - 100]
         assert (transcript.entries, transcript.sent()) == (whole.entries, whole.sent())
 
     def test_the_place_of_a_message_is_where_the_page_before_it_ends(self, store, again):
-        store.create_session(HEADER)
+        wait(store.create_session(HEADER))
         for number in range(1, 8):
-            store.save_message(HEADER.id, message_record(number, user(str(number))))
-        page = store.load_before(HEADER.id, store.place_of(HEADER.id, 5), 3)
+            wait(store.save_message(HEADER.id, message_record(number, user(str(number)))))
+        page = wait(store.load_before(HEADER.id, store.place_of(HEADER.id, 5), 3))
         assert [each.message.text for each in page.records] == ["2", "3", "4"]
         assert store.place_of(HEADER.id, 2) == page.place
         assert store.place_of(HEADER.id, 99) is None
-        store.close_session(HEADER.id)
+        wait(store.close_session(HEADER.id))
 
         second = again()
-        second.load_session(HEADER.id)
+        wait(second.load_session(HEADER.id))
         assert second.place_of(HEADER.id, 2) == page.place
-        second.close_session(HEADER.id)
+        wait(second.close_session(HEADER.id))
 
     def test_what_was_rewound_is_passed_over_on_the_way_back(self, store, again):
         records: list[Record] = [message_record(1, user(str(number))) for number in range(1, 301)]
@@ -325,12 +326,12 @@ class StoreContract:
         records.insert(100, CompactionRecord(1000, AT, (1, 90), (5,), "first"))
         records.insert(220, CompactionRecord(1001, AT, (1, 200), (5,), "second"))
         records += [RewindRecord(150, AT), replace(message_record(1, user("else")), number=1002)]
-        store.import_session(HEADER, records)
+        wait(store.import_session(HEADER, records))
 
-        loaded = again().load_session(HEADER.id, reach="screen")
+        loaded = wait(again().load_session(HEADER.id, reach="screen"))
         transcript = Transcript.of(loaded)
 
-        whole = Transcript.of(again().load_session(HEADER.id, read_only=True))
+        whole = Transcript.of(wait(again().load_session(HEADER.id, read_only=True)))
         assert transcript.compaction == records[100]
         assert transcript.sent() == whole.sent()
         assert whole.entries[-len(transcript.entries) :] == transcript.entries
@@ -349,9 +350,9 @@ class StoreContract:
             CostRecord("title", AT, "free/model", Usage(7)),
             SummaryRecord("Mended\nthe import.", AT, 2),
         ]
-        store.import_session(HEADER, [*copied, *own])
+        wait(store.import_session(HEADER, [*copied, *own]))
 
-        [info] = again().list_sessions()
+        [info] = wait(again().list_sessions())
 
         day = day_of(AT)
         assert info.spent == (
@@ -361,34 +362,34 @@ class StoreContract:
         )
         assert (info.cost, info.fork_of, info.messages) == (0.75, OTHER.id, 2)
         assert " ".join(info.summary.split()) == "Mended the import."
-        assert store.get_session_stats(HEADER.id) == info
+        assert wait(store.get_session_stats(HEADER.id)) == info
 
     def test_an_id_is_not_used_twice(self, store):
         self._saved(store, HEADER, user("one"))
 
         with pytest.raises(SaveFailed):
-            store.create_session(HEADER)
+            wait(store.create_session(HEADER))
 
     def test_nothing_stands_in_the_way(self, store):
         assert store.obstacle() == ""
 
     def test_what_belongs_to_no_session_is_counted_by_day_and_model(self, store):
-        assert store.spent_beside() == ()
+        assert wait(store.load_costs()) == ()
         for model, cost in (("b/two", 0.25), ("a/one", None), ("b/two", 0.25)):
-            store.save_cost(CostRecord("vectors", HEADER.created_at, model, Usage(7, cost=cost)))
+            wait(store.save_cost(CostRecord("vectors", HEADER.created_at, model, Usage(7, cost=cost))))
         day = day_of(HEADER.created_at)
-        assert store.spent_beside() == (
+        assert wait(store.load_costs()) == (
             DailyUsage(day, "a/one", Usage(7), 1),
             DailyUsage(day, "b/two", Usage(14, cost=0.5), 2),
         )
-        assert store.list_sessions() == []
+        assert wait(store.list_sessions()) == []
 
     def _texts(self, store: MemoryStore, header: SessionHeader) -> list[str]:
-        records = store.load_session(header.id, read_only=True).records
+        records = wait(store.load_session(header.id, read_only=True)).records
         return [each.message.text for each in records if isinstance(each, MessageRecord)]
 
     def _saved(self, store: MemoryStore, header: SessionHeader, *messages: Message) -> None:
-        store.create_session(header)
+        wait(store.create_session(header))
         for number, message in enumerate(messages, 1):
-            store.save_message(header.id, message_record(number, message))
-        store.close_session(header.id)
+            wait(store.save_message(header.id, message_record(number, message)))
+        wait(store.close_session(header.id))

@@ -8,7 +8,7 @@ from ouro.errors import SaveFailed
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import CompactionRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
-from ouro.memory.sessions.walk_back import FEWEST_SHOWN
+from ouro.memory.sessions.walk_back import MIN_SHOWN
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, Usage, assistant, tool, user
 
@@ -56,9 +56,9 @@ async def test_what_is_sent_and_counted_stays_as_it_was(store):
     await compact(memory)
 
     sent, tokens = memory.context(), memory.tokens
-    assert len(memory.messages()) == FEWEST_SHOWN
+    assert len(memory.messages()) == MIN_SHOWN
     assert (memory.transcript.turns, turns) == (60, 60)
-    assert (memory.has_earlier, memory.transcript.is_complete) == (True, True)
+    assert (memory.pager.has_earlier, memory.transcript.is_complete) == (True, True)
     await talk(memory, 1)
     assert memory.context()[: len(sent)] == sent
     await memory.close()
@@ -88,15 +88,15 @@ async def test_a_long_session_holds_no_more_after_ten_compactions_than_after_two
 async def test_who_scrolls_sees_each_message_once_and_none_twice(store):
     memory = MemoryManager.start(store, project="/p", model="m")
     await talk(memory, 60)
-    everything = texts(memory.shown())
+    everything = texts(memory.pager.shown())
     await compact(memory)
     await talk(memory, 2)
 
-    assert not memory.has_hidden  # all of it stands on the screen
-    assert await memory.show_more(10) == ()
-    seen = texts(memory.shown())
-    while memory.has_hidden:  # the screen was made anew
-        seen[:0] = texts(await memory.show_more(37))
+    assert not memory.pager.has_hidden  # all of it stands on the screen
+    assert await memory.pager.show_more(10) == ()
+    seen = texts(memory.pager.shown())
+    while memory.pager.has_hidden:  # the screen was made anew
+        seen[:0] = texts(await memory.pager.show_more(37))
     assert seen[: len(everything)] == everything
     assert len(seen) == 62 * 3
     await memory.close()
@@ -108,13 +108,13 @@ async def test_who_has_scrolled_a_little_goes_on_from_there_after_a_compaction(s
     await compact(memory)
     await memory.close()
     memory = await MemoryManager.resume(store, memory.session_id, project="/p")
-    shown = texts(memory.shown())
-    shown[:0] = texts(await memory.show_more(100))
-    said = [each for each in memory.whole().records() if isinstance(each, MessageRecord)]
+    shown = texts(memory.pager.shown())
+    shown[:0] = texts(await memory.pager.show_more(100))
+    said = [each for each in (await memory.whole()).records() if isinstance(each, MessageRecord)]
     await talk(memory, 20)
     await compact(memory)
-    while memory.has_hidden:
-        shown[:0] = texts(await memory.show_more(30))
+    while memory.pager.has_hidden:
+        shown[:0] = texts(await memory.pager.show_more(30))
     assert shown == [each.message.text for each in said if each.message.role != "tool"]
     await memory.close()
 
@@ -148,7 +148,7 @@ async def test_nothing_is_let_go_that_is_not_on_disk(store, monkeypatch):
     await memory.close()
 
     looked_at = await MemoryManager.resume(store, memory.session_id, project="/p", read_only=True)
-    await looked_at.read_all()
+    await looked_at.pager.loaded()
     count = len(looked_at.messages())
     await talk(looked_at, 60)
     await compact(looked_at)
@@ -164,20 +164,20 @@ async def test_scrolling_back_shows_the_marks_and_receipts_between_the_messages(
     await talk(memory, 1)
     await memory.record(RewindRecord(8, memory.now()))
     await talk(memory, 60)
-    told = memory.shown()
+    told = memory.pager.shown()
     await compact(memory)
 
-    page = list(memory.shown())
-    while memory.has_hidden:
-        page[:0] = await memory.show_more(50)
+    page = list(memory.pager.shown())
+    while memory.pager.has_hidden:
+        page[:0] = await memory.pager.show_more(50)
     kinds = [type(each) for each in page if not isinstance(each, TranscriptEntry)]
     assert kinds == [RecalledRecord, ModelRecord, RewindRecord, CompactionRecord]
     assert [each for each in page if not isinstance(each, CompactionRecord)] == list(told)
     await memory.close()
 
     again = await MemoryManager.resume(store, memory.session_id, project="/p")
-    page = list(again.shown())
-    while again.has_hidden:
-        page[:0] = await again.show_more(50)
+    page = list(again.pager.shown())
+    while again.pager.has_hidden:
+        page[:0] = await again.pager.show_more(50)
     assert [each for each in page if not isinstance(each, CompactionRecord)] == list(told)
     await again.close()

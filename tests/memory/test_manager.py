@@ -1,7 +1,7 @@
 import asyncio
-import threading
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
 from ouro.memory.backend import CostRecord, MessageRecord
@@ -17,10 +17,10 @@ class FullDisk(DictMemoryStore):
 
     is_full = True
 
-    def save_message(self, session_id: str, record: MessageRecord) -> None:
+    async def save_message(self, session_id: str, record: MessageRecord) -> None:
         if self.is_full:
             raise SaveFailed("no space left")
-        super().save_message(session_id, record)
+        await super().save_message(session_id, record)
 
 
 class SlowDisk(DictMemoryStore):
@@ -28,16 +28,16 @@ class SlowDisk(DictMemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
 
-    def save_message(self, session_id: str, record: MessageRecord) -> None:
+    async def save_message(self, session_id: str, record: MessageRecord) -> None:
         self.begun.set()
-        self.go_on.wait(10)
-        super().save_message(session_id, record)
+        await self.go_on.wait()
+        await super().save_message(session_id, record)
 
 
 def saved_texts(store, session_id: str) -> list[str]:
-    records = store.load_session(session_id, read_only=True).records
+    records = wait(store.load_session(session_id, read_only=True)).records
     return [record.message.text for record in records if isinstance(record, MessageRecord)]
 
 
@@ -60,14 +60,14 @@ async def test_what_is_paid_before_anything_was_said_is_counted_beside_the_sessi
     memory = started(store)
     memory.note(CostRecord("crystallization", memory.now(), "c/d", Usage(9, cost=0.5)))
     await memory.close()
-    assert [(each.model, each.usage) for each in store.spent_beside()] == [("c/d", Usage(9, cost=0.5))]
-    assert store.list_sessions() == []
+    assert [(each.model, each.usage) for each in await store.load_costs()] == [("c/d", Usage(9, cost=0.5))]
+    assert (await store.list_sessions()) == []
 
     memory = started(store)
     await memory.add(user("one"))
     memory.note(CostRecord("title", memory.now(), "c/d", Usage(9, cost=0.5)))
     await memory.close()
-    assert [each.calls for each in store.spent_beside()] == [1]
+    assert [each.calls for each in await store.load_costs()] == [1]
 
 
 async def test_what_is_paid_in_a_session_that_is_only_read_is_counted_too(home):
@@ -80,7 +80,7 @@ async def test_what_is_paid_in_a_session_that_is_only_read_is_counted_too(home):
     await memory.add(Message("assistant", (Text("x"),), Usage(5, cost=0.25), "a/b"))
     await memory.close()
     assert saved_texts(store, memory.session_id) == ["one"]
-    assert [(each.model, each.usage) for each in store.spent_beside()] == [("a/b", Usage(5, cost=0.25))]
+    assert [(each.model, each.usage) for each in await store.load_costs()] == [("a/b", Usage(5, cost=0.25))]
 
 
 async def test_a_message_is_saved_when_add_returns():
@@ -102,7 +102,7 @@ async def test_the_first_words_become_the_title_and_a_person_may_change_it():
     await memory.close()
 
     assert first == "fix the broken import in api.py, which nobody has looked at…"
-    assert [each.title for each in store.list_sessions()] == ["imports"]
+    assert [each.title for each in await store.list_sessions()] == ["imports"]
     assert (await MemoryManager.resume(store, "imports", project="/p")).title == "imports"
 
 
@@ -140,7 +140,7 @@ async def test_a_save_that_was_begun_is_carried_through_when_its_caller_is_cance
     store = SlowDisk()
     memory = started(store)
     adding = asyncio.create_task(memory.add(user("one")))
-    await asyncio.to_thread(store.begun.wait, 10)
+    await store.begun.wait()
     adding.cancel()
     with pytest.raises(asyncio.CancelledError):
         await adding
@@ -174,7 +174,9 @@ async def test_resume_brings_everything_back_and_goes_on_counting():
     assert again.usage == Usage(100, 0, 0, 10, 0.5)
     assert again.tokens == len("onetwothree") // 3.5  # the figure was that of another tokenizer
     numbers = [
-        record.number for record in store.load_session(again.session_id).records if isinstance(record, MessageRecord)
+        record.number
+        for record in (await store.load_session(again.session_id)).records
+        if isinstance(record, MessageRecord)
     ]
     assert numbers == [1, 2, 3]
 

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fakes.waiting import wait
 from msgspec.structs import replace
 
 from ouro.errors import SessionDamaged, SessionInUse, SessionNotFound
@@ -40,7 +41,7 @@ def root(home) -> Path:
 @pytest.fixture
 def store(root) -> YamlFileMemoryStore:
     store = YamlFileMemoryStore(root)
-    store.import_session(HEADER, long_session())
+    wait(store.import_session(HEADER, long_session()))
     return store
 
 
@@ -85,8 +86,8 @@ async def test_the_messages_that_a_compaction_keeps_are_read_where_they_are_said
     sent = memory.context()
     await memory.close()
     scanned = []
-    scan = session_reader._Reading._scanned
-    monkeypatch.setattr(session_reader._Reading, "_scanned", lambda *given: scanned.append(given) or scan(*given))
+    scan = session_reader._SessionReader._scan
+    monkeypatch.setattr(session_reader._SessionReader, "_scan", lambda *given: scanned.append(given) or scan(*given))
 
     again = await resumed(store)
     assert (again.context(), scanned) == (sent, [])
@@ -101,28 +102,30 @@ async def test_the_messages_that_a_compaction_keeps_are_read_where_they_are_said
 
 async def test_older_messages_come_page_by_page_until_the_first(store):
     memory = await resumed(store)
-    shown = len(texts(memory.shown()))
+    shown = len(texts(memory.pager.shown()))
     pages = []
-    while memory.has_hidden:
-        pages.append(texts(await memory.show_more(100)))
+    while memory.pager.has_hidden:
+        pages.append(texts(await memory.pager.show_more(100)))
 
     assert (shown, [len(page) for page in pages]) == (40, [100, 100, 62])
     assert [*pages[2], *pages[1], *pages[0]] == [f"m{number}" for number in range(1, 263)]
-    assert texts(memory.shown()) == [each.message.text for each in long_session() if isinstance(each, MessageRecord)]
-    assert (await memory.show_more(10), memory.has_earlier) == ((), False)
+    assert texts(memory.pager.shown()) == [
+        each.message.text for each in long_session() if isinstance(each, MessageRecord)
+    ]
+    assert (await memory.pager.show_more(10), memory.pager.has_earlier) == ((), False)
     await memory.close()
 
 
 async def test_what_was_loaded_for_another_reason_is_shown_when_someone_scrolls_to_it(store):
     memory = await resumed(store)
-    shown = memory.shown()
-    await memory.earlier(150)
+    shown = memory.pager.shown()
+    await memory.pager.earlier(150)
 
-    assert memory.shown() == shown
-    assert texts(await memory.show_more(60)) == [f"m{number}" for number in range(203, 263)]
-    assert texts(await memory.show_more(90)) == [f"m{number}" for number in range(113, 203)]
-    assert texts(await memory.show_more(1000)) == [f"m{number}" for number in range(1, 113)]
-    assert not memory.has_hidden
+    assert memory.pager.shown() == shown
+    assert texts(await memory.pager.show_more(60)) == [f"m{number}" for number in range(203, 263)]
+    assert texts(await memory.pager.show_more(90)) == [f"m{number}" for number in range(113, 203)]
+    assert texts(await memory.pager.show_more(1000)) == [f"m{number}" for number in range(1, 113)]
+    assert not memory.pager.has_hidden
     await memory.close()
 
 
@@ -135,7 +138,7 @@ async def test_a_way_back_to_before_the_compaction_is_right_and_stays_right(stor
     await memory.close()
 
     again = await resumed(store)
-    assert (again.context(), again.has_earlier) == (expected, False)
+    assert (again.context(), again.pager.has_earlier) == (expected, False)
     assert [(each.since, each.entries[-1].number) for each in again.transcript.branches] == [(5, 303)]
     await again.record(RewindRecord(303, again.now()))
     assert again.transcript.compaction == CHECK
@@ -143,10 +146,10 @@ async def test_a_way_back_to_before_the_compaction_is_right_and_stays_right(stor
 
 
 async def test_of_long_branches_only_the_end_is_read_until_someone_goes_back_there(root, monkeypatch):
-    monkeypatch.setattr("ouro.memory.sessions.walk_back.MOST_PASSED", 5000)
+    monkeypatch.setattr("ouro.memory.sessions.walk_back.MAX_BRANCH_BYTES", 5000)
     store = YamlFileMemoryStore(root)
     records = [*map(said, range(1, 301)), RewindRecord(10, AT), said(301)]
-    store.import_session(HEADER, records)
+    await store.import_session(HEADER, records)
 
     memory = await resumed(store)
     assert len(memory.transcript.branches[0].entries) < 100
@@ -157,38 +160,42 @@ async def test_of_long_branches_only_the_end_is_read_until_someone_goes_back_the
 
 
 async def test_without_a_compaction_the_end_is_there_at_once_and_the_rest_follows(root, monkeypatch):
-    monkeypatch.setattr(session_reader, "MOST_SHOWN", 4000)
+    monkeypatch.setattr(session_reader, "MAX_SHOWN", 4000)
     store = YamlFileMemoryStore(root)
     answers = [MessageRecord(n, AT, Message("assistant", (Text(f"m{n}"),), Usage(1, cost=1.0))) for n in range(1, 301)]
-    store.import_session(HEADER, [TitleRecord("named", AT), *answers])
+    await store.import_session(HEADER, [TitleRecord("named", AT), *answers])
 
     memory = await resumed(store)
-    shown = texts(memory.shown())
+    shown = texts(memory.pager.shown())
     memory.set_title("renamed meanwhile")
     first = (len(shown) < 100, memory.title, memory.usage)
     await memory.add(user("more"))
 
     assert first == (True, "renamed meanwhile", Usage(300, cost=300.0))
     assert texts(memory.messages()) == [*(f"m{number}" for number in range(1, 301)), "more"]
-    assert texts(memory.shown()) == [*shown, "more"]
-    assert len(await memory.show_more(1000)) == 300 - len(shown)
-    assert (memory.title, memory.usage, memory.has_earlier) == ("renamed meanwhile", Usage(300, cost=300.0), False)
+    assert texts(memory.pager.shown()) == [*shown, "more"]
+    assert len(await memory.pager.show_more(1000)) == 300 - len(shown)
+    assert (memory.title, memory.usage, memory.pager.has_earlier) == (
+        "renamed meanwhile",
+        Usage(300, cost=300.0),
+        False,
+    )
     await memory.close()
-    assert store.get_session_stats(HEADER.id).title == "renamed meanwhile"
+    assert (await store.get_session_stats(HEADER.id)).title == "renamed meanwhile"
 
 
 async def test_more_than_any_model_can_read_is_not_read_at_once_and_said(root, monkeypatch):
-    monkeypatch.setattr(session_reader, "MOST_SHOWN", 1000)
-    monkeypatch.setattr(session_reader, "MOST_SENT", 9000)
+    monkeypatch.setattr(session_reader, "MAX_SHOWN", 1000)
+    monkeypatch.setattr(session_reader, "MAX_SENT", 9000)
     store = YamlFileMemoryStore(root)
-    store.import_session(HEADER, [*map(said, range(1, 301))])
+    await store.import_session(HEADER, [*map(said, range(1, 301))])
 
     memory = await resumed(store)
     await memory.add(user("more"))
 
     assert 100 < len(memory.messages()) < 200
-    assert any("More was said in this session than any model can read" in notice for notice in memory.notices)
-    assert memory.has_earlier
+    assert any("longer than any context window" in notice for notice in memory.notices)
+    assert memory.pager.has_earlier
     await memory.close()
 
 
@@ -264,7 +271,7 @@ async def test_a_folder_that_was_copied_by_hand_is_chosen_by_its_name(store, pat
     folder = path.parent
     copy = shutil.copytree(folder, folder.with_name(name))
     before = (copy / "session.yaml").read_bytes()
-    listed = {each.folder: each for each in store.list_sessions()}
+    listed = {each.folder: each for each in await store.list_sessions()}
     assert (listed[folder.name].id, listed[name].id, listed[name].fork_of) == (HEADER.id, name, HEADER.id)
     assert name in listed[name].title
 
@@ -278,7 +285,7 @@ async def test_a_folder_that_was_copied_by_hand_is_chosen_by_its_name(store, pat
     await original.close()
     assert (copy / "session.yaml").read_bytes() == before
     assert b"only here" not in (folder / "session.yaml").read_bytes()
-    assert len(store.list_sessions()) == 3
+    assert len(await store.list_sessions()) == 3
 
 
 async def test_a_fork_at_a_message_ends_with_it(store):
@@ -299,7 +306,7 @@ async def test_a_file_that_another_program_changed_gives_no_page_from_the_wrong_
     path.write_text(path.read_text().replace("text: m3\n", "text: m3, and longer than it was\n"))
 
     with pytest.raises(SessionDamaged, match="changed by another program"):
-        await memory.earlier(10)
+        await memory.pager.earlier(10)
     await memory.close()
 
 
@@ -308,11 +315,11 @@ async def test_a_resume_reads_no_more_of_a_long_session_than_it_needs(store, pat
     records = [replace(said(number), message=user(f"m{number} {filler}")) for number in range(1, 3001)]
     check = CompactionRecord(3001, AT, (1, 2995), (7, 210), "What was said.", pins=(7,), spent=Usage(5))
     header = replace(HEADER, id="1d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
-    store.import_session(header, records)
-    store.load_session(header.id)
-    store.save_memory(header.id, check)
-    store.close_session(header.id)
-    store.list_sessions()
+    await store.import_session(header, records)
+    await store.load_session(header.id)
+    await store.save_memory(header.id, check)
+    await store.close_session(header.id)
+    await store.list_sessions()
     read = []
     pread = os.pread
     monkeypatch.setattr(
@@ -322,5 +329,5 @@ async def test_a_resume_reads_no_more_of_a_long_session_than_it_needs(store, pat
     memory = await resumed(store, header.id)
 
     assert texts(memory.context()[:2]) == [f"m7 {filler}", f"m210 {filler}"]
-    assert sum(read) < 2_500_000 < store.get_session_stats(header.id).size
+    assert sum(read) < 2_500_000 < (await store.get_session_stats(header.id)).size
     await memory.close()

@@ -3,6 +3,8 @@ import stat
 
 import pytest
 import yaml
+from aiofiles.threadpool.binary import AsyncFileIO
+from fakes.waiting import wait
 from memory.store_contract import EVERY_PART, HEADER, StoreContract, message_record
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain
@@ -28,9 +30,9 @@ class TestYamlFileMemoryStore(StoreContract):
 
     def test_the_file_reads_as_the_specification_shows_it(self, store, root):
         call = Message("assistant", EVERY_PART[2].parts[2:3], Usage(5210, 4800, 0, 41, 0.0031), "anthropic/claude")
-        store.create_session(HEADER)
-        store.save_message(HEADER.id, message_record(1, user("fix the broken import\n  in api.py")))
-        store.save_message(HEADER.id, message_record(2, call))
+        wait(store.create_session(HEADER))
+        wait(store.save_message(HEADER.id, message_record(1, user("fix the broken import\n  in api.py"))))
+        wait(store.save_message(HEADER.id, message_record(2, call)))
 
         folder = root / "2026-11-21_0d9f3c52"
         assert (folder / "session.yaml").read_text() == (
@@ -59,7 +61,7 @@ class TestYamlFileMemoryStore(StoreContract):
 
     def test_what_was_spent_is_a_row_a_day_and_model_and_a_file_that_is_none_is_set_aside(self, store, root):
         cost = CostRecord("vectors", HEADER.created_at, "a/b", Usage(7, cost=0.5))
-        store.save_cost(cost)
+        wait(store.save_cost(cost))
         file = root / "spent.json"
         assert (
             file.read_text()
@@ -67,8 +69,8 @@ class TestYamlFileMemoryStore(StoreContract):
         )
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         file.write_text("spilt")
-        store.save_cost(cost)
-        assert [each.calls for each in store.spent_beside()] == [1]
+        wait(store.save_cost(cost))
+        assert [each.calls for each in wait(store.load_costs())] == [1]
         assert (root / "spent.aside.json").read_text() == "spilt"
 
     def test_any_yaml_reader_reads_the_file(self, store, root):
@@ -79,12 +81,17 @@ class TestYamlFileMemoryStore(StoreContract):
         assert [each.get("message") for each in yaml.safe_load_all(text)] == [None, *range(1, len(EVERY_PART) + 1)]
 
     def test_a_save_costs_the_same_for_the_first_and_the_thousandth_message(self, store, root, monkeypatch):
-        store.create_session(HEADER)
+        wait(store.create_session(HEADER))
         written = []
-        write = os.write
-        monkeypatch.setattr(os, "write", lambda descriptor, data: written.append(len(data)) or write(descriptor, data))
+        write = AsyncFileIO.write
+
+        async def appended(file, data):
+            written.append(len(data))
+            return await write(file, data)
+
+        monkeypatch.setattr(AsyncFileIO, "write", appended)
         for number in range(1000, 1200):
-            store.save_message(HEADER.id, message_record(number, user("the same words")))
+            wait(store.save_message(HEADER.id, message_record(number, user("the same words"))))
 
         assert len(set(written)) == 1
         assert len(written) == 200
@@ -101,7 +108,7 @@ class TestYamlFileMemoryStore(StoreContract):
         shown = Display("2 files", Diff((change, made)))
         self._saved(store, HEADER, tool(ToolReply("a", "edit", "done", display=shown)))
 
-        record = again().load_session(HEADER.id).records[0]
+        record = wait(again().load_session(HEADER.id)).records[0]
 
         assert isinstance(record, MessageRecord)
         assert record.message.parts_of(ToolReply)[0].display == Display(
@@ -124,7 +131,7 @@ class TestYamlFileMemoryStore(StoreContract):
         self._saved(store, HEADER, EVERY_PART[0])
         next((root / "2026-11-21_0d9f3c52" / "outputs").iterdir()).unlink()
 
-        record = again().load_session(HEADER.id).records[0]
+        record = wait(again().load_session(HEADER.id)).records[0]
 
         assert isinstance(record, MessageRecord)
         assert record.message.parts[1:] == (Text("[the picture shot.png is no longer there]"),)
@@ -135,7 +142,7 @@ class TestYamlFileMemoryStore(StoreContract):
         by_hand = path.read_text().replace("text: helo", "text: >\n    hello\n    there # not a comment\n# a remark")
         path.write_text(by_hand.rstrip("\n").replace("\n", "\r\n"), newline="")
 
-        loaded = again().load_session(HEADER.id)
+        loaded = wait(again().load_session(HEADER.id))
 
         assert [each.message.text for each in loaded.records] == ["hello there # not a comment\n", "two"]
         assert loaded.notices == ()
@@ -146,11 +153,11 @@ class TestYamlFileMemoryStore(StoreContract):
         path.write_bytes(path.read_bytes().rstrip(b"\n"))
 
         second = again()
-        second.load_session(HEADER.id)
-        second.save_message(HEADER.id, message_record(2, user("two")))
-        second.close_session(HEADER.id)
+        wait(second.load_session(HEADER.id))
+        wait(second.save_message(HEADER.id, message_record(2, user("two"))))
+        wait(second.close_session(HEADER.id))
 
-        loaded = again().load_session(HEADER.id)
+        loaded = wait(again().load_session(HEADER.id))
         assert ([each.message.text for each in loaded.records], loaded.notices) == (["one", "two"], ())
 
     def test_outputs_may_be_kept_before_anything_was_said(self, store, again):
@@ -158,31 +165,31 @@ class TestYamlFileMemoryStore(StoreContract):
         outputs.mkdir(parents=True)
         (outputs / "long.txt").write_text("long")
         self._saved(store, HEADER, user("one"))
-        again().load_session(HEADER.id)
+        wait(again().load_session(HEADER.id))
 
         assert store.outputs_folder(HEADER) == outputs
         assert [path.name for path in sorted(outputs.parent.iterdir())] == ["lock", "outputs", "session.yaml"]
         assert (outputs / "long.txt").read_text() == "long"
 
     def test_a_session_that_could_not_be_created_can_be_created_later(self, store, again, monkeypatch):
-        def no_room(*_):
+        async def no_room(*_):
             raise OSError(28, os.strerror(28))
 
         with monkeypatch.context() as full:
-            full.setattr(os, "write", no_room)
+            full.setattr(AsyncFileIO, "write", no_room)
             with pytest.raises(SaveFailed, match="No space left"):
-                store.create_session(HEADER)
+                wait(store.create_session(HEADER))
         self._saved(store, HEADER, user("one"))
 
-        assert len(again().load_session(HEADER.id).records) == 1
+        assert len(wait(again().load_session(HEADER.id)).records) == 1
 
     def test_two_sessions_whose_ids_begin_alike_get_folders_of_their_own(self, store, root):
         twin = SessionHeader("0d9f3c52-0000-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", HEADER.created_at)
         self._saved(store, HEADER, user("one"))
         self._saved(store, twin, user("two"))
 
-        assert store.load_session(twin.id).header == twin
-        assert store.load_session(HEADER.id).header == HEADER
+        assert wait(store.load_session(twin.id)).header == twin
+        assert wait(store.load_session(HEADER.id)).header == HEADER
 
 
 def test_an_output_that_the_model_read_too_is_kept_once(tmp_path):
@@ -191,9 +198,9 @@ def test_an_output_that_the_model_read_too_is_kept_once(tmp_path):
     output = "line of output\n" * 50 + "the end"
     shown = Display("51 lines", CommandOutput("make", output, 0))
     message = tool(ToolReply("c1", "shell", f"{output}\n[exit code 0, 0.1 s]", display=shown))
-    store.create_session(header)
-    store.save_message(header.id, MessageRecord(1, header.created_at, message))
-    store.close_session(header.id)
+    wait(store.create_session(header))
+    wait(store.save_message(header.id, MessageRecord(1, header.created_at, message)))
+    wait(store.close_session(header.id))
     [file] = tmp_path.rglob("session.yaml")
     assert file.read_text().count("the end") == 1
-    assert store.load_session(header.id).records[0].message == message
+    assert wait(store.load_session(header.id)).records[0].message == message

@@ -2,6 +2,7 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.agent.limits import Limits
 from ouro.errors import LimitReached
@@ -30,7 +31,7 @@ def spend(store, number: int, cost: float | None, at: str = "", model: str = "a/
     records = [MessageRecord(1, at, user("x")), MessageRecord(2, at, answer)]
     if purpose:
         records.append(CostRecord(purpose, at, model, used))
-    store.import_session(SessionHeader(session_id, "/p", model, at), records)
+    wait(store.import_session(SessionHeader(session_id, "/p", model, at), records))
     return session_id
 
 
@@ -56,7 +57,7 @@ async def test_what_was_used_is_told_by_day_month_and_model_beside_the_conversat
 
 
 async def test_what_lies_in_the_trash_was_paid_all_the_same(store):
-    store.delete_session(spend(store, 1, 0.5))
+    await store.delete_session(spend(store, 1, 0.5))
     report = await money(store, max_cost_day=1.0).report()
     assert report.limits == (SpendingLimit("today", "limits.max_cost_day", 1.0, 0.5),)
 

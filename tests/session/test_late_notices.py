@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.assemble import Options, open_session
 from ouro.events import Said
@@ -26,8 +27,10 @@ def path(home, monkeypatch):
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
     monkeypatch.setattr(session_reader, "MOST_SHOWN", 3000)
-    YamlFileMemoryStore(get_sessions_dir()).import_session(
-        HEADER, [MessageRecord(number, AT, user(f"m{number}")) for number in range(1, 200)]
+    wait(
+        YamlFileMemoryStore(get_sessions_dir()).import_session(
+            HEADER, [MessageRecord(number, AT, user(f"m{number}")) for number in range(1, 200)]
+        )
     )
     path = next(get_sessions_dir().glob("2*/session.yaml"))
     path.write_text(path.read_text().replace("text: m3\n", "text: [m3\n"))

@@ -72,8 +72,8 @@ async def test_latest_takes_no_session_of_a_folder_that_is_gone_or_of_another_pr
     own = await said_in(places / "other", "another thing")
     session = await opened(places / "other", "latest")
     assert session.id == own
-    assert session.session_catalog.find("mend the import").id == was
-    assert [each.id for each in session.session_catalog.here()] == [own]
+    assert (await session.session_catalog.find("mend the import")).id == was
+    assert [each.id for each in await session.session_catalog.here()] == [own]
     await session.close()
 
 

@@ -389,7 +389,7 @@ async def test_what_was_done_beside_the_conversation_is_offered_and_taken_back_w
     assert (await past.rewind(3)).told == ()
     assert files.taken == [3]
     await session.close()
-    loaded = session.transcript._store.load_session(session.id, read_only=True)
+    loaded = await session.transcript._store.load_session(session.id, read_only=True)
     scopes = [each.scopes for each in loaded.records if isinstance(each, RewindRecord)]
     assert scopes == [("conversation", "files"), ("conversation",), ("conversation",)]
 

@@ -71,8 +71,8 @@ class Story:
         record = CompactionRecord(number, self.memory.now(), (1, last.number), kept, f"summary {number}")
         await self.memory.record(record)
         sent = self.memory.context()
-        while self.memory.has_earlier and self.chance.random() < 0.5:  # it left memory: what is sent is the same
-            await self.memory.earlier(self.chance.randrange(1, 9))
+        while self.memory.pager.has_earlier and self.chance.random() < 0.5:  # it left memory: what is sent is the same
+            await self.memory.pager.earlier(self.chance.randrange(1, 9))
         assert self.memory.context() == sent
         self._come_to(number, self.line)
 
@@ -132,7 +132,7 @@ class Story:
     async def _take_up(self, session_id: str) -> None:
         await self.memory.close()
         self.memory = await MemoryManager.resume(self.store, session_id, project="/p")
-        await self.memory.read_all()
+        await self.memory.pager.loaded()
         self.past = self._past()
 
     def _come_to(self, number: int, line: list[str]) -> None:
@@ -171,8 +171,8 @@ async def play(story: Story) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_the_laws_of_the_past_hold(seed, tmp_path, monkeypatch):
     if seed % 2:  # so that the rest is read only when it is needed
-        monkeypatch.setattr("ouro.memory.sessions.walk_back.FEWEST_SHOWN", 3)
-        monkeypatch.setattr("ouro.memory.paging.FEWEST_SHOWN", 3)
+        monkeypatch.setattr("ouro.memory.sessions.walk_back.MIN_SHOWN", 3)
+        monkeypatch.setattr("ouro.memory.paging.MIN_SHOWN", 3)
     story = Story(tmp_path / "sessions", seed)
     await play(story)
     await story.memory.close()

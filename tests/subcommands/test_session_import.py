@@ -10,7 +10,7 @@ from ouro.errors import UsageError
 from ouro.importers.importer import Importer
 from ouro.subcommands import sessions
 
-DATA = Path(__file__).parent.parent / "memory" / "imports" / "data"
+DATA = Path(__file__).parent.parent / "importers" / "data"
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.errors import SessionNotFound, UsageError
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
@@ -23,10 +24,10 @@ def store(home, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     made = YamlFileMemoryStore(home / ".ouro" / "sessions")
     for session_id, title, at in zip(IDS, ("first", "second", "new"), (OLD, OLD, timestamp()), strict=True):
-        made.create_session(SessionHeader(session_id, str(tmp_path), "a/b", at))
-        made.save_message(session_id, MessageRecord(1, at, user(f"words of the {title}")))
-        made.save_memory(session_id, TitleRecord(title, at))
-        made.close_session(session_id)
+        wait(made.create_session(SessionHeader(session_id, str(tmp_path), "a/b", at)))
+        wait(made.save_message(session_id, MessageRecord(1, at, user(f"words of the {title}"))))
+        wait(made.save_memory(session_id, TitleRecord(title, at)))
+        wait(made.close_session(session_id))
     return made
 
 
@@ -50,11 +51,11 @@ def test_rm_moves_to_the_trash_and_restore_takes_it_back(store, capsys):
     assert capsys.readouterr().out == (
         "Moved to the trash: ae9f3c52 first\n`ouro sessions restore ae9f3c52` takes it back.\n"
     )
-    assert (titles(store.list_sessions()), titles(store.list_deleted())) == (["new", "second"], ["first"])
+    assert (titles(wait(store.list_sessions())), titles(wait(store.list_deleted()))) == (["new", "second"], ["first"])
     run("restore")
     assert "ae9f3c52" in capsys.readouterr().out
     run("restore", "first")
-    assert (titles(store.list_sessions()), store.list_deleted()) == (["first", "new", "second"], [])
+    assert (titles(wait(store.list_sessions())), wait(store.list_deleted())) == (["first", "new", "second"], [])
 
 
 def test_purge_removes_for_good_also_what_is_in_the_trash(store, capsys):
@@ -64,7 +65,7 @@ def test_purge_removes_for_good_also_what_is_in_the_trash(store, capsys):
         "removed": [IDS[0], IDS[1]],
         "for_good": True,
     }
-    assert (titles(store.list_sessions()), store.list_deleted()) == (["new"], [])
+    assert (titles(wait(store.list_sessions())), wait(store.list_deleted())) == (["new"], [])
     with pytest.raises(SessionNotFound):
         run("restore", "first")
 
@@ -79,23 +80,23 @@ def test_clean_shows_what_it_would_move_and_asks(store, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "ae9f3c52" in out
     assert "Nobody is there to ask: `--yes` moves them to the trash.\nNothing was moved.\n" in out
-    assert len(store.list_sessions()) == 3
+    assert len(wait(store.list_sessions())) == 3
 
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     run("clean", "--days", "30")
-    assert len(store.list_sessions()) == 3
+    assert len(wait(store.list_sessions())) == 3
 
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     run("clean", "--days", "30")
-    assert (titles(store.list_sessions()), titles(store.list_deleted())) == (["new"], ["first", "second"])
+    assert (titles(wait(store.list_sessions())), titles(wait(store.list_deleted()))) == (["new"], ["first", "second"])
 
 
 def test_clean_obeys_the_setting_and_leaves_what_is_open(store, home, capsys):
     (home / ".ouro" / "config.yaml").write_text("sessions: {keep_days: 30}\n")
-    store.load_session(IDS[0])
+    wait(store.load_session(IDS[0]))
     run("clean", "--yes")
-    assert "ae9f3c52 first: This session is open already" in capsys.readouterr().out
-    assert titles(store.list_deleted()) == ["second"]
+    assert "ae9f3c52 first: This session is already open" in capsys.readouterr().out
+    assert titles(wait(store.list_deleted())) == ["second"]
 
 
 def test_list_finds_words_of_titles_and_of_what_was_said(store, capsys, tmp_path):
@@ -112,9 +113,9 @@ def test_the_sessions_of_another_worktree_are_listed(store, repository, tmp_path
 
     monkeypatch.chdir(repository)
     for session_id, folder in ((f"d{IDS[0][1:]}", repository), (f"e{IDS[0][1:]}", tmp_path / "tree")):
-        store.create_session(SessionHeader(session_id, str(folder), "a/b", OLD))
-        store.save_message(session_id, MessageRecord(1, OLD, user("hello")))
-        store.close_session(session_id)
+        wait(store.create_session(SessionHeader(session_id, str(folder), "a/b", OLD)))
+        wait(store.save_message(session_id, MessageRecord(1, OLD, user("hello"))))
+        wait(store.close_session(session_id))
     subprocess.run(["git", "worktree", "add", "-q", str(tmp_path / "tree")], check=True)
     run("list", "--json")
     assert {Path(each["project"]).name for each in json.loads(capsys.readouterr().out)} == {"repository", "tree"}

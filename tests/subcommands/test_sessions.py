@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.errors import SessionInUse, SessionNotFound, UsageError
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
@@ -23,7 +24,7 @@ def root(home, tmp_path, monkeypatch) -> Path:
     for session_id, project, title in zip(
         IDS, (str(tmp_path), "/elsewhere"), ("fix \x1b[31mimports", "docs"), strict=True
     ):
-        store.create_session(SessionHeader(session_id, project, "a/b", AT))
+        wait(store.create_session(SessionHeader(session_id, project, "a/b", AT)))
         messages = [
             user("fix the import", [Image("image/png", b"x", "a.png")]),
             Message(
@@ -33,9 +34,9 @@ def root(home, tmp_path, monkeypatch) -> Path:
             Message("assistant", (Text("Done."),)),
         ]
         for number, message in enumerate(messages, 1):
-            store.save_message(session_id, MessageRecord(number, AT, message))
-        store.save_memory(session_id, TitleRecord(title, AT))
-        store.close_session(session_id)
+            wait(store.save_message(session_id, MessageRecord(number, AT, message)))
+        wait(store.save_memory(session_id, TitleRecord(title, AT)))
+        wait(store.close_session(session_id))
     return root
 
 
@@ -182,7 +183,7 @@ def test_rename_changes_the_title_and_keeps_the_rest(root, capsys):
     run("rename", "latest", "the broken\nimport")
 
     assert capsys.readouterr().out == "0d9f3c52 is now called the broken import.\n"
-    assert [each.title for each in YamlFileMemoryStore(root).list_sessions()] == ["docs", "the broken import"]
+    assert [each.title for each in wait(YamlFileMemoryStore(root).list_sessions())] == ["docs", "the broken import"]
 
 
 def test_rm_asks_and_takes_everything_but_yes_for_no(root, capsys, monkeypatch):
@@ -192,12 +193,12 @@ def test_rm_asks_and_takes_everything_but_yes_for_no(root, capsys, monkeypatch):
 
     monkeypatch.setattr("sys.stdin", Terminal("\n"))
     run("rm", "latest")
-    assert len(YamlFileMemoryStore(root).list_sessions()) == 2
+    assert len(wait(YamlFileMemoryStore(root).list_sessions())) == 2
     assert "Move to the trash: “fix imports” (0d9f3c52, " in capsys.readouterr().out
 
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     run("rm", "latest")
-    assert [each.id for each in YamlFileMemoryStore(root).list_sessions()] == [IDS[1]]
+    assert [each.id for each in wait(YamlFileMemoryStore(root).list_sessions())] == [IDS[1]]
     assert not (root / "2026-11-21_0d9f3c52").exists()
 
 
@@ -207,12 +208,12 @@ def test_rm_without_anyone_to_ask_needs_yes(root, monkeypatch):
         run("rm", "latest")
 
     run("rm", *IDS, "--yes")
-    assert YamlFileMemoryStore(root).list_sessions() == []
+    assert wait(YamlFileMemoryStore(root).list_sessions()) == []
 
 
 def test_what_is_open_elsewhere_is_not_renamed_and_not_removed(root):
     holder = YamlFileMemoryStore(root)
-    holder.load_session(IDS[0])
+    wait(holder.load_session(IDS[0]))
     for arguments in (["rename", "latest", "x"], ["rm", "latest", "--yes"]):
         with pytest.raises(SessionInUse):
             run(*arguments)
@@ -226,8 +227,8 @@ def test_repair_without_a_name_looks_at_every_session(root, capsys):
 
     torn = path.with_name("session-1.torn")
     assert capsys.readouterr().out == (
-        f"0d9f3c52  Set aside: 0 records and 8 bytes at the end, in {torn}.\n"
-        "0d9f3c52  Kept: 5 records.\n"
+        f"0d9f3c52  Moved 0 records and 8 bytes at the end to {torn}.\n"
+        "0d9f3c52  Kept 5 records.\n"
         "1 of 2 needed nothing. The index was made again: 2 sessions.\n"
     )
 

@@ -1,5 +1,7 @@
 import json
 
+from fakes.waiting import wait
+
 from ouro.cli import main
 from ouro.memory.backend import MessageRecord, SessionHeader, timestamp
 from ouro.memory.sessions.usage import today
@@ -13,8 +15,10 @@ def one_call(home) -> None:
     at = timestamp()
     answer = Message("assistant", (Text("x"),), Usage(1_000, 400, 0, 10, 0.5), "a/one")
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
-    store.import_session(
-        SessionHeader(ID, "/p", "a/one", at), [MessageRecord(1, at, user("x")), MessageRecord(2, at, answer)]
+    wait(
+        store.import_session(
+            SessionHeader(ID, "/p", "a/one", at), [MessageRecord(1, at, user("x")), MessageRecord(2, at, answer)]
+        )
     )
 
 

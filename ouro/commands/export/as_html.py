@@ -23,7 +23,7 @@ from ouro.commands.export.outline import (
 from ouro.commands.export.pictures import can_be_shown, picture_name
 from ouro.commands.render.markdown import TODO_MARKS, unified_diff
 from ouro.display import Body, CommandOutput, Diff, Plain, Todos
-from ouro.memory.sessions.whole_session import WholeSession
+from ouro.memory.sessions.session_reader import WholeSession
 from ouro.messages import Context, Image, Text, Thinking, ToolReply
 from ouro.utils.text import clean
 

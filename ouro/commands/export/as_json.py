@@ -11,7 +11,7 @@ from ouro.commands.export.outline import Survey
 from ouro.memory.serialization import header_data, record_data
 from ouro.memory.sessions.outputs import image_name
 from ouro.memory.sessions.records import MessageRecord, Record
-from ouro.memory.sessions.whole_session import WholeSession
+from ouro.memory.sessions.session_reader import WholeSession
 from ouro.messages import Image
 
 

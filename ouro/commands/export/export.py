@@ -10,7 +10,7 @@ from ouro.commands.export.as_html import as_html
 from ouro.commands.export.as_json import as_json
 from ouro.commands.export.as_markdown import as_markdown
 from ouro.commands.export.outline import Survey, survey
-from ouro.memory.sessions.whole_session import WholeSession
+from ouro.memory.sessions.session_reader import WholeSession
 
 Format = Literal["markdown", "html", "json"]
 FORMATS: Mapping[Format, Callable[[WholeSession, Survey], Iterator[str]]] = {

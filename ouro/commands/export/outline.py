@@ -19,7 +19,7 @@ from ouro.memory.sessions.records import (
     RewindRecord,
     TitleRecord,
 )
-from ouro.memory.sessions.whole_session import WholeSession
+from ouro.memory.sessions.session_reader import WholeSession
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.text import one_line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Collection, Sequence
 
@@ -29,7 +28,7 @@ class SessionQuestion:
 
     async def ask(self, search: str = "", only: Collection[str] = ()) -> OpenRequest | None:
         """The picked session; None for an empty line."""
-        sessions = await asyncio.to_thread(self._session_catalog.sessions)
+        sessions = await self._session_catalog.sessions()
         matches = SessionMatches(sessions, self._session_catalog.is_here, only)
         listed = await self._list(matches, search)
         while True:
@@ -67,7 +66,7 @@ class SessionQuestion:
 
     async def _look(self, match: SessionMatch) -> None:
         try:
-            preview = await asyncio.to_thread(self._session_catalog.preview, match.info)
+            preview = await self._session_catalog.preview(match.info)
         except (OuroError, OSError) as error:
             self._printer.say(str(error), "warning")
             return

@@ -151,6 +151,16 @@ class Index:
             size = sum(_size(f"{self._path}{ending}") for ending in ("", "-wal"))
         return IndexState(str(self._path), size, rows)
 
+    def changed_sessions(self, root: Path) -> frozenset[str]:
+        """The folders of sessions that changed since they were read.
+
+        Raises:
+            SearchUnavailable: the index cannot be read now.
+        """
+        with self.reading() as database:
+            known = known_sessions(database)
+        return frozenset(changed_sessions(root, known)[0])
+
     def close(self) -> None:
         """Let go of the files."""
         with self._reading, self._writing:

@@ -16,8 +16,8 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     from ouro.memory.index.index import Sources
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter
-    from ouro.memory.index.session_search import SessionHit
     from ouro.memory.index.vectors import Vectors
+    from ouro.memory.sessions.session_search import SessionHit
 
 PATIENCE_SECONDS = 3.0
 """A search waits so long for the index to be brought up to date; then it takes what is there."""

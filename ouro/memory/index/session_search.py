@@ -7,27 +7,15 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from ouro.memory.index.index import Index
 from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.tokenizer import findable, phrase
+from ouro.memory.sessions.session_search import SessionHit
 
 _WORD = re.compile(r"\w+")
 _MOST_PASSAGES = 400
 _BEFORE, _SHOWN = 20, 60
 """Characters of an excerpt."""
-
-
-class SessionHit(msgspec.Struct, frozen=True):
-    """A session in which the words were said, and the passage that fits them best."""
-
-    session_id: str
-    snippet: str
-    number: int
-    """The message that says it; 0 where the session's summary does."""
-    score: float
-    """Higher is better; to be compared within one answer only."""
 
 
 def search_sessions(index: Index, words: str, project: str | None = None, limit: int = 20) -> list[SessionHit]:
@@ -66,7 +54,7 @@ def search_sessions(index: Index, words: str, project: str | None = None, limit:
                 session_id, number, snippet, text = row
                 # SQLite counts words as they are indexed, to cut them out of the text as it is.
                 snippet = snippet if findable(text) == text else excerpt(text, found)
-                hits.append(SessionHit(session_id, " ".join(snippet.split()), number, score))
+                hits.append(SessionHit(session_id, number, " ".join(snippet.split()), score))
         seen = {hit.session_id for hit in hits}
         summed_up = (hit for hit in _by_summary(database, found, project) if hit.session_id not in seen)
         return [*hits, *summed_up][:limit]
@@ -95,4 +83,4 @@ def _by_summary(database: sqlite3.Connection, words: Sequence[str], project: str
         (*patterns, project, project),
     )
     for session_id, summary in rows:
-        yield SessionHit(session_id, " ".join(summary.split()), 0, 0.0)
+        yield SessionHit(session_id, 0, " ".join(summary.split()))

@@ -82,7 +82,7 @@ class Browsing:
         """
         if not session_id or not turn:
             raise UsageError("No turn taught it: it was written by hand, or outside of a session.")
-        return await asyncio.to_thread(self._session_catalog.turn, session_id, turn, message)
+        return await self._session_catalog.turn(session_id, turn, message)
 
     async def proposals(self) -> tuple[Proposal, ...]:
         """What waits for the person."""

@@ -96,7 +96,7 @@ class MemoryRewind:
             return False
         first = next(each for each in transcript.entries if each.number == number)
         turn = commit.trailers.get(TURN, "")
-        if _second(first) < made or not turn.isdigit() or self._memory.has_earlier:
+        if _second(first) < made or not turn.isdigit() or self._memory.pager.has_earlier:
             return True
         return int(turn) >= sum(each.number <= number and _is_turn(each) for each in transcript.entries)
 

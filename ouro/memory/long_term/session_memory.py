@@ -204,4 +204,4 @@ class SessionMemory:
 
     @property
     def _is_whole(self) -> bool:
-        return not self._memory.has_earlier
+        return not self._memory.pager.has_earlier

@@ -1,20 +1,25 @@
-"""The bytes of a session file: whole records in, whole records out.
+"""The bytes of a session file: records read and appended, the lock, files that are replaced as a whole.
 
-A record is the lines from `---` to `...`, both in column 0; inside one, every line is indented or starts with a key,
-so that nothing in it can look like a mark. A record counts only with its end mark: a message cut by a crash or a
-full disk has none. There is no checksum, on purpose: a person may edit a session with any editor, and what fsync
-could leave as holes in the middle (NUL bytes) is no YAML and so is found anyway."""
+A record is the lines from `---` to `...`, both in column 0. Inside a record every line is indented or starts with a
+key, so no line can look like a mark. A record counts only with its end mark: a message cut by a crash or a full disk
+has none. There is no checksum, because users may edit a session with any editor. Holes that a lost fsync can leave
+(NUL bytes) are not valid YAML and are found when the record is parsed.
+
+Records are read and appended through aiofiles. What works on a whole file in one go (repair, the index, the search)
+uses the blocking functions in a worker thread.
+"""
 
 from __future__ import annotations
 
-import fcntl
+import asyncio
 import itertools
 import os
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,7 +27,11 @@ from ouro.errors import SessionError, SessionInUse
 from ouro.memory.backend import timestamp
 from ouro.utils.files import lock_descriptor
 
+if TYPE_CHECKING:
+    from aiofiles.threadpool.binary import AsyncFileIO
+
 FILE_NAME = "session.yaml"
+LOCK_NAME = "lock"
 START = b"---\n"
 END = b"\n...\n"
 _START_MARK = re.compile(rb"^---[ \t\r]*$", re.MULTILINE)
@@ -31,10 +40,9 @@ _KIND = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
 _NUMBER = re.compile(rb"^(?:message|compaction): *([0-9]{1,15})[ \t\r]*(?:#[^\n]*)?$", re.MULTILINE)
 _ROLE = re.compile(rb"^role:", re.MULTILINE)
 _BLANK = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
-
-
 _FIRST_WINDOW, _WINDOW = 1 << 17, 1 << 19
-"""Bytes that are read at once on the way back: most often the first are enough."""
+"""Bytes per read when reading backwards: the first window is usually enough."""
+_READ_SIZE = 1 << 26
 
 
 class RawRecord(msgspec.Struct, frozen=True):
@@ -45,22 +53,22 @@ class RawRecord(msgspec.Struct, frozen=True):
     size: int
     """With the marks."""
     is_whole: bool = True
-    """False: its end mark is missing, and it is not to be believed."""
+    """False: the end mark is missing, so the record must not be loaded."""
 
 
 def split(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
-    """The records in `data`, and the tail that lacks its end mark (empty where all is well)."""
-    blocks: list[RawRecord] = []
+    """Return the records in `data`, and the tail without an end mark (empty in an undamaged file)."""
+    records: list[RawRecord] = []
     position = 0
     for end in _marks(_END_MARK, END[1:4], data):
-        blocks.extend(_blocks(data[position : end.start()], offset + position, end.end() - position))
+        records.extend(_raw_records(data[position : end.start()], offset + position, end.end() - position))
         position = end.end()
     tail = data[position:]
-    return blocks, b"" if _BLANK.match(tail) else tail
+    return records, b"" if _BLANK.match(tail) else tail
 
 
-def _blocks(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
-    """One block, or several where an end mark is missing between them: then only the last one is whole."""
+def _raw_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
+    """One record, or several where an end mark is missing between them: then only the last one is whole."""
     starts = list(_marks(_START_MARK, START[:3], text))
     if not starts:
         yield RawRecord(text, offset, size)
@@ -72,25 +80,25 @@ def _blocks(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
     yield RawRecord(text[last.end() :], offset + last.start(), size - last.start())
 
 
-def kind_of(block: RawRecord) -> str:
-    """The key that a record begins with; empty where it cannot be told without reading it."""
-    found = _KIND.match(block.data)
-    return found[1].decode() if found and block.is_whole else ""
+def kind_of(record: RawRecord) -> str:
+    """The first key of a record; empty where that needs a YAML parser."""
+    found = _KIND.match(record.data)
+    return found[1].decode() if found and record.is_whole else ""
 
 
-def number_of(block: RawRecord) -> int:
+def number_of(record: RawRecord) -> int:
     """The number of a message or a compaction; 0 where it has none."""
-    found = _NUMBER.search(block.data)
+    found = _NUMBER.search(record.data)
     return int(found[1]) if found else 0
 
 
-def is_message(block: RawRecord) -> bool:
-    """Whether a block is a message, as far as can be told without reading it."""
-    return block.is_whole and _ROLE.search(block.data) is not None
+def is_message(record: RawRecord) -> bool:
+    """Whether a record looks like a message, without parsing it."""
+    return record.is_whole and _ROLE.search(record.data) is not None
 
 
 def _marks(mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0) -> Iterator[re.Match[bytes]]:
-    """Where these marks are from a place on that a line begins at. A line that holds none costs next to nothing."""
+    """Yield the marks from `place` on, which must be the start of a line. `find` skips other lines at full speed."""
     while place >= 0:
         found = mark.match(data, place)
         if found:
@@ -98,13 +106,12 @@ def _marks(mark: re.Pattern[bytes], begins: bytes, data: bytes, place: int = 0) 
         place = data.find(b"\n" + begins, max(place, found.end() - 1 if found else place)) + 1 or -1
 
 
-@contextmanager
-def opened(folder: Path, name: str, flags: int) -> Iterator[int]:
-    """A descriptor of the regular file `name` in `folder`, ours alone to read (0600).
+def _open_checked(folder: Path, name: str, flags: int) -> int:
+    """A descriptor of the regular file `name` in `folder`, made private (0600).
 
     Raises:
-        SessionError: a symlink, a device, a folder of somebody else: nothing that ouro made.
-        OSError: it cannot be opened.
+        SessionError: a symlink, a device, or a file or folder of another user.
+        OSError: the file cannot be opened.
     """
     place = _open_folder(folder)
     try:
@@ -112,17 +119,18 @@ def opened(folder: Path, name: str, flags: int) -> Iterator[int]:
     finally:
         os.close(place)
     try:
-        _check_ours(descriptor, folder / name)
-        yield descriptor
-    finally:
+        _check_owner(descriptor, folder / name)
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _open_folder(folder: Path) -> int:
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError as error:
-        raise SessionError(f"{folder} is not a folder that ouro made; it is left alone.") from error
+        raise SessionError(f"{folder} is not a folder that ouro made. It is left unchanged.") from error
     if os.fstat(descriptor).st_uid != os.getuid():
         os.close(descriptor)
         raise SessionError(
@@ -131,14 +139,47 @@ def _open_folder(folder: Path) -> int:
     return descriptor
 
 
-def _check_ours(descriptor: int, path: Path) -> None:
+def _check_owner(descriptor: int, path: Path) -> None:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
-        raise SessionError(f"{path} is not a regular file; it is left alone.")
+        raise SessionError(f"{path} is not a regular file. It is left unchanged.")
     if found.st_uid != os.getuid():
         raise SessionError(f"{path} belongs to another user; ouro does not use it.")
     if found.st_mode & 0o077:
         os.fchmod(descriptor, 0o600)
+
+
+@contextmanager
+def opened(folder: Path, name: str, flags: int) -> Iterator[int]:
+    """The same, closed at the end of the block. Blocks."""
+    descriptor = _open_checked(folder, name, flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@asynccontextmanager
+async def reading(folder: Path, name: str = FILE_NAME) -> AsyncIterator[AsyncFileIO]:
+    """A file under the same checks, for `read_at`."""
+    import aiofiles  # 2 ms; not needed to start
+
+    async with aiofiles.open(folder / name, "rb", buffering=0, opener=_opener(folder, name, os.O_RDONLY)) as file:
+        yield file
+
+
+@asynccontextmanager
+async def creating(folder: Path) -> AsyncIterator[AsyncFileIO]:
+    """A new session file, for `write_all`. Raises FileExistsError where there is one."""
+    import aiofiles
+
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    async with aiofiles.open(folder / FILE_NAME, "wb", buffering=0, opener=_opener(folder, FILE_NAME, flags)) as file:
+        yield file
+
+
+def _opener(folder: Path, name: str, flags: int) -> Callable[[str, int], int]:
+    return lambda _path, _flags: _open_checked(folder, name, flags)
 
 
 def as_record(text: str) -> bytes:
@@ -146,43 +187,58 @@ def as_record(text: str) -> bytes:
     return START + text.encode() + END[1:]
 
 
-def append(folder: Path, record: bytes, *, create: bool = False) -> int:
-    """Put one record behind the others, in one write, and on disk; gives the place where it begins.
+async def append(folder: Path, record: bytes, *, create: bool = False) -> int:
+    """Append one record in one write and flush it. Returns the offset where it begins.
 
-    A tail without its end mark that is found there is set aside first. What cannot be written whole is taken back.
+    A tail without an end mark is moved to a `.torn` file first. A record that cannot be written whole is removed again.
 
     Raises:
-        OSError: it was not written.
-        SessionError: the file is not ours.
+        OSError: the record was not written.
+        SessionError: the file belongs to another user, or is not a regular file.
     """
+    import aiofiles
+
     flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
-    with opened(folder, FILE_NAME, flags) as descriptor, _alone(descriptor):
-        set_tail_aside(folder, descriptor)
-        size = os.fstat(descriptor).st_size
-        glue = b"" if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
+    size, glue = 0, b""
+
+    def open_at_end(_path: str, _flags: int) -> int:
+        nonlocal size, glue
+        descriptor = _open_checked(folder, FILE_NAME, flags)
         try:
-            _write_all(descriptor, glue + START + record + END[1:])
-            os.fsync(descriptor)
+            _lock_for_append(descriptor)
+            set_tail_aside(folder, descriptor)
+            size = os.fstat(descriptor).st_size
+            glue = b"" if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    async with aiofiles.open(folder / FILE_NAME, "ab", buffering=0, opener=open_at_end) as file:
+        try:
+            await write_all(file, glue + START + record + END[1:])
+            await asyncio.to_thread(os.fsync, file.fileno())
         except OSError:
-            os.ftruncate(descriptor, size)
+            os.ftruncate(file.fileno(), size)
             raise
     if create:
-        sync_folder(folder)
+        await asyncio.to_thread(sync_folder, folder)
     return size + len(glue)
 
 
-@contextmanager
-def _alone(descriptor: int) -> Iterator[None]:
+def _lock_for_append(descriptor: int) -> None:
+    """Lock until the descriptor is closed. Some network disks have no locks; there O_APPEND keeps records apart."""
     try:
         lock_descriptor(descriptor)
     except OSError:
-        # Some network disks know no locks; O_APPEND still keeps records apart.
-        yield
         return
-    try:
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+async def write_all(file: AsyncFileIO, data: bytes) -> None:
+    """Write all of `data`: a raw file may take only a part of it."""
+    written = await file.write(data)
+    while written < len(data):
+        written += await file.write(data[written:])
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -192,21 +248,21 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
-    """Cut off what stands behind the last end mark, and keep it in a file of its own; None where all is well."""
+    """Move what follows the last end mark to a `.torn` file. Returns that file; None where there is nothing to move."""
     size = os.fstat(descriptor).st_size
     if size == 0 or os.pread(descriptor, len(END), max(0, size - len(END))) == END:
         return None
     start, tail = end_of_whole(descriptor)
     if not tail:
         return None
-    kept = keep_aside(folder, tail)
+    saved = save_damaged(folder, tail)
     os.ftruncate(descriptor, start)
     os.fsync(descriptor)
-    return kept
+    return saved
 
 
 def end_of_whole(descriptor: int) -> tuple[int, bytes]:
-    """Where the last whole record ends, and the tail behind it that lacks its end mark (empty where all is well)."""
+    """The offset where the last whole record ends, and the tail without an end mark (usually empty). Blocks."""
     size = os.fstat(descriptor).st_size
     reach = 1 << 16
     while True:
@@ -221,45 +277,62 @@ def end_of_whole(descriptor: int) -> tuple[int, bytes]:
         reach *= 8
 
 
-def blocks_back(descriptor: int, begin: int, end: int) -> Iterator[RawRecord]:
-    """The records between two places where records begin or end, the last one first; no more is read than is taken."""
+async def records_back(file: AsyncFileIO, begin: int, end: int) -> AsyncIterator[RawRecord]:
+    """Yield the records between two record borders, last one first. Reads no more than is consumed, plus a window."""
     reach, carried = _FIRST_WINDOW, b""
     while end > begin:
         start = max(begin, end - reach)
-        data = read_range(descriptor, start, end) + carried
+        data = await read_at(file, start, end) + carried
         cut = _first_whole(data) if start > begin else 0
         if cut is None:
             reach *= 2
         else:
-            yield from reversed(split(data[cut:], start + cut)[0])
+            for record in reversed(split(data[cut:], start + cut)[0]):
+                yield record
             reach = _WINDOW
         carried, end = (data if cut is None else data[:cut]), start
 
 
 def _first_whole(data: bytes) -> int | None:
-    """Where the first record of a window begins that is in it from its start."""
+    """Where the first record begins that is in the window from its start."""
     line = data.find(b"\n") + 1
     found = next(_marks(_END_MARK, END[1:4], data, line), None) if line else None
     return found.end() if found else None
 
 
-def block_at(descriptor: int, place: int) -> RawRecord | None:
-    """The record that begins at a place; None where none does."""
-    if place > 0 and os.pread(descriptor, 1, place - 1) != b"\n":
+async def record_at(file: AsyncFileIO, place: int) -> RawRecord | None:
+    """The record that begins at an offset; None where none does."""
+    if place > 0 and await read_at(file, place - 1, place) != b"\n":
         return None
     reach = 1 << 16
     while True:
-        data = read_range(descriptor, place, place + reach)
+        data = await read_at(file, place, place + reach)
         if not _START_MARK.match(data):
             return None
-        blocks, _ = split(data, place)
-        if blocks or len(data) < reach:
-            return blocks[0] if blocks else None
+        records, _ = split(data, place)
+        if records or len(data) < reach:
+            return records[0] if records else None
         reach *= 8
 
 
-def keep_aside(folder: Path, data: bytes) -> Path:
-    """Put damaged bytes into the next free `session-N.torn`."""
+async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
+    """The bytes from `start` to `end`; fewer where the file has become shorter."""
+    await file.seek(start)
+    pieces: list[bytes] = []
+    while start < end and (piece := await file.read(min(end - start, _READ_SIZE))):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+async def read_all(folder: Path) -> bytes:
+    """A whole session file."""
+    async with reading(folder) as file:
+        return await read_at(file, 0, await file.seek(0, os.SEEK_END))
+
+
+def save_damaged(folder: Path, data: bytes) -> Path:
+    """Write damaged bytes to the next free `session-N.torn`."""
     number = 1
     while True:
         name = f"session-{number}.torn"
@@ -275,7 +348,7 @@ def keep_aside(folder: Path, data: bytes) -> Path:
 
 
 def replace(folder: Path, name: str, data: bytes) -> None:
-    """Put a whole file in place of another: temporary file, flush, rename, flush of the folder."""
+    """Replace a whole file: temporary file, flush, rename, flush of the folder."""
     temporary = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
     try:
         with opened(folder, temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
@@ -289,7 +362,7 @@ def replace(folder: Path, name: str, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in `folder` on disk."""
+    """Flush the names in `folder`."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -298,31 +371,40 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_file(folder: Path, name: str = FILE_NAME) -> bytes:
-    """A whole file, under the checks of `opened`."""
+    """A whole file, under the checks of `opened`. Blocks."""
     with opened(folder, name, os.O_RDONLY) as descriptor:
         return read_range(descriptor, 0, os.fstat(descriptor).st_size)
 
 
 def read_range(descriptor: int, start: int, end: int) -> bytes:
-    """The bytes from `start` to `end`, fewer where the file has become shorter."""
+    """The bytes from `start` to `end`; fewer where the file has become shorter. Blocks."""
     pieces: list[bytes] = []
-    while start < end:
-        piece = os.pread(descriptor, min(end - start, 1 << 26), start)
-        if not piece:
-            break
+    while start < end and (piece := os.pread(descriptor, min(end - start, _READ_SIZE), start)):
         pieces.append(piece)
         start += len(piece)
     return b"".join(pieces)
 
 
-LOCK_NAME = "lock"
+def read_records(descriptor: int, start: int, end: int, window: int = 8 << 20) -> Iterator[RawRecord]:
+    """Yield the records between two offsets, a few megabytes at a time. Ends at a tail without an end mark. Blocks."""
+    reach = window
+    while start < end:
+        data = read_range(descriptor, start, min(end, start + reach))
+        records, _ = split(data, start)
+        yield from records
+        if records:
+            start, reach = records[-1].offset + records[-1].size, window
+        elif start + reach < end and reach < 1 << 30:
+            reach *= 8  # one record is longer than the window
+        else:
+            return
 
 
 class SessionLock:
-    """Held from its making to `release`.
+    """Locks a session until `release`.
 
     Raises:
-        SessionInUse: someone else holds it; the message says which process, and since when.
+        SessionInUse: another process, or another session of this one, holds the lock; the message says which.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -335,12 +417,11 @@ class SessionLock:
             os.close(self._descriptor)
             raise _in_use(holder) from error
         except OSError:
-            # A disk without locks: the session is still written record by record, each kept apart by O_APPEND.
+            # A disk without locks: O_APPEND still keeps records apart.
             return
         self._write_holder()
 
     def release(self) -> None:
-        """Let others have it."""
         os.close(self._descriptor)
 
     def _write_holder(self) -> None:
@@ -348,13 +429,13 @@ class SessionLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()} {timestamp()}\n".encode(), 0)
         except OSError:
-            # A full disk: the lock holds all the same, it only cannot say whose it is.
+            # A full disk: the lock holds, but cannot name its holder.
             return
 
 
 def _in_use(holder: str) -> SessionInUse:
     pid, _, since = holder.partition(" ")
     if pid == str(os.getpid()):
-        return SessionInUse("This session is open already, here in this ouro.", "Go on there, or close it first.")
+        return SessionInUse("This session is already open in this ouro.", "Continue there, or close it first.")
     who = f"process {pid} since {since}" if since else "another process"
-    return SessionInUse(f"This session is in use by {who}.", "Go on there, close it, or go on in a copy: `--fork`.")
+    return SessionInUse(f"This session is in use by {who}.", "Continue there, close it, or open a copy with `--fork`.")

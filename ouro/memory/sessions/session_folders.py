@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from ouro.errors import SaveFailed, SessionError, SessionNotFound
@@ -59,33 +58,34 @@ class SessionFolders:
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
-    @contextmanager
-    def made_aside(self, header: SessionHeader) -> Iterator[Path]:
-        """A folder to write a whole session into; it takes its place when the block ends well, else it is removed.
+    def make_unfinished(self, header: SessionHeader) -> tuple[Path, Path]:
+        """A hidden folder to write a whole session into, and the folder that `finish` renames it to.
 
         Raises:
             SaveFailed: the session exists already.
-            OSError: it could not be made.
+            OSError: the folder could not be made.
         """
         ensure_private_dir(self.root)
         final = self._free(header)
-        aside = self.root / f"{_UNFINISHED}{final.name}.{os.getpid()}.{os.urandom(4).hex()}"
-        aside.mkdir(mode=0o700)
-        try:
-            yield aside
-            sync_folder(aside)
-            aside.rename(final)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
+        unfinished = self.root / f"{_UNFINISHED}{final.name}.{os.getpid()}.{os.urandom(4).hex()}"
+        unfinished.mkdir(mode=0o700)
+        return unfinished, final
+
+    def finish(self, unfinished: Path, final: Path) -> None:
+        """Let a session that was written completely appear. Raises OSError."""
+        sync_folder(unfinished)
+        unfinished.rename(final)
         sync_folder(self.root)
 
-    def put_away(self, folder: Path) -> None:
+    def discard(self, unfinished: Path) -> None:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+    def move_to_trash(self, folder: Path) -> None:
         """Move a session into the trash. Raises OSError."""
         ensure_private_dir(self.trash)
         self._move(folder, self.trash)
 
-    def bring_back(self, folder: Path) -> None:
+    def restore(self, folder: Path) -> None:
         """Move a session out of the trash. Raises OSError."""
         self._move(folder, self.root)
 

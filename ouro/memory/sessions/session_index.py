@@ -110,7 +110,6 @@ class _Surveyor:
             updated_at=self._updated_at,
             messages=self._messages,
             size=size,
-            cost=self._spending.cost,
             folder=self._folder,
             summary=self._summary,
             spent=self._spending.spent(),
@@ -284,7 +283,7 @@ def _told_apart(found: list[SessionInfo]) -> list[SessionInfo]:
 
 def _as_copy(info: SessionInfo) -> SessionInfo:
     title = f"{info.title} [{info.folder}]".lstrip()
-    return msgspec.structs.replace(info, id=info.folder, fork_of=info.id, title=title, spent=(), cost=0.0)
+    return msgspec.structs.replace(info, id=info.folder, fork_of=info.id, title=title, spent=())
 
 
 @contextmanager

@@ -28,13 +28,15 @@ _AROUND = 60
 
 
 class SessionHit(msgspec.Struct, frozen=True):
-    """Words that were said in a session."""
+    """A session whose messages have the words, and the message that fits best."""
 
     session_id: str
-    message: int
-    """Its number in the session."""
+    number: int
+    """Of the message; 0: the words are in the summary of the session."""
     snippet: str
-    """The words with some of what stands around them, on one line."""
+    """The words and what surrounds them, on one line."""
+    score: float = 0.0
+    """Higher is better; comparable within one result only."""
 
 
 def read_ends(folder: Path, count: int) -> list[Record]:
@@ -177,8 +179,8 @@ def find_session(
     return _only(found, f"No session answers to `{cut(query, 60)}`.")
 
 
-def titled(title: str, words: Sequence[str]) -> bool:
-    """Whether a title holds all these words (in lower case)."""
+def has_words(title: str, words: Sequence[str]) -> bool:
+    """Whether a title has all these words (in lower case)."""
     lowered = title.lower()
     return all(word in lowered for word in words)
 
@@ -189,7 +191,7 @@ def _by_id(sessions: Iterable[SessionInfo], start: str) -> list[SessionInfo]:
 
 def _titled(sessions: Iterable[SessionInfo], query: str) -> list[SessionInfo]:
     words = query.lower().split()
-    return [each for each in sessions if words and titled(each.title, words)]
+    return [each for each in sessions if words and has_words(each.title, words)]
 
 
 def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:

@@ -1,7 +1,7 @@
-"""The way back along a session's line, from its end: which of its records are needed, and where to stop. Pure.
+"""Which records of a session are needed, found by reading it from its end. No input or output happens here.
 
-A session is read from behind, so that taking it up costs what is sent of it and not what it holds. A rewind says where
-the line goes on before it: what stands in between belongs to a branch, and is passed over.
+Reading from the end makes a resume cost what is sent and not what the file holds. A rewind names the message that the
+transcript continues from; the records in between belong to a branch and are skipped.
 """
 
 from __future__ import annotations
@@ -14,80 +14,105 @@ import msgspec
 from ouro.memory.sessions.records import ChangeRecord, CompactionRecord, RewindRecord
 
 T = TypeVar("T")
-MOST_PASSED = 4 << 20
-"""Bytes of messages on branches that are taken along."""
-FEWEST_SHOWN = 40
+MAX_BRANCH_BYTES = 4 << 20
+"""Bytes of messages on branches that are loaded too."""
+MIN_SHOWN = 40
 """Messages that a screen shows at once, where there are so many."""
 
 
 class WalkStep(msgspec.Struct, Generic[T], frozen=True):
-    """A record that is met on the way."""
+    """One record on the walk."""
 
     place: int
     """Where it begins."""
     size: int
     """In bytes."""
     source: T
-    """What it is read from, once it is known to be needed."""
+    """What the record can be read from."""
     is_message: bool = False
     number: int = 0
     """Of a message or a compaction; 0: it has none."""
     change: ChangeRecord | None = None
-    """What it is, where it is no message and can be read."""
-    is_told: bool = False
-    """It is shown between the messages, and leads nowhere else."""
+    """The parsed record, where it is not a message and could be read."""
+    is_marker: bool = False
+    """Shown between messages; does not change what is sent."""
 
 
 class WalkResult(msgspec.Struct, Generic[T]):
-    """What is needed of a session."""
+    """The records that are needed."""
 
     steps: list[WalkStep[T]]
     """In the order of the file."""
     compaction: CompactionRecord | None
-    """The one in force."""
+    """The compaction in force."""
     place: int
-    """Where the steps begin; 0: nothing stands before them on the line."""
+    """Where the steps begin; 0: nothing precedes them."""
     is_complete: bool
-    """All that is sent is among them, but for what the compaction keeps."""
+    """Everything that is sent is included, except what the compaction keeps."""
     is_lost: bool
-    """A rewind leads to what there is not: only the whole file can tell what is on the line."""
+    """A rewind names a message that does not exist: the whole file must be read."""
     is_gapped: bool
-    """Messages of long branches are not among them: who goes back to one has to come this way again."""
+    """Messages of long branches are missing: rewinding to one of them needs another walk."""
 
 
-class _Walk(Generic[T]):
-    def __init__(self, most: int) -> None:
-        self._most = most
+class ContextWalk(Generic[T]):
+    """Collects what is needed to send a session to a model and to show its end. Feed it records, last one first.
+
+    Args:
+        max_bytes: of messages, after which the walk ends in any case.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._steps: list[WalkStep[T]] = []
         self._compaction: CompactionRecord | None = None
-        self._sought: int | None = None
+        self._target: int | None = None
+        """The number that a rewind names, until its record comes."""
         self._messages = 0
         self._bytes = 0
-        self._passed = 0
+        self._branch_bytes = 0
         self._is_gapped = False
         self._reaches_covered = False
+        self._place = 0
 
-    def walk(self, steps: Iterable[WalkStep[T]]) -> WalkResult[T]:
-        for step in steps:
-            if self._sought is not None and (step.number != self._sought or not step.number):
-                self._pass(step)
-                continue
-            self._sought = self._follow(step)
-            if step.number and self._is_enough():
-                return self._way(step.place)
-        return self._way(0)
+    def take(self, step: WalkStep[T]) -> bool:
+        """Take the next record; returns whether the walk is finished."""
+        if self._target is not None and (step.number != self._target or not step.number):
+            self._take_from_branch(step)
+            return False
+        self._target = self._follow(step)
+        if step.number and self._is_enough():
+            self._place = step.place
+            return True
+        return False
 
-    def _pass(self, step: WalkStep[T]) -> None:
-        """It is on a branch: to be listed, and gone back to, where that does not cost more than the line itself."""
+    def take_all(self, steps: Iterable[WalkStep[T]]) -> WalkResult[T]:
+        """Take records until the walk is finished."""
+        any(self.take(step) for step in steps)
+        return self.result()
+
+    def result(self) -> WalkResult[T]:
+        return WalkResult(
+            self._steps[::-1],
+            self._compaction,
+            self._place,
+            is_complete=self._place == 0 or self._reaches_covered,
+            # No record has the number 0: before a rewind to the start there is nothing but branches.
+            is_lost=bool(self._target),
+            is_gapped=self._is_gapped,
+        )
+
+    def _take_from_branch(self, step: WalkStep[T]) -> None:
+        """Load a branch, so that it can be listed and restored, unless that costs more than the transcript itself."""
         if step.is_message:
-            self._passed += step.size
-        if step.is_message and self._passed > MOST_PASSED:
+            self._branch_bytes += step.size
+        if step.is_message and self._branch_bytes > MAX_BRANCH_BYTES:
             self._is_gapped = True
         else:
             self._steps.append(step)
 
     def _follow(self, step: WalkStep[T]) -> int | None:
-        """It is on the line; gives the number before it, where that is not simply what comes next."""
+        """Take a record of the transcript; returns the number before it, where that is not the next record."""
         self._steps.append(step)
         if step.is_message:
             self._messages += 1
@@ -103,60 +128,53 @@ class _Walk(Generic[T]):
         return None
 
     def _is_enough(self) -> bool:
-        if self._bytes >= self._most:
+        if self._bytes >= self._max_bytes:
             return True
-        return self._reaches_covered and self._messages >= FEWEST_SHOWN
-
-    def _way(self, place: int) -> WalkResult[T]:
-        is_whole = place == 0
-        return WalkResult(
-            self._steps[::-1],
-            self._compaction,
-            place,
-            is_complete=is_whole or self._reaches_covered,
-            # The start is what nothing bears the number of: all that stands before a way back to it is a branch.
-            is_lost=bool(self._sought),
-            is_gapped=self._is_gapped,
-        )
+        return self._reaches_covered and self._messages >= MIN_SHOWN
 
 
-def walk_back(steps: Iterable[WalkStep[T]], most: int) -> WalkResult[T]:
-    """What is needed to send a session on, and to show its end.
+class PageWalk(Generic[T]):
+    """Collects `count` messages of the transcript and the markers between them. Feed it records, last one first."""
 
-    Args:
-        steps: its records, the last one first.
-        most: bytes of messages after which the way ends, wherever it is.
-    """
-    return _Walk[T](most).walk(steps)
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._steps: list[WalkStep[T]] = []
+        self._target: int | None = None
+        self._rewind: WalkStep[T] | None = None
+        """The last rewind; shown only where it left messages behind."""
+        self._markers: list[WalkStep[T]] = []
+        """Markers that follow the target, as far as read."""
+        self._place = 0
 
+    def take(self, step: WalkStep[T]) -> bool:
+        """Take the next record; returns whether the walk is finished."""
+        if self._target is not None and (step.number != self._target or not step.number):
+            return self._skip(step)
+        self._steps += self._markers
+        self._target = step.change.to if isinstance(step.change, RewindRecord) else None
+        self._rewind, self._markers = (step if self._target is not None else None), []
+        if step.is_message or step.number or step.is_marker:
+            self._steps.append(step)
+            self._count -= step.is_message
+            if self._count <= 0:
+                self._place = step.place
+                return True
+        return False
 
-def walk_page(steps: Iterable[WalkStep[T]], count: int) -> tuple[list[WalkStep[T]], int]:
-    """The `count` messages of the line before a place, with what is told between them; and where they begin.
+    def take_all(self, steps: Iterable[WalkStep[T]]) -> tuple[list[WalkStep[T]], int]:
+        """Take records until the walk is finished."""
+        any(self.take(step) for step in steps)
+        return self.result()
 
-    Args:
-        steps: the records before that place, the last one first.
-        count: of messages.
-    """
-    found: list[WalkStep[T]] = []
-    sought: int | None = None
-    way_back: WalkStep[T] | None = None
-    behind: list[WalkStep[T]] = []
-    """What is told right behind the message that is sought, as far as one can tell yet."""
-    for step in steps:
-        if sought is not None and (step.number != sought or not step.number):
-            if way_back is not None and step.is_message:
-                found.append(way_back)  # something was left there: that is worth a word
-                way_back = None
-            if sought == 0 and way_back is None:
-                break
-            behind = [] if step.number else [*behind, *([step] if step.is_told else [])]
-            continue
-        found += behind
-        sought = step.change.to if isinstance(step.change, RewindRecord) else None
-        way_back, behind = (step if sought is not None else None), []
-        if step.is_message or step.number or step.is_told:
-            found.append(step)
-            count -= step.is_message
-            if count <= 0:
-                return found[::-1], step.place
-    return found[::-1], 0
+    def result(self) -> tuple[list[WalkStep[T]], int]:
+        """The records in the order of the file, and where they begin (0: nothing precedes them)."""
+        return self._steps[::-1], self._place
+
+    def _skip(self, step: WalkStep[T]) -> bool:
+        if self._rewind is not None and step.is_message:
+            self._steps.append(self._rewind)
+            self._rewind = None
+        if self._target == 0 and self._rewind is None:
+            return True
+        self._markers = [] if step.number else [*self._markers, *([step] if step.is_marker else [])]
+        return False

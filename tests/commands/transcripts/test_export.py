@@ -6,6 +6,7 @@ import sys
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
+from fakes.waiting import wait
 from fakes.whole_sessions import ID, PNG, everything
 
 from ouro.commands.export.export import document
@@ -13,7 +14,7 @@ from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.importers.own_json import read_own_json
 from ouro.memory.sessions.records import MessageRecord, SessionHeader
-from ouro.memory.sessions.whole_session import read_whole
+from ouro.memory.sessions.session_reader import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool
 from ouro.utils.files import write_document
@@ -47,8 +48,8 @@ def test_json_can_be_taken_over_again_as_it_was(tmp_path):
     messages = [each for each in again.records if isinstance(each, MessageRecord)]
     assert messages[0].message.parts[2].data == PNG
     store = YamlFileMemoryStore(tmp_path / "sessions")
-    store.import_session(again.header, again.records)
-    written = "".join(document(read_whole(store, ID), "json"))
+    wait(store.import_session(again.header, again.records))
+    written = "".join(document(wait(read_whole(store, ID)), "json"))
     assert json.loads(written) == json.loads((tmp_path / "a.json").read_text())
 
 
@@ -128,7 +129,7 @@ def test_a_session_that_does_not_fit_into_memory_is_written_all_the_same(tmp_pat
         MessageRecord(number, "2026-11-21T20:14:00.000Z", tool(ToolReply(str(number), "read", text * 10_000)))
         for number in range(1, 121)
     ]
-    store.import_session(SessionHeader(ID, "/p", "m", "2026-11-21T20:14:00.000Z"), records)
+    wait(store.import_session(SessionHeader(ID, "/p", "m", "2026-11-21T20:14:00.000Z"), records))
     del records
     program = (
         "import resource, sys; from ouro.cli import main;"

@@ -24,13 +24,13 @@ TURNS = 60
 async def printed(repository):
     """What is printed when a session is opened at a message: 60 turns were said, then all behind the 40th left."""
     store = YamlFileMemoryStore(get_sessions_dir(), str)
-    store.create_session(SessionHeader("s-old", str(repository), "m", AT))
+    await store.create_session(SessionHeader("s-old", str(repository), "m", AT))
     for turn in range(1, TURNS + 1):
-        store.save_memory("s-old", MessageRecord(2 * turn - 1, AT, user(f"message {turn}.")))
-        store.save_memory("s-old", MessageRecord(2 * turn, AT, assistant("More of it. " * 400)))
-    store.save_memory("s-old", RewindRecord(80, AT, ("conversation",)))
-    store.save_memory("s-old", MessageRecord(2 * TURNS + 1, AT, user("another way.")))
-    store.close_session("s-old")
+        await store.save_memory("s-old", MessageRecord(2 * turn - 1, AT, user(f"message {turn}.")))
+        await store.save_memory("s-old", MessageRecord(2 * turn, AT, assistant("More of it. " * 400)))
+    await store.save_memory("s-old", RewindRecord(80, AT, ("conversation",)))
+    await store.save_memory("s-old", MessageRecord(2 * TURNS + 1, AT, user("another way.")))
+    await store.close_session("s-old")
     texts: list[str] = []
     printer, questions = Printer(PlainOutput(texts.append, plain=True)), LineQuestions(lambda: None)
     turns = TurnQueue(TurnObserver())

@@ -2,6 +2,7 @@
 
 import pytest
 from fakes.screens import opened, screen_of, screen_text, until
+from fakes.waiting import wait
 
 from ouro.assemble import Options
 from ouro.assemble import opener as real_opener
@@ -28,12 +29,12 @@ def words(turn):
 @pytest.fixture
 def sessions(repository):
     store = YamlFileMemoryStore(get_sessions_dir(), str)
-    store.create_session(SessionHeader(OLD, str(repository), "m", AT))
+    wait(store.create_session(SessionHeader(OLD, str(repository), "m", AT)))
     for turn in range(1, TURNS + 1):
-        store.save_memory(OLD, MessageRecord(2 * turn - 1, AT, user(words(turn))))
-        store.save_memory(OLD, MessageRecord(2 * turn, AT, assistant(f"Answer {turn}. " + "More of it. " * 250)))
+        wait(store.save_memory(OLD, MessageRecord(2 * turn - 1, AT, user(words(turn)))))
+        wait(store.save_memory(OLD, MessageRecord(2 * turn, AT, assistant(f"Answer {turn}. " + "More of it. " * 250))))
     yield store
-    store.close_session(OLD)
+    wait(store.close_session(OLD))
 
 
 def learned(name, text, turn, message):
@@ -65,7 +66,7 @@ async def ordered(pilot, line):
 
 async def test_blame_opens_the_session_at_the_message_far_back_that_taught_a_line(app, sessions):
     learned("facts.md", "- One.\n", 7, 13)
-    sessions.close_session(OLD)
+    await sessions.close_session(OLD)
     async with app().run_test(size=(100, 30)) as pilot:
         await ordered(pilot, "/memory blame facts 1")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
@@ -77,7 +78,7 @@ async def test_blame_opens_the_session_at_the_message_far_back_that_taught_a_lin
 async def test_the_evidence_of_a_note_leads_to_its_turn(app, sessions):
     note = Note(id="mem_00000001", scope="user", session_id=OLD, turn=40, text="Use tox.")
     learned(note.file_name, note_text(note), 40, 79)
-    sessions.close_session(OLD)
+    await sessions.close_session(OLD)
     async with app().run_test(size=(100, 30)) as pilot:
         await ordered(pilot, "/memory evidence mem_00000001")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
@@ -87,7 +88,7 @@ async def test_the_evidence_of_a_note_leads_to_its_turn(app, sessions):
 
 
 async def test_why_of_a_turn_leads_to_it_in_this_very_session(app, sessions):
-    sessions.close_session(OLD)
+    await sessions.close_session(OLD)
     async with app(OpenRequest(OLD)).run_test(size=(100, 30)) as pilot:
         await ordered(pilot, "/memory why 12")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
@@ -97,7 +98,7 @@ async def test_why_of_a_turn_leads_to_it_in_this_very_session(app, sessions):
 
 async def test_the_browser_jumps_to_the_turn_that_taught(app, sessions):
     learned("facts.md", "- One.\n", 30, 59)
-    sessions.close_session(OLD)
+    await sessions.close_session(OLD)
     async with app().run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("f4")
@@ -112,9 +113,9 @@ async def test_the_browser_jumps_to_the_turn_that_taught(app, sessions):
 
 
 async def test_a_message_of_a_branch_that_was_left_is_shown_on_that_branch_and_that_is_said(app, sessions):
-    sessions.save_memory(OLD, RewindRecord(100, AT, ("conversation",)))
-    sessions.save_memory(OLD, MessageRecord(2 * TURNS + 1, AT, user("Another way.")))
-    sessions.close_session(OLD)
+    await sessions.save_memory(OLD, RewindRecord(100, AT, ("conversation",)))
+    await sessions.save_memory(OLD, MessageRecord(2 * TURNS + 1, AT, user("Another way.")))
+    await sessions.close_session(OLD)
     learned("facts.md", "- One.\n", 85, 169)
     async with app().run_test(size=(100, 30)) as pilot:
         await ordered(pilot, "/memory blame facts 1")
@@ -124,12 +125,12 @@ async def test_a_message_of_a_branch_that_was_left_is_shown_on_that_branch_and_t
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
         await is_there(pilot, 85)
         assert "on a branch that was left" in pilot.app.conversation.transcript.as_markdown()
-    last = sessions.load_session(OLD, read_only=True).records[-1]
+    last = (await sessions.load_session(OLD, read_only=True)).records[-1]
     assert last == MessageRecord(2 * TURNS + 1, AT, user("Another way."))  # looking has changed nothing
 
 
 async def test_a_message_that_is_gone_is_said_and_the_session_is_there(app, sessions):
-    sessions.close_session(OLD)
+    await sessions.close_session(OLD)
     async with app(OpenRequest(OLD, read_only=True, message=9_999)).run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: "Message 9999 is not in this session any more." in screen_text(pilot.app))
         assert f"Answer {TURNS}." in pilot.app.conversation.transcript.as_markdown()

@@ -6,6 +6,7 @@ import pytest
 from fakes.fake_session import FakeSession, opener
 from fakes.knowledge import Conversation
 from fakes.screens import opened, screen_of, screen_text, shown, until
+from fakes.waiting import wait
 
 from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged, NotesRecalled, Remembered
@@ -62,9 +63,9 @@ async def memory(home):
 @pytest.fixture
 def app(home, memory):
     store = YamlFileMemoryStore(home / "sessions", str)
-    store.create_session(SessionHeader("s-old", "/project", "m", "2026-11-20T10:00:00.000Z"))
+    wait(store.create_session(SessionHeader("s-old", "/project", "m", "2026-11-20T10:00:00.000Z")))
     for number, message in enumerate((user("From now on pytest."), assistant("I will.")), 1):
-        store.save_memory("s-old", MessageRecord(number, "2026-11-20T10:00:00.000Z", message))
+        wait(store.save_memory("s-old", MessageRecord(number, "2026-11-20T10:00:00.000Z", message)))
     session, later = FakeSession(), FakeSession(session_id="s-old")
     session.remember(memory.manager, Lookup(home / "cache" / "index.sqlite", lambda: None, lambda: None))
     session.session_catalog = SessionCatalog(store, "/project")

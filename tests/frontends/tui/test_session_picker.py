@@ -12,6 +12,8 @@ from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
 from ouro.frontends.tui.screens.sessions.picker import SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet
+from ouro.memory.backend import DailyUsage
+from ouro.messages import Usage
 from ouro.session import OpenRequest, SessionExcerpt, SessionHit, SessionInfo
 from ouro.session.opening import PICK
 
@@ -29,7 +31,7 @@ def info(number, title, *, hours=1.0, project="/project", **other):
         "updated_at": at,
         "messages": 4 * number,
         "size": 2500 * number,
-        "cost": 0.11 * number,
+        "spent": (DailyUsage(at[:10], "anthropic/claude-sonnet-5", Usage(cost=0.11 * number)),),
         "folder": f"2026-11-22_{number:08d}",
     }
     return SessionInfo(**{**values, **other})
@@ -225,7 +227,7 @@ async def test_in_the_list_letters_are_keys(session_catalog):
 
 
 async def test_what_goes_wrong_is_told_at_the_foot(session_catalog):
-    def refuse(session_id):
+    async def refuse(session_id):
         raise SessionInUse("This session is in use by process 7.", "Close it there first.")
 
     session_catalog.delete = refuse

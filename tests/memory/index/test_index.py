@@ -4,6 +4,7 @@ import sqlite3
 
 import pytest
 from fakes.told_sessions import AT, NOTE, Conversation, session_id
+from fakes.waiting import wait
 
 from ouro.memory.backend import SummaryRecord, TitleRecord
 from ouro.memory.index.index import Index, Sources
@@ -106,7 +107,7 @@ def test_a_deleted_session_is_gone(index, root, memory):
         talk.say(user(f"session {number}"))
         talk.end()
     index.follow(sources(root, memory))
-    YamlFileMemoryStore(root).delete_session(session_id(1))
+    wait(YamlFileMemoryStore(root).delete_session(session_id(1)))
     index.follow(sources(root, memory))
     assert said(index) == [(1, "user", "session 2")]
 

@@ -4,6 +4,7 @@ from datetime import date
 
 import pytest
 from fakes.told_sessions import NOTE, Conversation
+from fakes.waiting import wait
 
 from ouro.errors import SearchUnavailable
 from ouro.memory.index.benchmark import BenchmarkQuestion, Document, SearchAnswer, answers, measure
@@ -209,5 +210,5 @@ def test_recall_and_gain_are_counted():
 def test_sessions_of_the_store_are_what_is_searched(search, home):
     """The ids that a hit tells open the session."""
     [hit] = search.find("timed out under load", 1, SearchFilter(kinds=("message",)), today=TODAY)
-    loaded = YamlFileMemoryStore(home / ".ouro" / "sessions").load_session(hit.session, read_only=True)
+    loaded = wait(YamlFileMemoryStore(home / ".ouro" / "sessions").load_session(hit.session, read_only=True))
     assert hit.text in [record.message.text for record in loaded.records if getattr(record, "number", 0) == hit.number]

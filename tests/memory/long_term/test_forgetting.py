@@ -9,6 +9,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 from fakes.told_sessions import Conversation
+from fakes.waiting import wait
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget, back_up_home
@@ -97,7 +98,7 @@ def test_words_that_records_are_made_of_leave_sessions_whole(place):
     for text in ("assistant", "shell", "123456", "message", "2026"):
         TrueForget(text, place).forget()
 
-    loaded = YamlFileMemoryStore(place.sessions).load_session(talk.id, read_only=True)
+    loaded = wait(YamlFileMemoryStore(place.sessions).load_session(talk.id, read_only=True))
     assert loaded.notices == ()
     assert [each.message.role for each in loaded.records] == ["user", "assistant", "user", "assistant"]
     assert loaded.records[0].message.text == "the [forgotten]"
@@ -130,7 +131,7 @@ def test_what_does_not_hold_it_is_byte_for_byte_as_it_was(place):
             assert path.read_bytes() == data
     sessions = YamlFileMemoryStore(place.sessions)
     for session_id, words in plain.items():
-        said = [each.message.text for each in sessions.load_session(session_id, read_only=True).records]
+        said = [each.message.text for each in wait(sessions.load_session(session_id, read_only=True)).records]
         assert said == [*(words + str(each) for each in range(5)), f"{words} [forgotten] {words}"]
     assert (store.folder / "decisions.md").read_text() == "- Two \u2028 lines.\n"
     assert [each.subject for each in store.log()] == ["Learn", "Learn"]

@@ -1,6 +1,7 @@
 """The sessions that are kept: found by title and by what was said, looked into, named, put away."""
 
 import pytest
+from fakes.waiting import wait
 
 from ouro.errors import SessionInUse, SessionNotFound, SeveralSessions
 from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, TitleRecord
@@ -21,11 +22,11 @@ def session_id(number):
 
 def add(store, number, title, *messages, project=PROJECT):
     header = SessionHeader(session_id(number), project, "a/b", AT.format(number))
-    store.create_session(header)
+    wait(store.create_session(header))
     for place, message in enumerate(messages, 1):
-        store.save_message(header.id, MessageRecord(place, AT.format(number), message))
-    store.save_memory(header.id, TitleRecord(title, AT.format(number)))
-    store.close_session(header.id)
+        wait(store.save_message(header.id, MessageRecord(place, AT.format(number), message)))
+    wait(store.save_memory(header.id, TitleRecord(title, AT.format(number))))
+    wait(store.close_session(header.id))
 
 
 def fill(store):
@@ -52,12 +53,12 @@ def catalog(store, root, tmp_path):
 
 
 async def hits(catalog, words):
-    return [(hit.session_id[:8], hit.message) async for hit in catalog.search(catalog.sessions(), words)]
+    return [(hit.session_id[:8], hit.number) async for hit in catalog.search(await catalog.sessions(), words)]
 
 
 def test_a_session_is_found_by_id_latest_title_and_at_last_by_what_was_said(catalog):
     asked = ("00000001", session_id(3), "latest", "MEND import", "again parser", "drops lexer", "ärger")
-    assert [catalog.find(query).title for query in asked] == [
+    assert [wait(catalog.find(query)).title for query in asked] == [
         "mend the import",
         "the parser again",
         "the parser",
@@ -67,13 +68,13 @@ def test_a_session_is_found_by_id_latest_title_and_at_last_by_what_was_said(cata
         "the parser again",
     ]
     with pytest.raises(SessionNotFound, match="No session answers to `zebra`"):
-        catalog.find("zebra")
+        wait(catalog.find("zebra"))
 
 
 def test_several_are_named_with_their_ids(catalog):
     add(catalog._store, 4, "the parser, a third time", user("x"))
     with pytest.raises(SeveralSessions) as caught:
-        catalog.find("parser")
+        wait(catalog.find("parser"))
     assert caught.value.ids == (session_id(4), session_id(2))  # of this project: those of others are meant last
 
 
@@ -81,7 +82,7 @@ def test_the_beginning_of_an_id_can_be_a_word_of_a_title_too(store, root, tmp_pa
     add(store, 0xADD00000, "something", user("x"))
     add(store, 5, "add a test", user("x"))
     with pytest.raises(SeveralSessions):
-        catalog_on(store, root, tmp_path / "index.db", PROJECT).find("add")
+        wait(catalog_on(store, root, tmp_path / "index.db", PROJECT).find("add"))
 
 
 async def test_what_was_said_is_found_by_reading_newest_first_and_never_in_outputs(catalog):
@@ -92,7 +93,7 @@ async def test_what_was_said_is_found_by_reading_newest_first_and_never_in_outpu
 
 
 async def test_the_snippet_shows_the_words_with_some_around_them(catalog):
-    found = [hit async for hit in catalog.search(catalog.sessions(), "drops")]
+    found = [hit async for hit in catalog.search(await catalog.sessions(), "drops")]
     assert found[0].snippet == "The Lexer drops its last token."
 
 
@@ -103,7 +104,7 @@ async def test_with_an_index_what_it_knows_comes_from_there_and_the_rest_from_th
     assert await hits(catalog, "lexer") == [("00000001", 1)]
     add(catalog._store, 4, "newer", user("the lexer, once more"))
     assert await hits(catalog, "lexer") == [("00000001", 1), ("00000004", 1)]
-    assert catalog.find("once more").title == "newer"
+    assert (await catalog.find("once more")).title == "newer"
 
 
 async def test_a_broken_index_is_no_obstacle(catalog, tmp_path):
@@ -115,19 +116,21 @@ async def test_a_search_that_nobody_waits_for_ends(store, root, tmp_path):
     for number in range(10, 40):
         add(store, number, f"session {number}", user("the same words"))
     search = catalog_on(store, root, tmp_path / "index.db", PROJECT)
-    found = search.search(search.sessions(), "same")
+    found = search.search(await search.sessions(), "same")
     assert (await anext(found)).session_id == session_id(39)
     await found.aclose()
 
 
 def test_a_preview_has_the_summary_the_first_and_the_last_words(store, catalog):
     add(store, 4, "long", *(user(f"question {n}") if n % 2 else assistant(f"answer {n}") for n in range(1, 21)))
-    store.load_session(session_id(4))
-    store.save_memory(session_id(4), SummaryRecord("Much was asked.", AT.format(5), 20))
-    store.close_session(session_id(4))
+    wait(store.load_session(session_id(4)))
+    wait(store.save_memory(session_id(4), SummaryRecord("Much was asked.", AT.format(5), 20)))
+    wait(store.close_session(session_id(4)))
     last = tuple(("user" if n % 2 else "assistant", f"{'question' if n % 2 else 'answer'} {n}") for n in range(15, 21))
-    assert catalog.preview(catalog.info(session_id(4))) == SessionExcerpt("Much was asked.", "question 1", last)
-    assert catalog.preview(catalog.info(session_id(2))) == SessionExcerpt("", "why?", ())
+    assert wait(catalog.preview(wait(catalog.info(session_id(4))))) == SessionExcerpt(
+        "Much was asked.", "question 1", last
+    )
+    assert wait(catalog.preview(wait(catalog.info(session_id(2))))) == SessionExcerpt("", "why?", ())
 
 
 def test_a_preview_reads_the_ends_and_not_what_lies_between(store, root):
@@ -139,14 +142,14 @@ def test_a_preview_reads_the_ends_and_not_what_lies_between(store, root):
 
 
 def test_renaming_and_deleting_leave_what_is_open_alone(catalog, store):
-    catalog.rename(session_id(1), "another name")
-    assert catalog.info(session_id(1)).title == "another name"
-    catalog.delete(session_id(1))
-    assert [each.title for each in catalog.deleted()] == ["another name"]
-    catalog.restore(session_id(1))
-    assert len(catalog.sessions()) == 3
-    store.load_session(session_id(2))
-    for change in (lambda: catalog.rename(session_id(2), "x"), lambda: catalog.delete(session_id(2))):
+    wait(catalog.rename(session_id(1), "another name"))
+    assert wait(catalog.info(session_id(1))).title == "another name"
+    wait(catalog.delete(session_id(1)))
+    assert [each.title for each in wait(catalog.deleted())] == ["another name"]
+    wait(catalog.restore(session_id(1)))
+    assert len(wait(catalog.sessions())) == 3
+    wait(store.load_session(session_id(2)))
+    for change in (lambda: wait(catalog.rename(session_id(2), "x")), lambda: wait(catalog.delete(session_id(2)))):
         with pytest.raises(SessionInUse):
             change()
 
@@ -155,5 +158,5 @@ def test_sessions_that_are_not_kept_are_found_too():
     store = DictMemoryStore()
     add(store, 1, "mend the import", user("hello"), assistant("done"))
     catalog = SessionCatalog(store, PROJECT)
-    info = catalog.find("import")
-    assert catalog.preview(info) == SessionExcerpt("", "hello", (("assistant", "done"),))
+    info = wait(catalog.find("import"))
+    assert wait(catalog.preview(info)) == SessionExcerpt("", "hello", (("assistant", "done"),))

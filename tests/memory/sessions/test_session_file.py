@@ -1,14 +1,16 @@
 """The bytes of a session file: found forwards, backwards and at a place, whatever stands in it."""
 
+import asyncio
 import os
 import re
 
 import pytest
+from fakes.waiting import BytesFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.memory.sessions import session_file
-from ouro.memory.sessions.session_file import block_at, blocks_back, end_of_whole, split
+from ouro.memory.sessions.session_file import end_of_whole, record_at, records_back, split
 
 PIECES = st.lists(
     st.sampled_from(
@@ -49,14 +51,22 @@ RECORDS = st.lists(
 def test_marks_are_where_a_line_is_one(data):
     ends = [end.end() for end in re.finditer(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", data, re.MULTILINE)]
 
-    blocks, _ = split(data)
+    records, _ = split(data)
 
-    assert [each.offset + each.size for each in blocks if each.is_whole] == ends
+    assert [record.offset + record.size for record in records if record.is_whole] == ends
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return tmp_path_factory.mktemp("file") / "session.yaml"
+
+
+async def check_backwards(data, end, forwards):
+    file = BytesFile(data)
+    assert [record async for record in records_back(file, 0, end)] == forwards[::-1]
+    for record in forwards:
+        if record.is_whole and data[record.offset : record.offset + 4] == b"---\n":
+            assert await record_at(file, record.offset) == record
 
 
 @settings(deadline=None)
@@ -70,10 +80,7 @@ def test_backwards_the_same_records_are_found_as_forwards(path, data, windows):
         end, tail = end_of_whole(descriptor)
         forwards, last = split(data)
         assert tail == last
-        assert list(blocks_back(descriptor, 0, end)) == forwards[::-1]
-        for block in forwards:
-            if block.is_whole and data[block.offset : block.offset + 4] == b"---\n":
-                assert block_at(descriptor, block.offset) == block
+        asyncio.run(check_backwards(data, end, forwards))
     finally:
         session_file._FIRST_WINDOW, session_file._WINDOW = before
         os.close(descriptor)

@@ -15,7 +15,7 @@ from ouro.memory.backend import CapturedRecord, MemoryStore, SessionInfo
 from ouro.memory.long_term.capture.request import MAX_CHARACTERS, MAX_MESSAGE, Spoken, words_of
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import MessageRecord, Record, SessionHeader
-from ouro.memory.sessions.whole_session import read_whole
+from ouro.memory.sessions.session_reader import read_whole
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.files import only_one
@@ -124,46 +124,48 @@ class CaptureBacklog:
         """Yields sessions of the last 14 days that are not open, latest first; none while another process does this."""
         with only_one(self._lock) as is_mine:
             count = 0
-            for info in await asyncio.to_thread(self._recent) if is_mine else []:
-                found = await asyncio.to_thread(self._read, info.id)
+            for info in await self._recent() if is_mine else []:
+                found = await self._read(info.id)
                 if found is not None:
                     yield found
                     count += 1
                 if count == MAX_SESSIONS:
                     return
 
-    def mark_captured(self, session: BacklogSession, part: SessionPart) -> None:
-        """Record in a session that a part of it is captured. Blocks.
+    async def mark_captured(self, session: BacklogSession, part: SessionPart) -> None:
+        """Record in a session that a part of it is captured.
 
         The record has the time of the session's last one, so that its place in lists stays.
 
         Raises:
             SessionError: it is open elsewhere by now, or cannot be written.
         """
-        loaded = self._store.load_session(session.id, reach="screen")
+        loaded = await self._store.load_session(session.id, reach="screen")
         try:
             if not loaded.read_only:
-                self._store.save_memory(session.id, CapturedRecord(part.upto, session.transcript.last_at))
+                await self._store.save_memory(session.id, CapturedRecord(part.upto, session.transcript.last_at))
         finally:
-            self._store.close_session(session.id)
+            await self._store.close_session(session.id)
 
-    def _recent(self) -> list[SessionInfo]:
+    async def _recent(self) -> list[SessionInfo]:
         since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
         is_ours = same_project(self._project)
-        found = [info for info in self._store.list_sessions() if info.id != self._own and info.updated_at >= since]
+        sessions = await self._store.list_sessions()
+        found = [info for info in sessions if info.id != self._own and info.updated_at >= since]
         return [info for info in found if is_ours(info.project) and not info.is_copied_by_hand][:_MAX_CANDIDATES]
 
-    def _read(self, session_id: str) -> BacklogSession | None:
+    async def _read(self, session_id: str) -> BacklogSession | None:
         """The uncaptured parts; None when there are none, it is in use, or memory was off in all of it."""
         try:
-            loaded = self._store.load_session(session_id, reach="context")
-            self._store.close_session(session_id)
+            loaded = await self._store.load_session(session_id, reach="context")
+            await self._store.close_session(session_id)
             transcript = Transcript.of(loaded)
             if loaded.read_only or loaded.header.origin or not turns_since(transcript.entries, transcript.captured):
                 return None
             if not transcript.is_whole:
                 transcript = Transcript()
-                for record in read_whole(self._store, session_id).records():
+                whole = await read_whole(self._store, session_id)
+                for record in await asyncio.to_thread(lambda: list(whole.records())):
                     transcript.take(record)
             if not records_privacy(loaded.header, transcript):
                 return None

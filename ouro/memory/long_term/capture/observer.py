@@ -154,14 +154,14 @@ class CaptureObserver:
         for part in list(uncaptured(snapshot.entries, transcript.captured, branch_in_note, transcript.turns_gone)):
             await self._capture_part(part, snapshot, self._memory.session_id, trigger)
             self._memory.note(CapturedRecord(part.upto, self._memory.now()))
-        self._memory.let_go()
+        self._memory.pager.release()
 
     async def _load_uncaptured(self) -> None:
         """Uncaptured messages may have left memory with a compaction, or were never loaded."""
         memory = self._memory
-        await memory.read_all()
-        while memory.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
-            await memory.earlier(_PAGE)
+        await memory.pager.loaded()
+        while memory.pager.has_earlier and memory.transcript.entries[0].number > memory.transcript.captured + 1:
+            await memory.pager.earlier(_PAGE)
 
     async def _capture_part(self, part: SessionPart, snapshot: _Snapshot, session_id: str, trigger: Trigger) -> None:
         from ouro.memory.long_term.capture.capture import CaptureMoment  # at start-up nothing is captured yet
@@ -192,7 +192,7 @@ class CaptureObserver:
         snapshot = _Snapshot.of(session.transcript)
         for part in session.parts:
             await self._capture_part(part, snapshot, session.id, "session-end")
-            await asyncio.to_thread(self._backlog.mark_captured, session, part)
+            await self._backlog.mark_captured(session, part)
 
     async def _keep_up_notes(self) -> None:
         notes, _ = self._services

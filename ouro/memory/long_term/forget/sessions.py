@@ -24,7 +24,7 @@ from ouro.memory.sessions.session_file import (
 )
 from ouro.memory.sessions.session_folders import TRASH
 from ouro.memory.sessions.session_index import INDEX_NAME
-from ouro.memory.sessions.session_reader import is_sound
+from ouro.memory.sessions.session_reader import is_readable
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 
 Progress = Callable[[str], None]
@@ -111,5 +111,5 @@ def _record(folder: Path, block: RawRecord, raw: bytes, needle: ForgottenText) -
     except BadYamlError:
         return needle.bytes_without(raw)
     new = msgspec.structs.replace(block, data=made[4:-4])
-    check = partial(is_sound, folder=folder)
+    check = partial(is_readable, folder=folder)
     return made if check(new) or not check(block) else raw

@@ -237,7 +237,7 @@ class Digest:
 
     async def _tell_last_time(self, summaries: Summaries) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
-        if left := await asyncio.to_thread(summaries.open_line):
+        if left := await summaries.open_line():
             self._tell(Said(f"Last time: {left} · /resume latest"))
 
     def _tell_merge(self, merge: Merge) -> None:

@@ -17,7 +17,7 @@ from ouro.memory.backend import SessionInfo
 from ouro.memory.long_term.capture.backlog import SessionPart, records_privacy, uncaptured, without_outputs
 from ouro.memory.long_term.capture.capture import Captured, CaptureMoment
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.sessions.whole_session import WholeSession
+from ouro.memory.sessions.session_reader import WholeSession
 from ouro.memory.tokens import estimate
 from ouro.memory.transcript import Transcript
 from ouro.messages import Message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -83,40 +82,40 @@ class Summaries:
             ModelError: the model did not answer.
         """
         done = 0
-        for info in await asyncio.to_thread(self._left):
-            line = await asyncio.to_thread(self._look, info.id)
+        for info in await self._left():
+            line = await self._look(info.id)
             if line is None:
                 continue
             text = await self._made(line)
-            await asyncio.to_thread(self._keep, info.id, line, text)
+            await self._keep(info.id, line, text)
             done += 1
             if done == MOST_LEFT:
                 return
 
-    def open_line(self) -> str:
-        """What the last session of this project left open; empty where it left nothing. Blocks."""
-        last = next(iter(self._others()), None)
+    async def open_line(self) -> str:
+        """What the last session of this project left open; empty where it left nothing."""
+        last = next(iter(await self._others()), None)
         if last is None or not last.summary:
             return ""
         try:
-            return still_open(self._parts.session_catalog.preview(last).summary)
+            return still_open((await self._parts.session_catalog.preview(last)).summary)
         except (SessionError, OSError) as error:
             log.info("summary: session %s cannot be looked into: %s", last.id[:8], error)
             return ""
 
-    def _others(self) -> list[SessionInfo]:
+    async def _others(self) -> list[SessionInfo]:
         own = self._parts.memory.session_id
-        return [each for each in self._parts.session_catalog.here() if each.id != own]
+        return [each for each in await self._parts.session_catalog.here() if each.id != own]
 
-    def _left(self) -> list[SessionInfo]:
-        return [each for each in self._others()[:_MOST_LOOKED_AT] if each.messages >= 2 * TURNS]
+    async def _left(self) -> list[SessionInfo]:
+        return [each for each in (await self._others())[:_MOST_LOOKED_AT] if each.messages >= 2 * TURNS]
 
-    def _look(self, session_id: str) -> Transcript | None:
+    async def _look(self, session_id: str) -> Transcript | None:
         """The session, where it is to be summed up; None where it has a summary, is in use, or says too little."""
         store = self._parts.store
         try:
-            loaded = store.load_session(session_id, reach="context")
-            store.close_session(session_id)
+            loaded = await store.load_session(session_id, reach="context")
+            await store.close_session(session_id)
         except SessionInUse:
             return None
         except (SessionError, SaveFailed, OSError) as error:
@@ -127,15 +126,15 @@ class Summaries:
         newer = any(each.role == "user" for each in _words(line, known))
         return line if newer and not loaded.read_only and _is_worth_it(line) else None
 
-    def _keep(self, session_id: str, line: Transcript, text: str) -> None:
+    async def _keep(self, session_id: str, line: Transcript, text: str) -> None:
         store = self._parts.store
         try:
-            loaded = store.load_session(session_id, reach="screen")
+            loaded = await store.load_session(session_id, reach="screen")
             try:
                 if not loaded.read_only:
-                    store.save_memory(session_id, SummaryRecord(text, line.last_at, line.last_number))
+                    await store.save_memory(session_id, SummaryRecord(text, line.last_at, line.last_number))
             finally:
-                store.close_session(session_id)
+                await store.close_session(session_id)
         except (SessionError, SaveFailed, OSError) as error:
             log.info("summary: session %s keeps none: %s", session_id[:8], error)
 

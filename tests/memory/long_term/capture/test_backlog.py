@@ -14,9 +14,9 @@ async def test_a_folder_that_was_copied_by_hand_is_not_learned_from_again(tmp_pa
     root, at = tmp_path / "sessions", timestamp()
     store = YamlFileMemoryStore(root)
     said = [MessageRecord(1, at, user("We use tabs here.")), MessageRecord(2, at, assistant("Noted."))]
-    store.import_session(SessionHeader(ID, str(tmp_path), "a/b", at, memory={"user": "0" * 40}), said)
+    await store.import_session(SessionHeader(ID, str(tmp_path), "a/b", at, memory={"user": "0" * 40}), said)
     (folder,) = root.glob("*_*")
     shutil.copytree(folder, folder.with_name("kept for later"))
-    assert len(store.list_sessions()) == 2
+    assert len(await store.list_sessions()) == 2
     missed = CaptureBacklog(store, "own", str(tmp_path), tmp_path / "lock")
     assert [each.id async for each in missed.sessions()] == [ID]

@@ -46,7 +46,7 @@ def settings(home):
 
 async def captured(session) -> list[int]:
     await session.close()
-    loaded = session.transcript._store.load_session(session.id, read_only=True)
+    loaded = await session.transcript._store.load_session(session.id, read_only=True)
     return [each.message for each in loaded.records if isinstance(each, CapturedRecord)]
 
 
@@ -97,7 +97,7 @@ async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository
     assert ("pytest -q" in said, "another thing" in said) == (False, True)
     assert TESTS in two.captures[1].partition("The session, quoted")[0]
     await session.close()
-    records = session.transcript._store.load_session(session.id, read_only=True).records
+    records = (await session.transcript._store.load_session(session.id, read_only=True)).records
     assert [each.purpose for each in records if isinstance(each, CostRecord)] == ["capture", "capture"]
     assert [each.message for each in records if isinstance(each, CapturedRecord)] == [4, 8]
 
@@ -162,7 +162,7 @@ async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_nex
     first = await two.open(repository)
     await say(first, "run the tests with pytest -q")
     await first.close()
-    before = [each.updated_at for each in first.session_catalog._store.list_sessions()]
+    before = [each.updated_at for each in await first.session_catalog._store.list_sessions()]
     assert two.order == ["talk"]
 
     second = await two.open(repository)
@@ -174,7 +174,7 @@ async def test_what_was_not_captured_when_ouro_was_closed_is_captured_at_the_nex
     assert two.order == ["talk", "talk", "capture"]
     [note] = repo_notes()
     assert (note.session_id, note.trigger, note.turn) == (first.id, "session-end", 1)
-    assert [each.updated_at for each in first.session_catalog._store.list_sessions()][1:] == before
+    assert [each.updated_at for each in await first.session_catalog._store.list_sessions()][1:] == before
     assert await captured(first) == [2]
     await second.close()
 

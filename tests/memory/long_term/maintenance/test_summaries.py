@@ -61,9 +61,9 @@ async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(reposi
     assert (record.summary, record.message) == (LINES, 8)
     assert "| Person: please do step 0" in model.asked[0]
     assert records_of(session_id(2), SummaryRecord) == records_of(session_id(3), SummaryRecord) == []
-    info = session.session_catalog.info(session_id(1))
+    info = await session.session_catalog.info(session_id(1))
     assert info.summary == LINES.replace("\n", " ")
-    assert session.session_catalog.preview(info).summary == LINES
+    assert (await session.session_catalog.preview(info)).summary == LINES
     await session.close()
 
     again = await opened(repository, model)
@@ -72,7 +72,7 @@ async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(reposi
     await again.close()
 
 
-async def test_a_summary_finds_its_session_and_is_shown_on_the_command_line(repository, home, capsys, monkeypatch):
+def test_a_summary_finds_its_session_and_is_shown_on_the_command_line(repository, home, capsys, monkeypatch):
     at = "2026-01-01T00:00:00.000Z"
     wanted = old_session(repository, 1, 2, *LONG_TALK, records=[SummaryRecord(LINES, at, 8)])
     old_session(repository, 2, 2, *LONG_TALK)

@@ -229,7 +229,7 @@ async def test_with_both_models_auto_asks_them(repository, hyde, own):
     assert "Sourdough loaves rise for fourteen hours." in json.dumps(hyde.asked("talks")[-1].messages[-1])
     assert session.status().usage.input > 0
     await session.close()
-    loaded = session.transcript._store.load_session(session.id, read_only=True)
+    loaded = await session.transcript._store.load_session(session.id, read_only=True)
     assert "recall" in {each.purpose for each in loaded.records if isinstance(each, CostRecord)}
 
 

@@ -104,7 +104,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     async def _load(self) -> None:
         session_catalog = self._session_catalog = self._changes.session_catalog = await self._get_shelf()
-        sessions = await asyncio.to_thread(session_catalog.sessions, self._progress)
+        sessions = await session_catalog.sessions(self._progress)
         matches = self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
         self._look_for(self._search.value)
         await asyncio.to_thread(alike, "", [""])  # imported, so that no key waits for it
@@ -279,7 +279,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
 
     async def _list_again(self) -> None:
         if self._session_catalog is not None and self._matches is not None:
-            self._matches.change(await asyncio.to_thread(self._session_catalog.sessions))
+            self._matches.change(await self._session_catalog.sessions())
             self._show()
             self.on_row_list_marked()  # the same one may have another name now
 
@@ -328,7 +328,7 @@ class SessionChanges:
         name = " ".join(clean(said).split())
         if name and self.session_catalog is not None and name != info.title:
             if not self._rename_open(info.id, name):
-                await self._do(self.session_catalog.rename, info.id, name)
+                await self._do(self.session_catalog.rename(info.id, name))
             await self._changed()
 
     def doom(self, info: SessionInfo) -> None:
@@ -344,7 +344,7 @@ class SessionChanges:
 
     async def delete(self, info: SessionInfo) -> None:
         """The second step."""
-        if self.session_catalog is not None and await self._do(self.session_catalog.delete, info.id):
+        if self.session_catalog is not None and await self._do(self.session_catalog.delete(info.id)):
             self._deleted.append(info)
             await self._changed()
             self._foot.tell(f"In the trash: {self._back_key} takes it back. “{title(info)}”")
@@ -352,14 +352,14 @@ class SessionChanges:
     async def restore(self) -> None:
         """Take back what went last."""
         info = self._deleted.pop()
-        if self.session_catalog is not None and await self._do(self.session_catalog.restore, info.id):
+        if self.session_catalog is not None and await self._do(self.session_catalog.restore(info.id)):
             await self._changed()
             self._foot.tell(f"“{title(info)}” is back.")
 
-    async def _do(self, what: Callable[..., None], *arguments: str) -> bool:
-        """Do it beside the loop; what went wrong is told."""
+    async def _do(self, change: Awaitable[None]) -> bool:
+        """Make the change, and show why where it fails."""
         try:
-            await asyncio.to_thread(what, *arguments)
+            await change
         except (OuroError, OSError) as error:
             self._foot.tell(" ".join(str(error).split("\n")), "-failed")
             return False

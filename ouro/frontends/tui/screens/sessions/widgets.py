@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -154,7 +153,7 @@ class SessionPreview(VerticalScroll, can_focus=False):
             self._words.update("")
             return
         try:
-            preview = await asyncio.to_thread(session_catalog.preview, marked.info)
+            preview = await session_catalog.preview(marked.info)
         except (OuroError, OSError) as error:
             self._words.update(self._head(marked.info).append(f"\n{clean(str(error))}"))
         else:

@@ -1,0 +1,33 @@
+"""Run a coroutine to its end from code that is not asynchronous."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class BytesFile:
+    """Bytes that are read as an open file of aiofiles is, without its threads."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._place = 0
+
+    async def seek(self, place: int) -> int:
+        self._place = place
+        return place
+
+    async def read(self, size: int) -> bytes:
+        found = self._data[self._place : self._place + size]
+        self._place += len(found)
+        return found
+
+
+def wait(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns. Runs in a thread of its own, so that it also works below a running loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
