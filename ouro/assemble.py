@@ -246,10 +246,11 @@ def _memory_stores(ground: _Ground, mask: SecretMask) -> list[GitMemoryStore]:
     settings, histories = ground.settings.memory, get_history_dir()
     if not settings.enabled or not ground.options.memory or ground.options.ephemeral:
         return []
-    stores = [user_store(get_memory_dir(), histories, mask.kind_of_secret, settings.remote)]
+    stores = [user_store(get_memory_dir(), histories, mask.kind_of_secret, settings.remote, settings.core)]
     if settings.repo.enabled and ground.trusted:
         root = find_root(ground.options.cwd)
-        stores.append(repo_store(root, histories, mask.kind_of_secret, is_shared=settings.repo.share))
+        share = settings.repo.share
+        stores.append(repo_store(root, histories, mask.kind_of_secret, is_shared=share, core_files=settings.core))
     return stores
 
 

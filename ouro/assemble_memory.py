@@ -250,7 +250,7 @@ def lookup_in(
     if not scopes:
         return None
     has_own = any(each.scope == "repo" for each in scopes)
-    return make_lookup(root if has_own else None, lambda: embedder_of(settings, catalog, shelf))
+    return make_lookup(root if has_own else None, lambda: embedder_of(settings, catalog, shelf), settings.memory.core)
 
 
 def embedder_of(settings: Settings, catalog: Catalog, shelf: SessionCatalog) -> Embedder | None:

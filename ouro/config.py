@@ -48,6 +48,7 @@ LONG_TERM_VARIABLES = {
     "LONG_TERM_MEMORY_ENABLED": "memory.enabled",
     "LONG_TERM_MEMORY_CONSOLIDATION_THRESHOLD": "memory.consolidation_threshold",
 }
+_CORE_FILE = re.compile(r"[a-z][a-z0-9-]*\.md")
 
 
 def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
@@ -212,6 +213,11 @@ def _checked(path: str, value: Any, where: str) -> Any:
     if path in RANGES and not RANGES[path][0] <= value <= RANGES[path][1]:
         low, high = RANGES[path]
         raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
+    if path == "memory.core":
+        for name in value:
+            if not _CORE_FILE.fullmatch(name):
+                hint = "Lower case letters, digits and hyphens, such as `style.md`."
+                raise ConfigError(f"{where}: `{name}` in `memory.core` is not the name of a core file.", hint)
     return value
 
 

@@ -126,6 +126,8 @@ class MemorySettings:
     """After so long without confirmation the confidence in a note that was only concluded has halved."""
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Categories of notes beside the built-in ones, each with the scope it usually lives in: `api-quirks: [repo]`."""
+    core: tuple[str, ...] = ()
+    """Core files beside decisions.md, preferences.md and facts.md, such as `style.md`."""
     remote: str = ""
     """A git remote that the user's memory is synchronised with."""
     repo: RepoMemorySettings = field(default_factory=RepoMemorySettings)

@@ -56,10 +56,12 @@ class ShellOpener:
         root, is_trusted, settings = _settings_here()
         if not settings.memory.enabled:
             raise UsageError("Memory is off.", "Reason: `memory.enabled` in the settings.")
-        histories, repo = get_history_dir(), settings.memory.repo
-        stores = [user_store(get_memory_dir(), histories, _kind_of_secret, settings.memory.remote)]
+        histories, repo, core = get_history_dir(), settings.memory.repo, settings.memory.core
+        stores = [
+            user_store(get_memory_dir(), histories, _kind_of_secret, settings.memory.remote, settings.memory.core)
+        ]
         if repo.enabled and is_trusted:
-            stores.append(repo_store(root, histories, _kind_of_secret, is_shared=repo.share))
+            stores.append(repo_store(root, histories, _kind_of_secret, is_shared=repo.share, core_files=core))
         elif repo.enabled:
             _warn("This folder is not trusted: its memory is not read. Start `ouro` here once to trust it.")
         scopes = open_scopes(stores)
@@ -86,7 +88,7 @@ class ShellOpener:
     def sources(self, index: Index) -> Sources:
         """Sessions, the user's memory, and that of each trusted repository: of this folder, and those of sessions."""
         from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import MemoryFolder, project_of
+        from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of
         from ouro.memory.long_term.git.folders import repo_folder
         from ouro.utils.repository import find_root
         from ouro.utils.runtime import get_memory_dir, get_sessions_dir
@@ -96,8 +98,9 @@ class ShellOpener:
             known = [Path(row[0]) for row in database.execute("SELECT DISTINCT project FROM files WHERE project <> ''")]
         roots = dict.fromkeys(find_root(folder) for folder in (Path.cwd(), *projects) if folder.is_dir())
         places = {repo_folder(root) for root in (*roots, *known)}
-        folders = [MemoryFolder("repo", project_of("repo", place), place) for place in places if _is_read(place)]
-        own = MemoryFolder("user", "", get_memory_dir())
+        core = (*CORE_FILES, *_settings_here()[2].memory.core)
+        folders = [MemoryFolder("repo", project_of("repo", place), place, core) for place in places if _is_read(place)]
+        own = MemoryFolder("user", "", get_memory_dir(), core)
         return Sources(get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project)))
 
     @contextmanager
@@ -150,9 +153,9 @@ class ShellOpener:
 
     def _follow(self, index: Index, stores: Iterable[GitMemoryStore]) -> None:
         from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import MemoryFolder, project_of
+        from ouro.memory.index.note_indexer import MemoryFolder
 
-        folders = (MemoryFolder(store.scope, project_of(store.scope, store.folder), store.folder) for store in stores)
+        folders = (MemoryFolder.of(store) for store in stores)
         index.follow(Sources(memories=tuple(folders)))
         self.make_vectors(index)
 

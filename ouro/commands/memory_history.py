@@ -10,7 +10,6 @@ from ouro.commands.render import memory as views
 from ouro.commands.render.view import line
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.memory.long_term.git.values import CORE
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ def _core_tokens(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, i
         commit = versions.get(store.scope, "")
         if len(commit) != 40 or not store.repository.exists:
             continue
-        for name in CORE:
+        for name in store.core:
             if text := store.text_at(commit, f"{name}.md"):
                 found[f"{store.scope}/{name}.md"] = estimate(text)
     return found

@@ -16,7 +16,6 @@ from ouro.commands.render.view import CommandText, Quote, Title, ViewItem, line
 from ouro.errors import UsageError
 from ouro.memory.long_term.entries import details_of, find_entry
 from ouro.memory.long_term.entries import list_entries as list_entries_in
-from ouro.memory.long_term.git.values import CORE
 from ouro.memory.long_term.remember import archive_note, open_file, save
 from ouro.memory.long_term.remember import confirm as confirm_note
 from ouro.memory.long_term.remember import remember as remember_text
@@ -39,7 +38,7 @@ async def files(context: ActionContext) -> Answer:
         desk = memory.desk
         folders = []
         for scope in desk.scopes:
-            found = [(f"{name}.md", desk.text(scope.scope, f"{name}.md")) for name in CORE]
+            found = [(f"{name}.md", desk.text(scope.scope, f"{name}.md")) for name in scope.store.core]
             counts = [(name, sum(bool(row.strip()) for row in text.splitlines())) for name, text in found if text]
             folders.append((tilde(scope.store.folder), counts))
         return folders, _pending(desk)
@@ -65,7 +64,8 @@ async def show(context: ActionContext, entry: str) -> Answer:
     def work(memory: MemoryAccess) -> Answer:
         desk = memory.desk
         scope, _, name = entry.rpartition("/")
-        files = [each for each in CORE if each.startswith(name.removesuffix(".md"))] if name or not entry else []
+        core = desk.scopes[0].store.core if desk.scopes else ()
+        files = [each for each in core if each.startswith(name.removesuffix(".md"))] if name or not entry else []
         if files:
             scopes = [each for each in desk.names if scope in ("", each)]
             places = [(each, f"{file}.md") for each in scopes for file in files]

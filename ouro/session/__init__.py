@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.values import FileEdit as FileEdit
     from ouro.memory.long_term.git.values import Scope as Scope
     from ouro.memory.long_term.maintenance.background import Digest as Digest
-    from ouro.memory.long_term.manager import CORE_FILES as CORE_FILES
     from ouro.memory.long_term.manager import LongTermMemoryManager as LongTermMemoryManager
     from ouro.memory.long_term.overview import Listed as Listed
     from ouro.memory.long_term.overview import NoteDetails as NoteDetails
@@ -64,7 +63,7 @@ _HOMES = {
     "ouro.memory.long_term.maintenance.background": ("Digest",),
     "ouro.memory.long_term.git.undo": ("UndoPlan", "named"),
     "ouro.memory.long_term.git.values": ("BlamedLine", "Commit", "DiffHunk", "FileEdit", "Scope"),
-    "ouro.memory.long_term.manager": ("CORE_FILES", "LongTermMemoryManager"),
+    "ouro.memory.long_term.manager": ("LongTermMemoryManager",),
     "ouro.memory.long_term.receipt": ("MemoryReceipt", "ReceiptLine"),
     "ouro.memory.long_term.evidence": ("TurnEvidence",),
     "ouro.memory.long_term.timeline": ("FileBlame", "MemoryDiff", "OldFile", "Timeline", "TimelineEntry"),

@@ -42,12 +42,13 @@ class Conversation:
         price=lambda _tokens: None,
         is_quiet=lambda: True,
         write: str = "tell",
+        core_files: tuple[str, ...] = (),
     ) -> None:
         histories = home / "history.git"
         self.folder = home / "memory"
-        stores = [user_store(self.folder, histories, finds_secret)]
+        stores = [user_store(self.folder, histories, finds_secret, core_files=core_files)]
         if project is not None:
-            stores.append(repo_store(project, histories, finds_secret))
+            stores.append(repo_store(project, histories, finds_secret, core_files=core_files))
         scopes = open_scopes(stores)
         self.scopes = {scope.scope: scope for scope in scopes.opened}
         self.began_with = began_with or {**{s.scope: s.version for s in scopes.opened}, MARK: f"token of {session}"}

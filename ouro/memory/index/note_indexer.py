@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -25,6 +26,17 @@ LONGEST_FILE = 1 << 20
 _HEADING = re.compile(r"\s{0,3}(#{1,6}\s|-{3,}\s*$|<!--)")
 
 
+class _Store(Protocol):
+    """A store of long-term memory."""
+
+    @property
+    def scope(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def core(self) -> tuple[str, ...]: ...
+
+
 class MemoryFolder(msgspec.Struct, frozen=True):
     """One scope of long-term memory, as a folder of files."""
 
@@ -32,6 +44,13 @@ class MemoryFolder(msgspec.Struct, frozen=True):
     project: str
     """The root of the repository it speaks of; empty for the user's own."""
     path: Path
+    core: tuple[str, ...] = CORE_FILES
+    """The names of its core files."""
+
+    @classmethod
+    def of(cls, store: _Store) -> MemoryFolder:
+        core = tuple(f"{name}.md" for name in store.core)
+        return cls(store.scope, project_of(store.scope, store.folder), store.folder, core)
 
 
 def project_of(scope: str, folder: Path) -> str:
@@ -51,20 +70,20 @@ def changed_files(database: sqlite3.Connection, folder: MemoryFolder) -> tuple[l
     """The files of a memory folder to be read, and those that are gone, by their whole path."""
     rows = database.execute("SELECT path, size, mtime FROM files WHERE folder = ?", (str(folder.path),))
     known = {path: (size, mtime) for path, size, mtime in rows}
-    found = dict(_files(folder.path))
+    found = dict(_files(folder))
     changed = sorted(path for path, signs in found.items() if known.get(path) != signs)
     return changed, [path for path in known if path not in found]
 
 
-def _files(folder: Path) -> Iterator[tuple[str, tuple[int, int]]]:
-    for place in (folder, folder / "archive"):
+def _files(folder: MemoryFolder) -> Iterator[tuple[str, tuple[int, int]]]:
+    for place in (folder.path, folder.path / "archive"):
         try:
             with os.scandir(place) as entries:
                 names = [each.name for each in entries]
         except OSError:
             continue
         for name in names:
-            if is_note_name(name) or (place == folder and name in CORE_FILES):
+            if is_note_name(name) or (place == folder.path and name in folder.core):
                 try:
                     found = os.stat(f"{place}/{name}", follow_symlinks=False)  # noqa: PTH116 (10,000 of them)
                 except OSError:
@@ -103,7 +122,7 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
         return
     text = data.decode("utf-8", "replace").replace("\x00", "")
     changed_at = datetime.fromtimestamp(found.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if place.name in CORE_FILES:
+    if place.name in folder.core:
         rows = _rows_of_core(place.name, text, changed_at)
     else:
         rows = [_Row("note", parse_note(place.name, text).note)]

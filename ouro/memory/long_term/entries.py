@@ -15,7 +15,7 @@ from ouro.errors import MemoryUnusable, SearchUnavailable, UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git import history as git_history
 from ouro.memory.long_term.git.files import ARCHIVE
-from ouro.memory.long_term.git.values import CORE, SESSION, TURN, BlamedLine, Scope
+from ouro.memory.long_term.git.values import SESSION, TURN, BlamedLine, Scope
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
@@ -76,7 +76,7 @@ def all_entries(desk: MemoryEditor, *, archived: bool = False) -> list[MemoryEnt
 
 def core_entries(desk: MemoryEditor) -> list[MemoryEntry]:
     """The lines of the core that say something, each with the commit that it is from."""
-    return [entry for scope in desk.scopes for category in CORE for entry in _core_lines(scope, category)]
+    return [entry for scope in desk.scopes for category in scope.store.core for entry in _core_lines(scope, category)]
 
 
 def note_entries(desk: MemoryEditor) -> list[MemoryEntry]:
@@ -161,16 +161,16 @@ def _blamed(scope: ScopeMemory, name: str) -> dict[str, BlamedLine]:
 
 def _from_index(desk: MemoryEditor) -> list[MemoryEntry]:
     from ouro.memory.index.index import Sources
-    from ouro.memory.index.note_indexer import MemoryFolder, project_of
+    from ouro.memory.index.note_indexer import MemoryFolder
 
     assert desk.index is not None
     index = desk.index()
-    places = [(each.scope, project_of(each.scope, each.store.folder), each.store.folder) for each in desk.scopes]
-    index.follow(Sources(memories=tuple(MemoryFolder(*each) for each in places)))
+    index.follow(Sources(memories=tuple(MemoryFolder.of(scope.store) for scope in desk.scopes)))
     found = []
     with index.reading() as database:
-        for scope, project, folder in places:
-            for row in database.execute(_SQL, (scope, project)):
+        for store in (scope.store for scope in desk.scopes):
+            scope, folder = store.scope, store.folder
+            for row in database.execute(_SQL, (scope, MemoryFolder.of(store).project)):
                 path = Path(row[1])
                 if folder in (path.parent, path.parent.parent):
                     file = path.name if path.parent == folder else f"{ARCHIVE}/{path.name}"
@@ -270,7 +270,16 @@ def list_entries(desk: MemoryEditor, what: str = "") -> list[MemoryEntry]:
     entries = all_entries(desk, archived=True)
     for word in words:
         found = [each for each in entries if word in (each.scope, each.category, each.kind, *each.badges)]
-        known = {"core", "note", "archived", "replaced", "contradicted", "unconfirmed", *desk.names, *CORE}
+        known = {
+            "core",
+            "note",
+            "archived",
+            "replaced",
+            "contradicted",
+            "unconfirmed",
+            *desk.names,
+            *desk.scopes[0].store.core,
+        }
         known |= {each.category for each in all_entries(desk, archived=True)}
         if not found and word not in known:
             raise UsageError(f"There is no scope or category {word[:40]}.", f"There are {', '.join(sorted(known))}.")

@@ -9,7 +9,7 @@ import msgspec
 
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, core_entries, now, provenance
-from ouro.memory.long_term.git.values import CORE, Scope
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.scope import ScopeMemory
 
@@ -35,7 +35,7 @@ def as_json(desk: MemoryEditor) -> dict[str, Any]:
         "exported_at": now(),
         "scopes": {
             scope.scope: {
-                "core": {name: scope.loaded.core[name] for name in CORE if name in scope.loaded.core},
+                "core": dict(scope.loaded.core),
                 "core_entries": [msgspec.to_builtins(e) for e in core_entries(desk) if e.scope == scope.scope],
                 "notes": [_note(each) for each in kept if each.scope == scope.scope],
             }
@@ -61,7 +61,7 @@ def _note(kept: NoteFile) -> Mapping[str, Any]:
 
 def _core(desk: MemoryEditor, scope: ScopeMemory) -> Iterator[str]:
     entries = [each for each in core_entries(desk) if each.scope == scope.scope]
-    for category in CORE:
+    for category in scope.store.core:
         own = [each for each in entries if each.category == category]
         if own:
             lines = [f"- {each.text}{f' <!-- {about} -->' if (about := provenance(each)) else ''}" for each in own]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Reply, Said
 from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.git.values import CORE, Scope, UndoResult
+from ouro.memory.long_term.git.values import Scope, UndoResult
 from ouro.memory.long_term.prompt_block import MemoryPrompt
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, TurnRef, reason_of, switch
@@ -33,7 +33,6 @@ ByHand = Callable[[tuple[ScopeMemory, ...], TurnRef], tuple[_Done, Sequence[Core
 """Something that the person does with the scopes, at a moment: gives what came of it, and what it changed."""
 _ASKED_FOR = ("person", "import", "undo")
 """Origins that are shown in any case: the user asked for the change."""
-CORE_FILES = tuple(f"{name}.md" for name in CORE)
 
 
 class LongTermMemoryManager:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder, project_of
+from ouro.memory.index.note_indexer import MemoryFolder
 from ouro.memory.long_term.notes.graph import Graph, NoteVersion
 from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.memory.long_term.notes.notebook import Notebook
@@ -86,7 +86,7 @@ class Overview:
         half_life_days: float = 30,
     ) -> None:
         self._index = index
-        self._folders = [MemoryFolder(s.scope, project_of(s.scope, s.folder), s.folder) for s in stores]
+        self._folders = [MemoryFolder.of(store) for store in stores]
         self._notebook = Notebook({store.scope: store for store in stores})
         self._anchors = Anchors(root)
         self._doubted = doubted

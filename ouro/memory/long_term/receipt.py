@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from ouro.memory.long_term.git.values import CORE, LoadedScope, Scope
+from ouro.memory.long_term.git.values import LoadedScope, Scope
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 
 _BEGINS = re.compile(r"(?:[-*+]|\d+[.)])\s|#")
@@ -48,8 +48,8 @@ def fitted(texts: Mapping[str, str], limit: int) -> tuple[dict[str, str], dict[s
     cut: dict[str, str] = {}
     room = int(limit * CHARACTERS_A_TOKEN)
     share = int(room * _SHARE_OF_FILE)
-    for name in (name for name in CORE if name in texts):
-        text, allowed = texts[name], min(room, share)
+    for name, whole in texts.items():
+        text, allowed = whole, min(room, share)
         if len(text) > allowed:
             end = text.rfind("\n", 0, allowed) + 1
             cut[name], text = text[end:], text[:end]
@@ -72,7 +72,7 @@ def receipt_lines(
 ) -> list[ReceiptLine]:
     """Every entry of one scope, in the order of the files."""
     lines: list[ReceiptLine] = []
-    for name in CORE:
+    for name in dict.fromkeys((*kept, *cut)):
         file = f"{name}.md"
         lines += [
             ReceiptLine(loaded.scope, file, each, "loaded", "", estimate(each)) for each in entries(kept.get(name, ""))

@@ -14,7 +14,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, find_entry, note_entries, now, plain
 from ouro.memory.long_term.git.files import visible_text
-from ouro.memory.long_term.git.values import CORE, FileEdit, Scope
+from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, Trigger, is_note_name, new_id, parse_note
 from ouro.memory.long_term.notes.notebook import archived_files
@@ -313,7 +313,7 @@ def open_file(desk: MemoryEditor, named: str) -> OpenedFile:
     """
     scope, _, name = named.strip().rpartition("/")
     category = name.removesuffix(".md")
-    if category in CORE and scope in ("", *desk.names):
+    if category in desk.scopes[0].store.core and scope in ("", *desk.names):
         chosen = desk.scope(scope or desk.names[0]).scope
         return OpenedFile(chosen, f"{category}.md", desk.text(chosen, f"{category}.md"))
     entry = find_entry(desk, named if ":" in named else category)

@@ -12,7 +12,6 @@ from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git import history as git_history
 from ouro.memory.long_term.git.authorship import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.values import (
-    CORE,
     MESSAGE,
     ORIGIN,
     SESSION,
@@ -137,7 +136,7 @@ class ScopeMemory:
         if version in (self.version, digest(self.texts)):
             return self.texts
         try:
-            tree = {name: self.store.text_at(version, f"{name}.md") for name in CORE}
+            tree = {name: self.store.text_at(version, f"{name}.md") for name in self.store.core}
         except MemoryUnusable:
             return None
         return {name: text for name, text in tree.items() if text and text.strip()}
@@ -212,7 +211,7 @@ class ScopeMemory:
         self._accept_all()
         if self._foreign and self._foreign != foreign_before:
             return self.foreign_events()
-        names = [name for name in CORE if texts_before.get(name) != self.texts.get(name)]
+        names = [name for name in self.store.core if texts_before.get(name) != self.texts.get(name)]
         changed = [edit_of(name, texts_before, self.texts) for name in names]
         return [self._event(changed, "outside", base)] if changed else []
 
@@ -327,7 +326,7 @@ class ScopeMemory:
         self._accepted = self.store.accepted
         self._known = frozenset((edit.name, edit.after) for edit in self.store.edits_since(self._accepted))
         trusted = {edit.name.removesuffix(".md"): edit.before or "" for edit in self._foreign}
-        texts = {name: trusted.get(name, self.loaded.core.get(name, "")) for name in CORE}
+        texts = {name: trusted.get(name, self.loaded.core.get(name, "")) for name in self.store.core}
         self.texts = {name: text for name, text in texts.items() if text.strip()}
 
     def _accept_all(self) -> None:

@@ -34,17 +34,18 @@ FILTERS = ("since", "scope", "category", "project", "session")
 _FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
 
 
-def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None]) -> Lookup:
+def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None], core_files: Sequence[str] = ()) -> Lookup:
     """What searches the user's sessions and memory, and the memory of the repository at `root`; opens nothing yet."""
 
     def sources() -> Sources:
         from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import MemoryFolder, project_of
+        from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of
         from ouro.memory.long_term.git.folders import repo_folder
 
-        own = MemoryFolder("user", "", get_memory_dir())
+        core = (*CORE_FILES, *core_files)
+        own = MemoryFolder("user", "", get_memory_dir(), core)
         folder = None if root is None else repo_folder(root)
-        repo = () if folder is None else (MemoryFolder("repo", project_of("repo", folder), folder),)
+        repo = () if folder is None else (MemoryFolder("repo", project_of("repo", folder), folder, core),)
         return Sources(get_sessions_dir(), (own, *repo))
 
     return Lookup(get_index_path(), sources, embedder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
@@ -54,6 +54,7 @@ class GitMemoryStore:
         finds_secret: returns which kind of secret is in a text; empty where there is none.
         is_shared: the folder belongs to the host repository: it gets no `.git`, and its history is in `state_dir`.
         remote: what the settings say that it is synchronized with.
+        core_files: core files beside the usual ones (`memory.core`).
     """
 
     def __init__(
@@ -65,7 +66,10 @@ class GitMemoryStore:
         finds_secret: FindsSecret = lambda _text: "",
         is_shared: bool = False,
         remote: str = "",
+        core_files: Sequence[str] = (),
     ) -> None:
+        self.core = tuple(dict.fromkeys((*CORE, *(name.removesuffix(".md") for name in core_files))))
+        """The categories of the core, in the order in which they are shown."""
         self.folder = folder
         self.scope: Scope = scope
         self.repository = GitRepository(state_dir, folder, is_shared=is_shared)
@@ -126,10 +130,10 @@ class GitMemoryStore:
         seen = self._files.look()
         core: dict[str, str] = {}
         skipped = [
-            SkippedFile(file.name, file.reason or "neither core nor a note") for file in seen if not _is_ours(file)
+            SkippedFile(file.name, file.reason or "neither core nor a note") for file in seen if not self._is_ours(file)
         ]
         room = _MAX_CORE_CHARACTERS
-        for category in CORE:
+        for category in self.core:
             if not any(file.name == f"{category}.md" and not file.reason for file in seen):
                 continue
             try:
@@ -145,7 +149,7 @@ class GitMemoryStore:
                 skipped.append(SkippedFile(f"{category}.md", f"{hidden} invisible characters in it, left out"))
             if text.strip():
                 core[category], room = text, room - len(text)
-        notes = tuple(file.name for file in seen if _is_ours(file) and is_note(file.name))
+        notes = tuple(file.name for file in seen if self._is_ours(file) and is_note(file.name))
         prints = {file.name: file.fingerprint for file in seen}
         return LoadedScope(self.scope, str(self.folder), self.get_current_head(), core, notes, tuple(skipped), prints)
 
@@ -320,6 +324,9 @@ class GitMemoryStore:
         """Which kind of secret a text holds; empty where it holds none."""
         return self._finds_secret(text)
 
+    def _is_ours(self, file: ListedFile) -> bool:
+        return not file.reason and (file.name.removesuffix(".md") in self.core or is_note(file.name))
+
     def _are_approved(self, names: Iterable[str]) -> bool:
         """Whether all that these files hold is approved."""
         try:
@@ -398,21 +405,27 @@ def has_made(store: GitMemoryStore, edit: FileEdit) -> bool:
     return is_ours and store.text_at(made[0].id, edit.name) == edit.after
 
 
-def _is_ours(file: ListedFile) -> bool:
-    return not file.reason and (file.name.removesuffix(".md") in CORE or is_note(file.name))
-
-
 def is_note(name: str) -> bool:
     """Whether a file of memory is a note, in the archive or not."""
     return name.rpartition("/")[2].startswith(NOTE_PREFIX)
 
 
-def user_store(folder: Path, histories: Path, finds_secret: FindsSecret, remote: str = "") -> GitMemoryStore:
+def user_store(
+    folder: Path, histories: Path, finds_secret: FindsSecret, remote: str = "", core_files: Sequence[str] = ()
+) -> GitMemoryStore:
     """The user's own memory, and where it is synchronized. Nothing is created, no process started."""
-    return GitMemoryStore(folder, "user", histories / "user.git", finds_secret=finds_secret, remote=remote)
+    state_dir = histories / "user.git"
+    return GitMemoryStore(folder, "user", state_dir, finds_secret=finds_secret, remote=remote, core_files=core_files)
 
 
-def repo_store(project: Path, histories: Path, finds_secret: FindsSecret, *, is_shared: bool = False) -> GitMemoryStore:
+def repo_store(
+    project: Path,
+    histories: Path,
+    finds_secret: FindsSecret,
+    *,
+    is_shared: bool = False,
+    core_files: Sequence[str] = (),
+) -> GitMemoryStore:
     """The memory of a project: one for all worktrees of a repository. Nothing is created, no process started.
 
     Args:
@@ -421,7 +434,9 @@ def repo_store(project: Path, histories: Path, finds_secret: FindsSecret, *, is_
     """
     folder = repo_folder(project)
     state_dir = find_state_dir(folder, histories, is_shared=is_shared)
-    return GitMemoryStore(folder, "repo", state_dir, finds_secret=finds_secret, is_shared=is_shared)
+    return GitMemoryStore(
+        folder, "repo", state_dir, finds_secret=finds_secret, is_shared=is_shared, core_files=core_files
+    )
 
 
 def secrets_of(finds_secret: FindsSecret, edits: Iterable[FileEdit]) -> Iterable[SkippedFile]:

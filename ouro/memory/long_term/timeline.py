@@ -16,7 +16,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.undo import UndoPlan, in_same_turn, plan_undo
-from ouro.memory.long_term.git.values import CORE, BlamedLine, Commit, DiffHunk, Scope, UndoResult
+from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope, UndoResult
 from ouro.memory.long_term.notes.note import is_note_name
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.scope import ScopeMemory, TurnRef
@@ -243,7 +243,7 @@ def _holds(store: GitMemoryStore, commit: Commit, name: str, line: str) -> bool:
 
 
 def _core_first(name: str) -> tuple[bool, str]:
-    return name.removesuffix(".md") not in CORE, name
+    return is_note_name(name.rpartition("/")[2]), name
 
 
 def undo(scopes: Sequence[ScopeMemory], commit: str, at: TurnRef, hunk: int) -> tuple[UndoResult, list[CoreChanged]]:

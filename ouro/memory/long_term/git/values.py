@@ -11,7 +11,7 @@ Scope = Literal["user", "repo"]
 Origin = Literal["agent", "person", "outside", "capture", "consolidation", "import", "undo", "sync"]
 """Who a commit comes from: its trailer `Ouro-Origin`."""
 CORE = ("decisions", "preferences", "facts")
-"""The categories of the core, each in `<category>.md`, in the order in which they are shown."""
+"""The categories of the core, each in `<category>.md`, as they are shown; `memory.core` adds some."""
 ORIGIN, SESSION, TURN, MESSAGE = "Ouro-Origin", "Ouro-Session", "Ouro-Turn", "Ouro-Message"
 """The trailers that say whence a commit is; the message is what the person said in that turn."""
 UNDOES = "Ouro-Undoes"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder, project_of
+from ouro.memory.index.note_indexer import MemoryFolder
 from ouro.memory.long_term.store import GitMemoryStore
 
 _MAX_VALUES = 500
@@ -168,8 +168,4 @@ def _ask(database: sqlite3.Connection, question: str, values: Collection[str]) -
 
 def sources_of(stores: Iterable[GitMemoryStore]) -> Sources:
     """What the index follows to know the notes of these stores, without sessions."""
-    return Sources(
-        memories=tuple(
-            MemoryFolder(store.scope, project_of(store.scope, store.folder), store.folder) for store in stores
-        )
-    )
+    return Sources(memories=tuple(map(MemoryFolder.of, stores)))

@@ -164,10 +164,9 @@ class NoteFinder:
 
     def _sources(self) -> Sources:
         from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import MemoryFolder, project_of
+        from ouro.memory.index.note_indexer import MemoryFolder
 
-        stores = [scope.store for scope in self._parts.scopes]
-        return Sources(memories=tuple(MemoryFolder(s.scope, project_of(s.scope, s.folder), s.folder) for s in stores))
+        return Sources(memories=tuple(MemoryFolder.of(scope.store) for scope in self._parts.scopes))
 
 
 def _is_same(one: _Followed, other: _Followed) -> bool:

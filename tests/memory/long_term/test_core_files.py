@@ -1,0 +1,77 @@
+"""`memory.core` adds core files: injected, edited, searched and consolidated like the three that are always there."""
+
+import pytest
+from fakes.knowledge import Conversation, seen_by_model
+
+from ouro.config import load_settings
+from ouro.errors import ConfigError
+from ouro.memory.index.index import Index, Sources
+from ouro.memory.index.note_indexer import MemoryFolder
+from ouro.memory.index.search import Search
+from ouro.memory.long_term.editor import MemoryEditor
+from ouro.memory.long_term.entries import core_entries
+from ouro.memory.long_term.remember import open_file
+
+STYLE = ("style.md",)
+
+
+@pytest.fixture
+def home(home):
+    return home / ".ouro"
+
+
+async def written(home):
+    first = Conversation(home, core_files=STYLE).connect()
+    await first.begin("Write short sentences, always.")
+    await first.write("style.md", "- Write short sentences.\n")
+    await first.commit()
+    await first.end()
+    return first
+
+
+async def test_it_is_named_and_quoted_in_the_prompt_and_its_changes_reach_the_model(home):
+    first = await written(home)
+    assert "(what is true of the user or the project), and the user's own style.md." in first.block
+    assert [event.summary for event in first.changed] == ["style.md: + Write short sentences."]
+    assert "+- Write short sentences." in seen_by_model(await first.begin("Go on."))
+    second = Conversation(home, session="s-2", core_files=STYLE)
+    assert seen_by_model(second.block) == ["- Write short sentences."]
+    assert [(line.file, line.state) for line in second.manager.receipt().lines] == [("style.md", "loaded")]
+
+
+async def test_without_the_setting_it_is_left_out_and_the_receipt_says_so(home):
+    await written(home)
+    second = Conversation(home, session="s-2")
+    assert seen_by_model(second.block) == []
+    assert [(line.file, line.state) for line in second.manager.receipt().lines] == [("style.md", "skipped")]
+
+
+async def test_it_is_listed_edited_searched_and_consolidated(home):
+    talk = await written(home)
+    scope = talk.scopes["user"]
+    desk = MemoryEditor([scope])
+    assert [entry.text for entry in core_entries(desk)] == ["Write short sentences."]
+    assert open_file(desk, "style").text == "- Write short sentences.\n"
+    assert open_file(desk, "user/style.md").name == "style.md"
+
+    index = Index(home / "cache" / "index.db")
+    index.follow(Sources(memories=(MemoryFolder.of(scope.store),)))
+    assert [(hit.kind, hit.category) for hit in Search(index).find("short sentences", 5)] == [("core", "style")]
+    index.close()
+
+    await talk.manager.write("user", {"style.md": "- Write short sentences.\n" * 30}, "much")
+
+    async def answer(_messages):
+        return "## style\n- Write short sentences.\n"
+
+    talk.consolidator._ask = answer
+    await talk.manager.consolidate("user")
+    assert (home / "memory" / "style.md").read_text() == "- Write short sentences.\n"
+
+
+@pytest.mark.parametrize("name", ["style", "Style.md", "../style.md", "mem_1.md", ".md"])
+def test_a_name_that_is_no_core_file_is_refused(home, name):
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(f"memory: {{core: ['{name}']}}\n")
+    with pytest.raises(ConfigError, match="not the name of a core file"):
+        load_settings()
