@@ -205,7 +205,7 @@ class SessionContext:
         def act(desk: Any) -> _Result:
             return work(MemoryAccess(desk, known.timeline(), known.receipt().versions))
 
-        return await self.session.memory.at_desk(act, says_it=not reports)
+        return await self.session.memory.at_desk(act, quiet=not reports)
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
         await (self.known.accept(proposal) if accept else self.known.reject(proposal))

@@ -46,7 +46,7 @@ async def test_list_names_files_and_what_waits(home):
         "",
         "**Waiting for approval**",
         "",
-        f"- `{waiting.id}` · user/facts.md · \\`- Tests run with tox.\\` is not in the person's own words; "
+        f"- `{waiting.id}` · user/facts.md · \\`- Tests run with tox.\\` is not in the user's own words; "
         "read before: read README.md",
         "",
         "Approve or drop one: `/memory accept ID` or `/memory reject ID`",

@@ -48,7 +48,7 @@ async def test_m13_a_kill_while_a_proposal_is_put_aside_believes_none_of_it(home
     monkeypatch.setattr(killed.scopes["user"].store, "save_and_commit", die)
     with pytest.raises(KeyboardInterrupt):
         killed.scopes["user"].turn_ended(
-            killed.manager._vouching(killed.messages, True), killed.manager._moment, asks=False
+            killed.manager._provenance(killed.messages, True), killed.manager._now, asks=False
         )
     again = Conversation(home, session="s-2").connect()
     assert seen_by_model(again.block) == []

@@ -1,4 +1,4 @@
-"""The receipt: what of long-term memory was considered for a session, and what became of each entry."""
+"""The receipt: which entries of long-term memory a session loaded, cut or skipped, and why."""
 
 from __future__ import annotations
 
@@ -15,31 +15,34 @@ _BEGINS = re.compile(r"(?:[-*+]|\d+[.)])\s|#")
 _SHARE_OF_FILE = 0.75
 
 
+ReceiptState = Literal["loaded", "cut", "skipped"]
+
+
 class ReceiptLine(msgspec.Struct, frozen=True):
     """One entry of a memory file: a point of a list, a heading, a paragraph; or a whole file that was left out."""
 
     scope: Scope
     file: str
     text: str
-    state: Literal["loaded", "cut", "skipped"]
+    state: ReceiptState
     reason: str = ""
     tokens: int = 0
 
 
 class MemoryReceipt(msgspec.Struct, frozen=True):
-    """What was considered when the session began, and what has come into it since."""
+    """What was considered when the session began, and what changed since."""
 
     lines: tuple[ReceiptLine, ...] = ()
     versions: Mapping[str, str] = {}
     """The commit of each scope that the session began with."""
     tokens: int = 0
-    """That each request carries: the block whole, its instructions among them."""
+    """In each request: of the whole block with its instructions."""
     price: float | None = None
-    """Of these in each request, in US dollars, where the model reads them from the cache; None: not known."""
+    """Of these tokens, read from the cache, in US dollars; None: not known."""
     changes: tuple[str, ...] = ()
-    """What was told to the model since, in a line each."""
+    """What changed since, one a line."""
     waiting: tuple[str, ...] = ()
-    """The ids of proposals that wait for the person."""
+    """The ids of pending changes."""
 
 
 def fitted(texts: Mapping[str, str], limit: int) -> tuple[dict[str, str], dict[str, str]]:
@@ -60,7 +63,7 @@ def fitted(texts: Mapping[str, str], limit: int) -> tuple[dict[str, str], dict[s
 
 
 def with_note(kept: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, str]:
-    """What fits, and where something was cut a line that says so."""
+    """What fits; where something was cut, a line says so."""
     return {
         name: text + (f"… {len(cut[name].splitlines())} more lines: read the file.\n" if name in cut else "")
         for name, text in {**dict.fromkeys(cut, ""), **kept}.items()
@@ -68,25 +71,27 @@ def with_note(kept: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, str]
 
 
 def receipt_lines(
-    loaded: LoadedScope, kept: Mapping[str, str], cut: Mapping[str, str], doubted: Sequence[str]
+    loaded: LoadedScope, kept: Mapping[str, str], cut: Mapping[str, str], untrusted: Sequence[str]
 ) -> list[ReceiptLine]:
     """Every entry of one scope, in the order of the files."""
     lines: list[ReceiptLine] = []
+    parts: tuple[tuple[ReceiptState, str, Mapping[str, str]], ...] = (
+        ("loaded", "", kept),
+        ("cut", "more than there is room for", cut),
+    )
     for name in dict.fromkeys((*kept, *cut)):
         file = f"{name}.md"
-        lines += [
-            ReceiptLine(loaded.scope, file, each, "loaded", "", estimate(each)) for each in entries(kept.get(name, ""))
-        ]
-        lines += [
-            ReceiptLine(loaded.scope, file, each, "cut", "more than there is room for", estimate(each))
-            for each in entries(cut.get(name, ""))
-        ]
-    files = [ReceiptLine(loaded.scope, each.name, "", "skipped", each.reason) for each in loaded.skipped]
-    waiting = [
-        ReceiptLine(loaded.scope, name, "", "skipped", "changed outside of ouro: waits for your yes")
-        for name in doubted
+        for state, reason, texts in parts:
+            lines += [
+                ReceiptLine(loaded.scope, file, entry, state, reason, estimate(entry))
+                for entry in entries(texts.get(name, ""))
+            ]
+    files = [ReceiptLine(loaded.scope, file.name, "", "skipped", file.reason) for file in loaded.skipped]
+    pending = [
+        ReceiptLine(loaded.scope, name, "", "skipped", "changed outside of ouro: waiting for approval")
+        for name in untrusted
     ]
-    return [*lines, *files, *waiting]
+    return [*lines, *files, *pending]
 
 
 def entries(text: str) -> Iterator[str]:

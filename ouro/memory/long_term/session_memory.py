@@ -147,12 +147,12 @@ class SessionMemory:
             await self.settled()
             await self.lookup.keep_up()
 
-    async def at_desk(self, act: Callable[[MemoryEditor], _Done], *, says_it: bool = False) -> _Done:
+    async def at_desk(self, act: Callable[[MemoryEditor], _Done], *, quiet: bool = False) -> _Done:
         """Do in a thread what the user asks of memory, while nothing else in this session writes it.
 
         Args:
             act: what the user asks for.
-            says_it: the caller shows what changed; no event is emitted.
+            quiet: the caller shows what changed; no event is emitted.
 
         Raises:
             UsageError: memory is off here.
@@ -164,7 +164,7 @@ class SessionMemory:
             desk = MemoryEditor(scopes, index, moment)
             return act(desk), desk.told
 
-        return await self.required().by_hand(work, says_it=says_it)
+        return await self.required().by_hand(work, quiet=quiet)
 
     def changes_since(self, at: str) -> Mapping[str, int]:
         """How often each scope was changed since a time, other than by this session; unchanged ones are left out.

@@ -201,7 +201,7 @@ class TestWriting:
         await first.write("preferences.md", "- Answer in German.\n- The password is hunter2secret.\n")
         await first.end()
         assert (first.folder / "preferences.md").read_text() == "- Answer in German.\n"
-        assert first.said == ["Memory (user): preferences.md holds a secret (key); it was put back as it was."]
+        assert first.said == ["Memory (user): preferences.md holds a secret (key); it is as it was before."]
         assert "hunter2" not in plain_git(first.folder, "log", "-p")
         assert "it held a secret" in await first.begin("so?")
 
@@ -229,7 +229,7 @@ class TestAsking:
         await first.write("preferences.md", "- Answer in German.\n")
         await first.end()
         assert not (first.folder / "preferences.md").exists()
-        assert "The person does not want this in memory" in await first.begin("so?")
+        assert "The user does not want this in memory" in await first.begin("so?")
         assert first.manager.proposals() == ()
 
     async def test_what_nobody_answered_waits_for_the_next_session(self, home):
@@ -260,7 +260,7 @@ class TestAsking:
         assert (first.folder / "facts.md").read_text() == "- Zero.\n- One.\n- Foreign.\n- Two.\n- Three.\n"
 
     async def test_an_unknown_proposal_cannot_be_answered(self, home):
-        with pytest.raises(UsageError, match="No change of memory waits under nope"):
+        with pytest.raises(UsageError, match="No pending change has the id `nope`"):
             await Conversation(home).manager.accept("nope")
 
 

@@ -10,7 +10,7 @@ import msgspec
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.prompt_block import quoted
-from ouro.memory.long_term.trust.provenance import LONGEST_SAYING, OWN_LINE
+from ouro.memory.long_term.trust.provenance import MAX_OWN_WORDS, OWN_LINE
 from ouro.messages import PIPED, Message, Text, system, user
 
 MAX_MESSAGE = 4_000
@@ -69,7 +69,7 @@ def words_of(number: int, message: Message) -> Spoken | None:
 
 def is_own(spoken: Spoken) -> bool:
     """Whether the user certainly wrote it: long or piped text may be material from elsewhere."""
-    return spoken.role == "user" and len(spoken.text) <= LONGEST_SAYING and not spoken.text.startswith(PIPED)
+    return spoken.role == "user" and len(spoken.text) <= MAX_OWN_WORDS and not spoken.text.startswith(PIPED)
 
 
 def capture_request(

@@ -1,1 +1,1 @@
-"""Whose words are in memory: what was written, by whom, and what waits for the person."""
+"""Whose words are in memory: approval of changes, provenance of words, pending changes."""

@@ -1,4 +1,4 @@
-"""Edits of memory files in words, and what texts are called."""
+"""Edits of memory files in words, and digests of core texts."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ouro.memory.long_term.notes.note import is_note_name
 from ouro.utils.text import escaped
 
 _SUBJECT, _WORDS = 200, 100
-"""Characters of a whole summary, and of what it tells of one file."""
+"""Characters of a whole summary, and of what it says about one file."""
 _ID = 12
-"""Characters by which a note is called in a line."""
+"""Characters of a note id in a line."""
 
 
 def subject_of(edits: Iterable[FileEdit]) -> str:
-    """What became of the files, in one line: `preferences.md: + Answer in German`."""
+    """The edits in one line: `preferences.md: + Answer in German`."""
     return _cut("; ".join(map(_summary, edits)), _SUBJECT) or "Nothing"
 
 
 def change_of(
     scope: Scope, edits: Sequence[FileEdit], origin: str, *, undo: str = "", proposal: str = ""
 ) -> CoreChanged:
-    """The edits as they are told, with what nobody could see written out; of a note, what it says."""
+    """The event of the edits, with invisible characters written out; of a note, its text."""
     shown = tuple(
         FileChange(name, before and escaped(before), after and escaped(after))
         for name, before, after in map(_without_front_matter, edits)
@@ -35,13 +35,13 @@ def change_of(
 
 
 def digest(texts: Mapping[str, str]) -> str:
-    """What core texts without a commit are called."""
+    """A name for core texts that are in no commit."""
     parts = [f"{name}\0{texts[name]}" for name in sorted(texts)]
     return "~" + hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
 
 
 def words_of(lines: list[str]) -> list[str]:
-    """What a note says, without its front matter."""
+    """The text of a note, without its front matter."""
     end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else -1
     return lines[end + 1 :]
 
@@ -64,7 +64,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _without_front_matter(edit: FileEdit) -> tuple[str, str | None, str | None]:
-    """A note by its words, unless only its front matter has changed."""
+    """A note by its text, unless only its front matter has changed."""
     if not is_note_name(edit.name.rpartition("/")[2]):
         return edit.name, edit.before, edit.after
     before, after = (None if text is None else "\n".join(words_of(_lines(text))) for text in (edit.before, edit.after))
@@ -76,5 +76,5 @@ def _lines(text: str | None) -> list[str]:
 
 
 def edit_of(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> FileEdit:
-    """What became of a category between two states of the core."""
+    """The edit of a category between two states of the core."""
     return FileEdit(f"{name}.md", before.get(name), after.get(name))

@@ -1,4 +1,4 @@
-"""Proposals: changes of memory that wait for the person. Kept beside the history; they never expire by themselves."""
+"""Proposals: pending changes of memory, and the question about them. Stored beside the history; they never expire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ouro.utils.log import log
 from ouro.utils.text import escaped
 
 _NAME = "proposals"
-_MOST_SOURCES = 5
+_MAX_SOURCES = 5
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -28,39 +28,38 @@ class Proposal(msgspec.Struct, frozen=True):
     id: str
     scope: Scope
     origin: Literal["agent", "outside"]
-    """`agent`: the model wrote it; it is out of the files. `outside`: it stands in the files, and is not believed."""
+    """`agent`: the model wrote it; it is not in the files. `outside`: it is in the files, and not trusted."""
     edits: tuple[FileEdit, ...]
     reason: str
-    """Why it waits."""
+    """Why it is pending."""
     sources: tuple[str, ...] = ()
-    """What had come into the conversation by then."""
+    """What from outside had come into the transcript by then."""
     session: str = ""
     turn: int = 0
     at: str = ""
 
 
 class Proposals:
-    """Those of one scope that are out of the files. Everything blocks: use from a thread."""
+    """Those of one scope that are not in the files. Everything blocks: use from a thread."""
 
     def __init__(self, history: GitRepository) -> None:
         self._history = history
 
     def list(self) -> tuple[Proposal, ...]:
-        """All that wait, oldest first; what cannot be read is left out, and stays."""
-        return tuple(found for found in map(_read, self._kept()) if found)
+        """Oldest first; what cannot be read is left out, and stays."""
+        return tuple(found for found in map(_read, self._stored()) if found)
 
     def add(self, proposal: Proposal) -> None:
-        """Keep one more; on disk when this returns. What waits already is not kept twice."""
+        """Store one; it is on disk when this returns. The same change is stored once."""
         with self._history.alone():
             self._write([*self._without(proposal.id), msgspec.Raw(msgspec.json.encode(proposal))])
 
     def remove(self, proposal_id: str) -> None:
-        """It was answered."""
         with self._history.alone():
             self._write(self._without(proposal_id))
 
-    def _kept(self) -> Sequence[msgspec.Raw]:
-        """Each as it stands in the file; none where that is damaged as a whole."""
+    def _stored(self) -> Sequence[msgspec.Raw]:
+        """Each as it is in the file; none where the file is damaged."""
         try:
             return msgspec.json.decode(self._history.own(_NAME) or "[]", type=tuple[msgspec.Raw, ...])
         except msgspec.DecodeError as error:
@@ -68,20 +67,20 @@ class Proposals:
             return ()
 
     def _without(self, proposal_id: str) -> Sequence[msgspec.Raw]:
-        """All but that one. A damaged file is set aside: what waits in it is not written over."""
-        kept = self._kept()
-        if not kept and len(self._history.own(_NAME)) > len("[]"):
+        """All but that one. A damaged file is renamed: what is pending in it is not lost."""
+        stored = self._stored()
+        if not stored and len(self._history.own(_NAME)) > len("[]"):
             path = self._history.own_dir / _NAME
             path.replace(path.with_name(f"{_NAME}-{secrets.token_hex(4)}.damaged"))
-        found = ((each, _read(each)) for each in kept)
-        return [each for each, proposal in found if proposal is None or proposal.id != proposal_id]
+        found = ((raw, _read(raw)) for raw in stored)
+        return [raw for raw, proposal in found if proposal is None or proposal.id != proposal_id]
 
     def _write(self, waiting: Sequence[msgspec.Raw]) -> None:
         self._history.keep(_NAME, msgspec.json.encode(waiting).decode())
 
 
 def _read(raw: msgspec.Raw) -> Proposal | None:
-    """One that waits; None where it is damaged, or a newer ouro wrote it."""
+    """None where it is damaged, or a newer ouro wrote it."""
     try:
         return msgspec.json.decode(raw, type=Proposal)
     except msgspec.DecodeError as error:
@@ -92,20 +91,20 @@ def _read(raw: msgspec.Raw) -> Proposal | None:
 def by_agent(
     scope: Scope, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], session: str, turn: int, at: str
 ) -> Proposal:
-    """A change that the model made, or a model concluded; of what had come in by then the latest is named."""
-    named = tuple(dict.fromkeys(sources))[-_MOST_SOURCES:]
+    """A change that the agent or a model made; of what came from outside by then the latest are named."""
+    named = tuple(dict.fromkeys(sources))[-_MAX_SOURCES:]
     return Proposal(proposal_id(scope, edits), scope, "agent", tuple(edits), reason, named, session, turn, at)
 
 
 def proposal_id(scope: Scope, edits: Sequence[FileEdit]) -> str:
     """Short, and the same for the same change."""
-    parts = [scope, *(f"{each.name}\0{each.before}\0{each.after}" for each in edits)]
+    parts = [scope, *(f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits)]
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:6]
 
 
 def carried_over(edit: FileEdit, current: str) -> str:
     """`current` with the change of `edit` made to it too: where its lines are not found any more, what is new is put at
-    the end, and what should go stays. What is new and was written since by somebody else is not put there twice."""
+    the end, and what should go stays. A new line that another change has added since is not added twice."""
     before, after, now = (edit.before or "").splitlines(), (edit.after or "").splitlines(), current.splitlines()
     place = _places(before, now)
     known = {*place.values()}
@@ -119,7 +118,7 @@ def carried_over(edit: FileEdit, current: str) -> str:
 
 
 def _places(before: Sequence[str], now: Sequence[str]) -> dict[int, int]:
-    """Where each line of `before` stands now."""
+    """Line of `before` -> the same line of `now`."""
     places: dict[int, int] = {}
     at = at_now = 0
     for a, b, c, d in [*line_changes(before, now), (len(before), len(before), len(now), len(now))]:
@@ -129,28 +128,28 @@ def _places(before: Sequence[str], now: Sequence[str]) -> dict[int, int]:
 
 
 KEEP, LEAVE = "keep it", "leave it out"
-_MOST_LINES = 40
+_MAX_LINES = 40
 
 
 def question_about(proposal: Proposal) -> Question:
-    """The question, with why it waits, what was read before, and the lines that change."""
-    why = [f"It waits because {proposal.reason}."]
+    """The question, with why the change is pending, what was read before it, and the lines that change."""
+    why = [f"Pending because {proposal.reason}."]
     if proposal.sources:
         why.append(f"Read before it was written: {', '.join(proposal.sources)}.")
     lines = [escaped(line) for edit in proposal.edits for line in _changed(edit)]
-    left = [f"… and {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
+    left = [f"… and {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
     text = f"Remember this ({proposal.scope})? {subject_of(proposal.edits)}"
-    return Question(text, (KEEP, LEAVE), details="\n".join([*why, *lines[:_MOST_LINES], *left]))
+    return Question(text, (KEEP, LEAVE), details="\n".join([*why, *lines[:_MAX_LINES], *left]))
 
 
-def remark(text: str) -> str:
-    """Something that the model is told of its memory with the next message."""
+def memory_note(text: str) -> str:
+    """A note about memory for the model, sent with the next message."""
     return f"<memory_note>\n{text.replace('<', '&lt;')}\n</memory_note>"
 
 
 def _changed(edit: FileEdit) -> list[str]:
     old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
-    if not old and is_note_name(edit.name.rpartition("/")[2]):  # what it says before what is known of it
+    if not old and is_note_name(edit.name.rpartition("/")[2]):  # the text before its metadata
         said = words_of(new)
         return [edit.name, *(f"+ {line}" for line in (*said, *new[: len(new) - len(said)]))]
     changes = list(line_changes(old, new))

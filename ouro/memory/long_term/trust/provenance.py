@@ -1,9 +1,8 @@
-"""Provenance: whether what was written into memory is the person's, by construction and not by judgement (THREATS M1).
+"""Provenance: whether what was written into memory is in words of the user, by construction and not by a model (M1).
 
-The rule, as docs/memory.md tells it: while nothing from outside has come into the conversation, what the model writes
-is taken for what the two of them said. From then on (a tool's reply, a long paste, a summary), a line counts only where
-all its words are the person's own, from one message; anything else waits for the person. A file that no call of the
-turn can have written is nobody's, whatever stands in it (M3).
+While nothing from outside has come into the transcript, what the agent writes is trusted. From then on (a tool result,
+a long paste, a summary) a line is trusted only where all its words are in one message of the user; anything else is
+pending. A file that no call of the turn can have written is foreign, whatever is in it (M3). See docs/memory.md.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from ouro.memory.long_term.git.history import line_changes
 from ouro.messages import PIPED, Image, Message, Text, ToolCall, ToolReply
 
 OWN_LINE = "I ran this in a shell:"
-"""Begins the message that carries what a shell line of the person printed: its words are a program's."""
-LONGEST_SAYING = 1_000
-"""Characters of a message that is taken for the person's own words; what is longer holds pasted material."""
+"""Begins the message with the output of a shell line of the user: its words are a program's."""
+MAX_OWN_WORDS = 1_000
+"""Characters of a message that is taken for the user's own words; a longer one holds pasted material."""
 _FILE_TOOLS = {"read", "write", "edit", "apply_patch"}
 _HARMLESS = {"todo", "ask_user"}
 _READING = {"read", "grep", "glob", "memory_search"}
@@ -55,23 +54,24 @@ _SMALL = {
     "t", "that", "the", "their", "them", "then", "they", "this", "to", "us", "use", "user", "users", "uses", "using",
     "want", "wants", "wanted", "was", "we", "were", "will", "with", "would", "you", "your", "always", "person",
 }  # fmt: skip
-"""Words that say nothing of their own, and those with which memory introduces what it says."""
+"""Words without a meaning of their own, and those with which a memory begins."""
 
 
-class _Saying(msgspec.Struct, frozen=True):
-    """One sentence of the person."""
+class _Sentence(msgspec.Struct, frozen=True):
+    """One sentence of the user."""
 
     words: frozenset[str]
     is_negative: bool
 
 
 class Provenance:
-    """What one conversation vouches for, as far as it has come.
+    """What a transcript says about the words in memory.
 
     Args:
-        is_memory: whether a path that a tool was given is in a memory folder of which all is vouched for.
-        is_whole: the messages are all there are; what a summary tells of the others is not the person's words.
-        cwd: what the paths of tools are relative to.
+        messages: the transcript up to now.
+        is_memory: whether a path that a tool was given is in a memory folder of which all is trusted.
+        is_whole: the messages are all there are; the words of a summary are not the user's.
+        cwd: the paths of tools are relative to it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Provenance:
         self._cwd = cwd
         earlier = () if is_whole else ("what came earlier",)
         self.sources = (*earlier, *_sources(messages, self._is_trusted))
-        """What came into the conversation from outside, the latest last, in the person's words."""
+        """What came into the transcript from outside, the latest last, as it is shown to the user."""
         self._messages = [list(_sentences(each.text)) for each in messages if _is_said(each)]
         turn = _last_turn(messages)
         self._calls = [call for each in turn for call in each.tool_calls if call.name not in {*_READING, *_HARMLESS}]
@@ -94,14 +94,14 @@ class Provenance:
         """Nothing ran in this turn that could have written any file."""
 
     def doubt(self, before: str, after: str) -> str:
-        """Why a change of a memory file needs the person's yes; empty where it is vouched for."""
+        """Why the user has to confirm a change of a memory file; empty where it is trusted."""
         if not self.sources:
             return ""
         for gone, new in _hunks(before, after):
             if line := next((line for line in new if not self._is_said(line)), ""):
-                return f"`{line.strip()[:80]}` is not in the person's own words"
+                return f"`{line.strip()[:80]}` is not in the user's own words"
             if line := next((line for line in gone if not self._may_go(line, new)), ""):
-                return f"the person did not ask to take out `{line.strip()[:80]}`"
+                return f"the user did not ask to remove `{line.strip()[:80]}`"
         return ""
 
     def may_have_written(self, folder: Path, name: str) -> bool:
@@ -121,7 +121,7 @@ class Provenance:
         return not words or any(_covers(message, words, negative) for message in self._messages)
 
     def _may_go(self, line: str, new: Sequence[str]) -> bool:
-        """A line gives way to one that speaks of the same, or to the person's word."""
+        """Whether a line may be removed: another line about the same replaces it, or the user said so."""
         words, _ = _content(line)
         replaced = any(_shared(words, _content(each)[0]) for each in new)
         return not words or replaced or any(_covers(message, words, None) for message in self._messages)
@@ -147,7 +147,7 @@ def _paths(call: ToolCall) -> list[str]:
 
 
 def _moves(line: str, name: str) -> bool:
-    """Whether one of the git commands, each of them allowed, takes that file away or brings it: `add` does neither."""
+    """Whether one of the git commands, each of them allowed, removes or restores that file: `add` does neither."""
     above, _, base = name.rpartition("/")
     for command in line.split("&&"):
         verb, *named = shlex.split(command)[3:]
@@ -158,7 +158,7 @@ def _moves(line: str, name: str) -> bool:
 
 
 def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """From the person's last message on that did not come in between two calls; nothing where that is not there."""
+    """From the user's last message on that did not come between two calls; empty where there is none."""
     said = (
         place
         for place in range(len(messages) - 1, -1, -1)
@@ -170,7 +170,7 @@ def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
 
 def _is_said(message: Message) -> bool:
     text = message.text
-    return message.role == "user" and len(text) <= LONGEST_SAYING and not text.startswith((OWN_LINE, PIPED))
+    return message.role == "user" and len(text) <= MAX_OWN_WORDS and not text.startswith((OWN_LINE, PIPED))
 
 
 def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
@@ -186,7 +186,7 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
                 yield _named(call) if call is not None else reply.name
         if not message.cut:
             calls |= {call.id: call for call in message.tool_calls}
-    # What is not answered yet has told nothing so far, but it may have written.
+    # A call without a result has said nothing so far, but it may have written.
     yield from (_named(call) for call in calls.values() if call.name not in _READING and not trusts(call))
 
 
@@ -209,15 +209,15 @@ def _hunks(before: str, after: str) -> Iterator[tuple[list[str], list[str]]]:
         yield old[a:b], new[c:d]
 
 
-def _sentences(text: str) -> Iterator[_Saying]:
+def _sentences(text: str) -> Iterator[_Sentence]:
     for part in re.split(r"(?<=[.!?;])\s+|\n", text):
         words, negative = _content(part)
         if words:
-            yield _Saying(frozenset(words), negative)
+            yield _Sentence(frozenset(words), negative)
 
 
 def _content(text: str) -> tuple[set[str], bool]:
-    """The words that carry a meaning, and whether one of them denies it; in scripts without blanks each sign is one."""
+    """The words with a meaning, and whether one of them negates it; in scripts without blanks each sign is a word."""
     plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
     found = {piece for word in _WORD.findall(plain) for piece in ([*word] if _has_no_blanks(word) else [word])}
     return found - _SMALL - _NEGATIONS, bool(found & _NEGATIONS)
@@ -227,8 +227,8 @@ def _has_no_blanks(word: str) -> bool:
     return any("\u2e80" <= sign <= "\uffdc" or "\u0e00" <= sign <= "\u0eff" for sign in word)
 
 
-def _covers(message: Sequence[_Saying], words: set[str], negative: bool | None) -> bool:
-    """Whether all words are said in one message, and not turned into their opposite."""
+def _covers(message: Sequence[_Sentence], words: set[str], negative: bool | None) -> bool:
+    """Whether all words are in one message, and not turned into their opposite."""
     about = [each for each in message if _shared(words, each.words)]
     known = {word for each in about for word in each.words}
     if not all(any(_same(word, each) for each in known) for word in words):
@@ -241,7 +241,7 @@ def _shared(some: set[str] | frozenset[str], others: set[str] | frozenset[str]) 
 
 
 def _same(word: str, other: str) -> bool:
-    """One word, or two forms of it: `test`, `tests`, `testing`."""
+    """Whether they are one word, or two forms of it: `test`, `tests`, `testing`."""
     if word == other:
         return True
     shorter, longer = sorted((word, other), key=len)
@@ -249,16 +249,16 @@ def _same(word: str, other: str) -> bool:
 
 
 def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
-    """Tells whether a path, as a tool was given it, is one of the folders, or a file of memory there.
+    """A function that returns whether a path of a tool call is one of the folders, or a file of memory in one.
 
-    What else lies there is looked after by nobody: whoever put it there says it.
+    Other files there are not checked by anybody: their words are from outside.
     """
     real = [folder.resolve() for folder in folders]
 
     def is_below(text: str) -> bool:
         try:
             path = (cwd / Path(text).expanduser()).resolve()
-        except (ValueError, RuntimeError, OSError):  # no path at all: a NUL in it, `~nobody`, a ring of links
+        except (ValueError, RuntimeError, OSError):  # not a path: a NUL in it, `~nobody`, a ring of links
             return False
         return any(path == folder or _is_file_of(folder, path) for folder in real)
 
@@ -266,7 +266,7 @@ def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
 
 
 def _is_file_of(folder: Path, path: Path) -> bool:
-    """Whether it is a file that ouro reads as memory, or none yet."""
+    """Whether ouro reads it as memory, or would if it were there."""
     if not path.is_relative_to(folder):
         return False
     name = str(path.relative_to(folder))

@@ -1,4 +1,4 @@
-"""TurnMarks: which sessions may be writing into memory now, so that nobody takes their hand for a person's."""
+"""TurnMarks: which sessions may be writing into memory now, so that no write of an agent is taken for the user's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ouro.utils.runtime import ensure_private_dir
 
 
 class TurnMarks:
-    """A small file for each turn that runs. Those of a killed ouro stay until memory was looked through.
+    """A small file for each turn that runs. Those of a killed ouro stay until memory was read.
 
     Args:
         folder: where the files are; shared by all sessions.
@@ -26,28 +26,27 @@ class TurnMarks:
         self.has_jobs = has_jobs
 
     def begin(self) -> None:
-        """A turn of this session begins."""
-        with suppress(OSError):  # without it, what others write is asked about more often, and nothing else
+        with suppress(OSError):  # without it the user is asked more often, nothing else
             ensure_private_dir(self._folder)
             self._own.write_text(str(os.getpid()))
 
     def end(self) -> None:
-        """It has ended, and what it wrote was looked through."""
+        """The turn has ended, and what it wrote is settled."""
         with suppress(OSError):
             self._own.unlink()
 
     def at_work(self) -> bool:
-        """Whether a session is at work, this one or another, or was when it was killed."""
+        """Whether a turn of any session runs, or ran when its ouro was killed."""
         with suppress(OSError):
             return any(True for _ in self._folder.iterdir())
         return False
 
     def clear(self) -> None:
-        """Nothing in memory is unknown: what was killed has left nothing."""
+        """Remove marks of sessions that were killed: all that is in memory is trusted."""
         with suppress(OSError):
-            for each in self._folder.iterdir():
-                if not _is_alive(each):
-                    each.unlink()
+            for mark in self._folder.iterdir():
+                if not _is_alive(mark):
+                    mark.unlink()
 
 
 def _is_alive(mark: Path) -> bool:
