@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -12,7 +11,7 @@ from typing import Any
 from ouro.errors import SessionError
 from ouro.importers.json_values import ForeignSession, instant, open_regular, session_id_for
 from ouro.memory.backend import FORMAT, Record
-from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
+from ouro.memory.serialization import BadRecordError, UnknownRecordError, extract_images, header_from, record_from
 
 DAMAGED_RECORDS = "records that cannot be read"
 _LARGEST = 1 << 30
@@ -42,32 +41,17 @@ def read_own_json(path: Path) -> ForeignSession:
     return ForeignSession(header, records, +left_out)
 
 
-def _records(data: Any, left_out: Counter[str]) -> Iterable[Record]:
-    for each in data if isinstance(data, list) else []:
-        pictures: dict[str, bytes] = {}
+def _records(items: Any, left_out: Counter[str]) -> Iterable[Record]:
+    for data in items if isinstance(items, list) else []:
+        images: dict[str, bytes] = {}
 
-        def fetch(name: str, pictures: dict[str, bytes] = pictures) -> bytes:
-            if name not in pictures:
+        def fetch(name: str, images: dict[str, bytes] = images) -> bytes:
+            if name not in images:
                 raise FileNotFoundError(name)
-            return pictures[name]
+            return images[name]
 
         try:
-            _take_pictures(each, pictures)
-            yield record_from(each, fetch)[0]
+            extract_images(data, images)
+            yield record_from(data, fetch)[0]
         except (UnknownRecordError, BadRecordError, RecursionError):
             left_out[DAMAGED_RECORDS] += 1
-
-
-def _take_pictures(value: Any, pictures: dict[str, bytes]) -> None:
-    """The bytes of the pictures in a record, by the names that they have there."""
-    if isinstance(value, dict):
-        if isinstance(data := value.get("data"), str) and isinstance(name := value.get("file"), str):
-            try:
-                pictures[name] = base64.b64decode(data, validate=True)
-            except ValueError:
-                return  # said in the picture's place when it is looked for
-        for each in value.values():
-            _take_pictures(each, pictures)
-    elif isinstance(value, list):
-        for each in value:
-            _take_pictures(each, pictures)

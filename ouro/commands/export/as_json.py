@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from ouro.commands.export.outline import Survey
-from ouro.memory.serialization import header_data, record_data
+from ouro.memory.serialization import embed_images, header_data, record_data
 from ouro.memory.sessions.outputs import image_name
 from ouro.memory.sessions.records import MessageRecord, Record
 from ouro.memory.sessions.session_reader import WholeSession
@@ -27,31 +26,19 @@ def as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
 
 
 def _data(record: Record, found: Survey) -> dict[str, Any]:
-    pictures: dict[str, Image] = {}
+    images: dict[str, bytes] = {}
 
     def keep(image: Image) -> str:
         name = image_name(image)
-        pictures[name] = image
+        images[name] = image.data
         return name
 
     data = record_data(record, str, keep)
-    if pictures:
-        _put_in(data, pictures)
+    if images:
+        embed_images(data, images)
     if isinstance(record, MessageRecord) and record.number not in found.line:
         data["taken_back"] = True
     return data
-
-
-def _put_in(value: Any, pictures: dict[str, Image]) -> None:
-    """Put the bytes of pictures where they are named."""
-    if isinstance(value, dict):
-        if isinstance(name := value.get("file"), str) and name in pictures and "media_type" in value:
-            value["data"] = base64.b64encode(pictures[name].data).decode()
-        for each in value.values():
-            _put_in(each, pictures)
-    elif isinstance(value, list):
-        for each in value:
-            _put_in(each, pictures)
 
 
 def _dumped(value: Any) -> str:
