@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ouro.assemble import Options, opener
 from ouro.events import Replied, TurnFinished
-from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.llm import ScriptedModel, call
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.session import OpenRequest
 

@@ -22,9 +22,7 @@ from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_memory import MemoryBuilder, begins_with, lookup_in
 from ouro.config import load_settings
 from ouro.errors import NoModelError, TrustNeeded, UsageError
-from ouro.llm.catalog import Catalog
-from ouro.llm.model import Effort, Model, Warmable
-from ouro.llm.model_source import ModelChoice, ModelSource, Role
+from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
@@ -36,13 +34,18 @@ from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.safety.guarded_memory import GuardedMemory
-from ouro.safety.permissions import Mode, Permissions
-from ouro.safety.rule_store import RuleStore
-from ouro.safety.sandbox import NoSandbox
-from ouro.safety.secrets import SecretMask, secret_values
-from ouro.safety.trust import TrustStore, acting_files
-from ouro.safety.workspace import Workspace
+from ouro.safety import (
+    GuardedMemory,
+    Mode,
+    NoSandbox,
+    Permissions,
+    RuleStore,
+    SecretMask,
+    TrustStore,
+    Workspace,
+    acting_files,
+    secret_values,
+)
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, Steering
 from ouro.session.background import Background

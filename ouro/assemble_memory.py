@@ -14,8 +14,7 @@ import msgspec
 
 from ouro.agent.limits import Limits
 from ouro.errors import LimitReached
-from ouro.llm.catalog import Catalog
-from ouro.llm.model_source import ModelSource, Role
+from ouro.llm import Catalog, ModelSource, Role
 from ouro.memory.backend import MemoryStore
 from ouro.memory.index.embeddings import Embedder, chosen_embedder, is_embedder_chosen
 from ouro.memory.index.lookup import Lookup

@@ -295,7 +295,7 @@ def _catalog_opener(args: argparse.Namespace) -> OpenCatalog:
 
     def make() -> SessionCatalog:
         from ouro.memory.sessions.session_catalog import catalog_of
-        from ouro.safety.secrets import SecretMask, secret_values
+        from ouro.safety import SecretMask, secret_values
         from ouro.utils.runtime import get_index_path, get_sessions_dir
 
         mask = SecretMask(secret_values(os.environ)).mask

@@ -13,8 +13,7 @@ from ouro.errors import ConfigError
 from ouro.settings import Settings
 from ouro.utils.files import write_private
 from ouro.utils.runtime import get_config_path, tilde
-from ouro.utils.typed_yaml import convert, field_types, unknown_key
-from ouro.utils.yaml_tree import Node, Scalar, Table, parse_table, parse_yaml, read_yaml
+from ouro.utils.yaml import Node, Scalar, Table, convert, field_types, parse_table, parse_yaml, read_yaml, unknown_key
 
 
 class Given(NamedTuple):

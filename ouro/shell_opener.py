@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ouro.memory.index.search import Search
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.store import GitMemoryStore
-    from ouro.safety.secrets import SecretMask
+    from ouro.safety import SecretMask
     from ouro.session import Session
     from ouro.settings import Settings
 
@@ -35,7 +35,7 @@ class ShellOpener:
     def settings(self) -> tuple[Mapping[str, Given], Sequence[str]]:
         """Each setting of this folder by its path, and notices about them."""
         from ouro.config import explain_settings, unknown_variables
-        from ouro.safety.trust import CONFIG_FILE
+        from ouro.safety import CONFIG_FILE
 
         root, is_trusted, notices = _project()
         found = explain_settings(root if is_trusted else None)
@@ -182,7 +182,7 @@ def _is_read(place: Path) -> bool:
 
 def _project() -> tuple[Path, bool, list[str]]:
     """The root of this repository, whether it is trusted, and a problem of the trust file."""
-    from ouro.safety.trust import TrustStore, acting_files
+    from ouro.safety import TrustStore, acting_files
     from ouro.utils.repository import find_root
     from ouro.utils.runtime import get_trust_path
 
@@ -202,7 +202,7 @@ def _settings_here() -> tuple[Path, bool, Settings]:
 def _embedder() -> Embedder | None:
     """The embedding model that the settings of this folder name; None: words alone decide."""
     from ouro.assemble_memory import embedder_of
-    from ouro.llm.catalog import Catalog
+    from ouro.llm import Catalog
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.memory.yaml_backend import YamlFileMemoryStore
     from ouro.utils.runtime import get_sessions_dir
@@ -214,8 +214,8 @@ def _embedder() -> Embedder | None:
 
 @cache
 def _mask() -> SecretMask:
-    from ouro.llm.catalog import Catalog
-    from ouro.safety.secrets import SecretMask, secret_values
+    from ouro.llm import Catalog
+    from ouro.safety import SecretMask, secret_values
 
     return SecretMask([*Catalog.from_files().key_values(), *secret_values(os.environ)])
 

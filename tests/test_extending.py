@@ -20,7 +20,7 @@ from fakes.fake_front_end import FakeFrontEnd
 from ouro.assemble import Options, opener
 from ouro.commands.slash import dispatch
 from ouro.events import ToolFinished
-from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 
 async def main():

@@ -11,8 +11,7 @@ from ouro.agent.replay import compaction_event
 from ouro.agent.requests import Requests
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
 from ouro.events import Compacting, Emit, Retrying, Said, UsageUpdated
-from ouro.llm.model import Chunk, Model, TextChunk, ToolSpec
-from ouro.llm.retry import ModelCall, Retry
+from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ToolSpec
 from ouro.memory.compaction import (
     CompactionPlan,
     CompactionRules,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-from ouro.safety.trust import instruction_files
+from ouro.safety import instruction_files
 from ouro.utils.git import Git, GitError
 from ouro.utils.repository import find_root, git_branch
 from ouro.utils.text import clean

@@ -12,8 +12,7 @@ from ouro.agent.limits import Repetition
 from ouro.agent.requests import Requests
 from ouro.errors import AuthenticationFailed, ContextTooLong, LimitReached, ModelError, SaveFailed
 from ouro.events import Emit, Prompted, Replied, Retrying, Said, TextDelta, ThinkingDelta, TurnFinished, UsageUpdated
-from ouro.llm.model import Chunk, Model, TextChunk, ThinkingChunk
-from ouro.llm.retry import ModelCall, Retry
+from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ThinkingChunk
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Image, Message, Text, ToolCall, tool, user
 

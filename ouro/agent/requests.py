@@ -8,10 +8,10 @@ import msgspec
 
 from ouro.agent.tool_runner import ToolRunner
 from ouro.errors import ToolError
-from ouro.llm.model import Model, ToolSpec
+from ouro.llm import Model, ToolSpec
 from ouro.memory.tokens import estimate
 from ouro.messages import Message, ToolReply, system
-from ouro.safety.access import Effect
+from ouro.safety import Effect
 
 
 class Requests(msgspec.Struct, frozen=True):

@@ -25,10 +25,9 @@ from ouro.events import (
     ToolProgress,
     ToolStarted,
 )
-from ouro.llm.model import ToolSpec
+from ouro.llm import ToolSpec
 from ouro.messages import ToolCall, ToolReply
-from ouro.safety.access import Effect
-from ouro.safety.permissions import Ask, Decision, Deny, Permissions
+from ouro.safety import Ask, Decision, Deny, Effect, Permissions
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult, parse_arguments, spec_of
 from ouro.utils.log import log
 

@@ -8,8 +8,8 @@ from ouro.commands.front_end import FrontEnd
 from ouro.commands.render.markdown import code
 from ouro.display import Choice
 from ouro.errors import UsageError
-from ouro.llm.model import Effort
-from ouro.safety.permissions import Mode
+from ouro.llm import Effort
+from ouro.safety import Mode
 
 MODES: dict[Mode, str] = {
     "ask": "reads freely, asks before it changes or runs anything",

@@ -8,12 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ouro.display import Choice
-from ouro.llm.catalog import Catalog
-from ouro.llm.discovery import LocalServer, models_at
-from ouro.llm.known_models import KNOWN
-from ouro.llm.models_file import ModelEntry
-from ouro.llm.models_setup import write_models_file
-from ouro.llm.providers import HOSTED, PROVIDERS, Provider
+from ouro.llm import HOSTED, KNOWN, PROVIDERS, Catalog, LocalServer, ModelEntry, Provider, models_at, write_models_file
 from ouro.utils.runtime import tilde
 from ouro.utils.text import plural
 

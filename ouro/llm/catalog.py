@@ -15,11 +15,10 @@ from ouro.errors import NoModelError
 from ouro.llm.discovery import LocalModel, LocalServer, base_url, look_around
 from ouro.llm.endpoint import Endpoint
 from ouro.llm.keys import Keys
-from ouro.llm.known_models import KNOWN, OUTPUT_SHARE, known_spec, needs_litellm
+from ouro.llm.known_models import KNOWN, OUTPUT_SHARE, find_model, known_spec, nearest, needs_litellm
 from ouro.llm.litellm_providers import is_litellm_provider
 from ouro.llm.model import Effort, Model, ModelSpec, Prices
 from ouro.llm.models_file import ModelEntry, ModelsFile, close_to_others, read_models_file
-from ouro.llm.names import find_model, nearest
 from ouro.llm.providers import HOSTED, LOCAL, Provider, Wire, provider_of
 from ouro.utils.runtime import get_models_path, tilde
 
@@ -207,11 +206,11 @@ class Catalog:
         name = self.resolve(name)
         route, spec = self.route(name), self.spec(name)
         if route.wire == "anthropic":
-            from ouro.llm.anthropic_wire import AnthropicWire
+            from ouro.llm.anthropic import AnthropicWire
 
             return AnthropicWire(spec, route.endpoint, effort=effort)
         if route.wire == "openai":
-            from ouro.llm.openai_wire import OpenAIWire
+            from ouro.llm.openai import OpenAIWire
 
             return OpenAIWire(spec, route.endpoint, effort=effort)
         from ouro.llm.litellm_model import LiteLLMModel
@@ -231,7 +230,7 @@ class Catalog:
 
             return EmbeddingWire(spec, route.endpoint, name.partition("/")[2] or name)
         if route.wire == "litellm":
-            from ouro.llm.litellm_embeddings import LiteLLMEmbeddings
+            from ouro.llm.litellm_model import LiteLLMEmbeddings
 
             return LiteLLMEmbeddings(spec, route.endpoint, _litellm_name(name))
         raise NoModelError(f"{name} cannot give vectors: its provider has none.", "Name another embedding model.")

@@ -13,7 +13,7 @@ from ouro.errors import ModelError, ModelUnavailable, RequestRefused
 from ouro.llm.endpoint import Endpoint, timeouts_for_vectors
 from ouro.llm.http_stream import load_httpx
 from ouro.llm.model import ModelSpec
-from ouro.llm.openai_chunks import usage_from_openai
+from ouro.llm.openai import usage_from_openai
 from ouro.llm.provider_errors import error_from_status, redact
 from ouro.messages import Usage
 

@@ -14,8 +14,7 @@ from ouro import __version__
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, StreamCut
 from ouro.llm.endpoint import Endpoint, Timeouts
 from ouro.llm.provider_errors import error_from_status, error_from_stream, redact
-from ouro.llm.sse import EventDecoder, ServerEvent
-from ouro.llm.wire_json import encoded
+from ouro.llm.sse import EventDecoder, ServerEvent, encoded
 
 if TYPE_CHECKING:
     import httpx

@@ -17,7 +17,7 @@ from typing import Any
 from ouro.errors import ModelUnavailable, StreamCut
 from ouro.llm.endpoint import Timeouts
 from ouro.llm.provider_errors import redact
-from ouro.llm.wire_json import encoded
+from ouro.llm.sse import encoded
 
 STARTING = 120.0
 """Seconds for the import of litellm, which takes 4 on an idle machine."""

@@ -12,8 +12,7 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
 from ouro.utils.runtime import tilde
-from ouro.utils.typed_yaml import read_section
-from ouro.utils.yaml_tree import Table, read_yaml
+from ouro.utils.yaml import Table, read_section, read_yaml
 
 KEY_WAYS = ("api_key", "api_key_env", "api_key_command")
 

@@ -11,8 +11,7 @@ from ouro.errors import ConfigError
 from ouro.llm.models_file import KEY_WAYS, ModelEntry, ModelsFile, read_models_file
 from ouro.utils.files import write_private
 from ouro.utils.runtime import get_models_path, tilde
-from ouro.utils.typed_yaml import read_section
-from ouro.utils.yaml_tree import Node, Sequence, Table, parse_table
+from ouro.utils.yaml import Node, Sequence, Table, parse_table, read_section
 
 HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all that can be said here.\n\n"
 WRITTEN = (*KEY_WAYS, "api_base", "window")

@@ -12,6 +12,8 @@ from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
 SHOWN_MALFORMED = 4_000
 NO_OUTPUT = "(no output)"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HIGH_AT_END = re.compile("[\ud800-\udbff]\\Z")
 
 
 def portable_id(call_id: str, longest: int = 40) -> str:
@@ -57,3 +59,30 @@ def reply_text(reply: ToolReply, sees_images: bool) -> str:
     """The words of a tool's answer."""
     hidden = [] if sees_images else [unseen(image) for image in reply.images]
     return "\n".join(text for text in (reply.text, *hidden) if text.strip()) or NO_OUTPUT
+
+
+def healed(text: str) -> str:
+    """`text` with the two halves of a character joined, and U+FFFD for each half that is alone."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+class SurrogateJoiner:
+    """Heals a text that comes in pieces: a first half at the end of a piece waits for the next one."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """What can be shown now."""
+        if not self._held and piece.isascii():
+            return piece
+        text = self._held + piece
+        self._held = text[-1] if _HIGH_AT_END.search(text) else ""
+        return healed(text.removesuffix(self._held))
+
+    def end(self) -> str:
+        """What was still held."""
+        rest, self._held = healed(self._held), ""
+        return rest

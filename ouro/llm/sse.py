@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
-from collections.abc import Iterator
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
 
 import msgspec
 
-from ouro.errors import StreamCut
+from ouro.errors import ModelError, StreamCut
+from ouro.llm.endpoint import Endpoint
+from ouro.llm.portable import healed
+from ouro.llm.provider_errors import error_from_stream
 
 MAX_LINE = 16_000_000
 """Characters. A server that never ends its line is not let fill the memory."""
@@ -81,3 +88,87 @@ class EventDecoder:
         self._event, self._data = "", []
         if data:
             yield ServerEvent(event, "\n".join(data))
+
+
+def encoded(value: Any) -> bytes:
+    """`value` as JSON; the same bytes each time, so that the provider's cache knows them again."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_healed_all(value))
+
+
+def decoded(data: str) -> dict[str, Any]:
+    """The object in an event.
+
+    Raises:
+        StreamCut: there is none.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise StreamCut("The answer broke off: the server sent a line that cannot be read.") from error
+    if not isinstance(value, dict):
+        raise StreamCut("The answer broke off: the server sent something that is no event.")
+    return value
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The object that a model wrote, with line ends in strings allowed; {} for nothing, None where it is no object."""
+    if not text.strip():
+        return {}
+    try:
+        value = json.loads(text, strict=False)
+        # What cannot be written again (NaN, infinity) could not be sent again either.
+        json.dumps(value, allow_nan=False)
+        value = _healed_all(value)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _healed_all(value: Any) -> Any:
+    if isinstance(value, str):
+        return healed(value)
+    if isinstance(value, Mapping):
+        return {_healed_all(key): _healed_all(item) for key, item in value.items()}
+    return [_healed_all(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+DONE = "[DONE]"
+AFTERWORD = 2.0
+"""Seconds that a complete answer waits for its usage: some servers never close."""
+FAREWELL = 0.1
+"""Seconds that the end of the body may take after the last event."""
+
+
+async def objects_of(
+    events: AsyncGenerator[ServerEvent, None], is_complete: Callable[[], bool], endpoint: Endpoint
+) -> AsyncGenerator[dict[str, Any], None]:
+    """The objects, up to the end; once the answer is complete, whatever breaks after it is of no matter.
+
+    Raises:
+        ModelError: an event cannot be read, is an error, or does not come.
+    """
+    while True:
+        try:
+            async with asyncio.timeout(AFTERWORD if is_complete() else None):
+                event = await anext(events, None)
+            if event is None or event.data.strip() == DONE:
+                return
+            data = decoded(event.data)
+            if event.event == "error" or data.get("type") == "error" or data.get("error"):
+                raise error_from_stream(data.get("error") or data, endpoint)
+        except (TimeoutError, ModelError):
+            if is_complete():
+                return
+            raise
+        yield data
+
+
+async def read_to_end(events: AsyncGenerator[ServerEvent, None]) -> None:
+    """Read what follows the last event: only a connection that was read to its end serves the next request too."""
+    with suppress(TimeoutError, ModelError):
+        async with asyncio.timeout(FAREWELL):
+            async for _ in events:
+                pass

@@ -1,4 +1,4 @@
-"""ReplyBuilder: the chunks of one answer, put together to one message that can be sent again."""
+"""Halves of characters that some servers send apart, joined; those that stay alone, replaced."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut
 from ouro.llm.model import CallChunk, Chunk, EndChunk, TextChunk, ThinkingChunk, UsageChunk
-from ouro.llm.surrogates import healed
-from ouro.llm.wire_json import parse_object
+from ouro.llm.portable import healed
+from ouro.llm.sse import parse_object
 from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
 
 MAX_CHARACTERS = 4_000_000

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 from ouro.display import Question
 from ouro.events import Answer, Event
-from ouro.llm.model_source import ModelSource, Role
-from ouro.llm.retry import ask
+from ouro.llm import ModelSource, Role, ask
 from ouro.memory.backend import CostRecord
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Message

@@ -1,28 +1,43 @@
-"""The answers to "may this run?", and how much is free."""
+"""What a tool call does, and the answers to whether it may run."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Literal
 
 import msgspec
 
 Mode = Literal["ask", "edit", "plan", "auto"]
-"""How much is free: ask first, edit files, plan only, everything but the hard floor."""
+"""What runs unasked: reading only; changing files, too; nothing is changed; all but the hard floor."""
+
+
+class Effect(StrEnum):
+    """What a tool call touches outside of the session."""
+
+    NONE = "none"
+    READ = "read"
+    """Reads files; the targets are paths."""
+    WRITE = "write"
+    """Changes files; the targets are paths."""
+    RUN = "run"
+    """Runs a shell line; the target is the line."""
+    NET = "net"
+    """Reaches a network; the target is a URL."""
 
 
 class Allow(msgspec.Struct, frozen=True):
-    """Go ahead."""
+    """The call runs."""
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """The person decides; `rule` is what "always" would save, empty where it cannot be remembered."""
+    """The user decides; `rule` is what "always" would save, empty where nothing can be saved."""
 
     reason: str
     rule: str = ""
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """No; `reason` is told to the model."""
+    """The call does not run; `reason` is for the model."""
 
     reason: str
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ouro.errors import ConfigError
-from ouro.safety.access import Effect
+from ouro.safety.decision import Effect
 from ouro.safety.workspace import Workspace
 
 _HINT = "Write what may be done: edit, shell(git status *), write(src/**), web_fetch(docs.python.org)."

@@ -14,8 +14,7 @@ from ouro.errors import ConfigError
 from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError
 from ouro.utils.runtime import get_home, tilde
-from ouro.utils.typed_yaml import convert
-from ouro.utils.yaml_tree import read_yaml
+from ouro.utils.yaml import convert, read_yaml
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 _GIT_SECONDS = 2.0

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ouro.llm.model_source import ModelChoice as ModelChoice
+    from ouro.llm import ModelChoice as ModelChoice
     from ouro.memory.backend import RewindScope as RewindScope
     from ouro.memory.backend import SessionInfo as SessionInfo
     from ouro.memory.long_term.browsing import Browsing as Browsing

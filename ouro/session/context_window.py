@@ -11,7 +11,7 @@ from ouro.agent.instructions import Environment, NestedInstructions, prompt_part
 from ouro.agent.requests import Requests
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TurnFinished
-from ouro.llm.model import Model
+from ouro.llm import Model
 from ouro.memory.compaction import is_own_words
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry

@@ -16,7 +16,7 @@ from ouro.agent.replay import compaction_event
 from ouro.display import Todo
 from ouro.errors import SaveFailed, SessionError
 from ouro.events import Emit, Event, Said, TurnFinished, UsageUpdated
-from ouro.llm.model import ModelSpec
+from ouro.llm import ModelSpec
 from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
 from ouro.memory.long_term.session_memory import SessionMemory

@@ -13,13 +13,12 @@ from ouro.agent.loop import Prompt
 from ouro.display import Display, Todo
 from ouro.errors import SaveFailed, ToolError
 from ouro.events import Answer, Emit, Event, Said, ToolFinished, ToolProgress, ToolStarted, TurnFinished
-from ouro.llm.model import Effort
-from ouro.llm.model_source import ModelChoice
+from ouro.llm import Effort, ModelChoice
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Image, ToolCall, Usage, user
-from ouro.safety.permissions import Mode
+from ouro.safety import Mode
 from ouro.session.agent_turn import AgentTurn
 from ouro.session.background import Background
 from ouro.session.budget import Budget

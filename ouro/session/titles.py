@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 from ouro.errors import UsageError
 from ouro.events import Titled
-from ouro.llm.model_source import ModelSource
-from ouro.llm.retry import ask
+from ouro.llm import ModelSource, ask
 from ouro.memory.backend import CostRecord
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import title_of

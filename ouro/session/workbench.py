@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.llm.model_source import ModelSource
-from ouro.safety.permissions import Permissions
+from ouro.llm import ModelSource
+from ouro.safety import Permissions
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import Plan

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _project(cwd: Path) -> tuple[Path | None, list[str]]:
     """The project whose settings hold here: only that of a trusted folder."""
-    from ouro.safety.trust import CONFIG_FILE, TrustStore, acting_files
+    from ouro.safety import CONFIG_FILE, TrustStore, acting_files
     from ouro.utils.repository import find_root
     from ouro.utils.runtime import get_trust_path
 

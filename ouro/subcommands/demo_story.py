@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 
-from ouro.llm.model import ModelSpec, Prices
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.messages import Message, ToolCall, ToolReply, Usage
 
 SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(0, 0), thinking=True)

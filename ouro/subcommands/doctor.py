@@ -145,7 +145,7 @@ def _settings() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
-    from ouro.llm.catalog import Catalog
+    from ouro.llm import Catalog
 
     catalog = Catalog.from_files()
     for notice in catalog.notices:
@@ -167,7 +167,7 @@ def _models() -> Iterator[Finding]:
 
 
 def _vectors() -> Iterator[Finding]:
-    from ouro.llm.catalog import Catalog
+    from ouro.llm import Catalog
     from ouro.memory.index.embeddings import has_numpy, made_embedder
 
     named = settings.memory.embedding_model if (settings := _told_settings()) else ""
@@ -198,7 +198,7 @@ def _told_settings() -> Settings | None:
 
 
 def _trust() -> Iterator[Finding]:
-    from ouro.safety.trust import TrustStore, acting_files
+    from ouro.safety import TrustStore, acting_files
     from ouro.utils.repository import find_root
 
     store = TrustStore(get_trust_path())

@@ -12,7 +12,7 @@ from ouro.subcommands.output import show, show_json, show_table
 
 if TYPE_CHECKING:
     from ouro.display import Choice
-    from ouro.llm.catalog import Candidate, Catalog
+    from ouro.llm import Candidate, Catalog
 
 EXAMPLE = "examples:\n  ouro models --setup\n  ouro models --json | jq -r '.models[] | select(.usable).name'"
 
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """List the models, or set one up; gives the exit code: 3 where none is usable."""
     if args.setup:
         return _set_up()
-    from ouro.llm.catalog import Catalog
+    from ouro.llm import Catalog
 
     catalog = Catalog.from_files()
     choices = catalog.choices()

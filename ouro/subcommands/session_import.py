@@ -125,8 +125,8 @@ async def _take_all(sources: Sequence[ImportSource], done: list[ImportResult], *
 
 
 def _mask() -> Callable[[str], str]:
-    from ouro.llm.catalog import Catalog
-    from ouro.safety.secrets import SecretMask, secret_values
+    from ouro.llm import Catalog
+    from ouro.safety import SecretMask, secret_values
 
     return SecretMask([*Catalog.from_files().key_values(), *secret_values(os.environ)]).mask
 

@@ -12,8 +12,7 @@ import msgspec
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
-from ouro.safety.access import Effect
-from ouro.safety.workspace import Access, Workspace
+from ouro.safety import Access, Effect, Workspace
 from ouro.tools.changes import change_of, display_of
 from ouro.tools.files_seen import FilesSeen, Found, encode, find, nothing_at, store
 from ouro.tools.patch_format import FilePatch, apply_hunks, parse_patch

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from ouro.display import Display, Plain, Question
-from ouro.safety.access import Effect
+from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 

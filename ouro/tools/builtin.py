@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from ouro.display import Todo
-from ouro.safety.workspace import Workspace
+from ouro.safety import Workspace
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.ask_user import AskUser
 from ouro.tools.edit import Edit

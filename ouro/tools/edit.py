@@ -9,8 +9,7 @@ import msgspec
 
 from ouro.display import Display
 from ouro.errors import ToolError
-from ouro.safety.access import Effect
-from ouro.safety.workspace import Access, Workspace
+from ouro.safety import Access, Effect, Workspace
 from ouro.tools.changes import change_of, display_of
 from ouro.tools.files_seen import FilesSeen, Found, encode, find, store
 from ouro.tools.text_match import find_match

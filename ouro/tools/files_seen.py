@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from ouro.errors import ToolError
-from ouro.safety.workspace import Place, Workspace
+from ouro.safety import Place, Workspace
 from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
 
 MOST_BYTES = 50_000_000

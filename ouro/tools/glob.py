@@ -11,8 +11,7 @@ import msgspec
 
 from ouro.display import Display, Plain
 from ouro.errors import ToolError
-from ouro.safety.access import Effect
-from ouro.safety.workspace import Workspace
+from ouro.safety import Effect, Workspace
 from ouro.tools.name_pattern import name_pattern
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files, walk

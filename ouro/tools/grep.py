@@ -12,11 +12,9 @@ import msgspec
 
 from ouro.display import Display, Plain
 from ouro.errors import ToolError
-from ouro.safety.access import Effect
-from ouro.safety.workspace import Workspace
+from ouro.safety import Effect, Workspace
 from ouro.tools.name_pattern import name_pattern
-from ouro.tools.ripgrep import search_by_ripgrep
-from ouro.tools.search_plan import Hit, Line, Plan, search_by_python
+from ouro.tools.search import Hit, Line, Plan, search_by_python, search_by_ripgrep
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 _LONGEST_LINE = 400

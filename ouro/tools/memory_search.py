@@ -10,7 +10,7 @@ import msgspec
 
 from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
-from ouro.safety.access import Effect
+from ouro.safety import Effect
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.text import one_line
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ouro.errors import ToolError
-from ouro.tools.indentation import reindent_between
-from ouro.tools.text_match import nearest_lines, plain_punctuation
+from ouro.tools.text_match import nearest_lines, plain_punctuation, reindent_between
 from ouro.utils.text_files import Span, TextFile
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"

@@ -15,8 +15,7 @@ import msgspec
 from ouro.display import Display, Picture, Plain
 from ouro.errors import ToolError
 from ouro.messages import Image
-from ouro.safety.access import Effect
-from ouro.safety.workspace import Workspace
+from ouro.safety import Effect, Workspace
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.read_formats import kind_of, notebook, pdf_pages, picture, picture_type
 from ouro.tools.tool import Tool, ToolContext, ToolResult

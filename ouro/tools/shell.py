@@ -12,9 +12,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from ouro.display import CommandOutput, Display
-from ouro.safety.access import Effect
-from ouro.safety.environment import child_environment
-from ouro.safety.sandbox import NoSandbox, Sandbox
+from ouro.safety import Effect, NoSandbox, Sandbox, child_environment
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import ShellProcess, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult

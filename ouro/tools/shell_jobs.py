@@ -12,8 +12,7 @@ import msgspec
 
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
-from ouro.safety.access import Effect
-from ouro.safety.sandbox import Sandbox
+from ouro.safety import Effect, Sandbox
 from ouro.tools.shell_process import ShellProcess, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.tools.truncate import Capture

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ouro.errors import ToolError
-from ouro.safety.sandbox import Sandbox
+from ouro.safety import Sandbox
 from ouro.tools.truncate import Capture
 
 _MARK = "OURO_SHELL"

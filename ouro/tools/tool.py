@@ -11,9 +11,9 @@ import msgspec
 
 from ouro.display import Display, Question
 from ouro.errors import ToolError
-from ouro.llm.model import ToolSpec
+from ouro.llm import ToolSpec
 from ouro.messages import Image
-from ouro.safety.access import Effect
+from ouro.safety import Effect
 
 
 class ToolContext(msgspec.Struct, frozen=True):

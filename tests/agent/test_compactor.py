@@ -11,8 +11,7 @@ from fakes.agents import events_of, make_agent, make_compactor, make_runner, tur
 from ouro.display import Display
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, RequestRefused, SaveFailed, StreamCut
 from ouro.events import Compacted, Compacting, Said, TurnFinished, UsageUpdated
-from ouro.llm.model import ModelSpec
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
@@ -32,9 +31,7 @@ from ouro.messages import (
     tool,
     user,
 )
-from ouro.safety.access import Effect
-from ouro.safety.permissions import Permissions
-from ouro.safety.workspace import Workspace
+from ouro.safety import Effect, Permissions, Workspace
 from ouro.tools.tool import Tool, ToolResult
 
 SUMMARY = "## Goal\nMend the parser.\n## Next\nRun the tests."

@@ -15,13 +15,11 @@ from ouro.agent.loop import Prompt
 from ouro.display import Display
 from ouro.errors import StreamCut, ToolError
 from ouro.events import PermissionAsked, Permit, Replied, ToolFinished, ToolStarted, TurnFinished
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall, ToolReply
-from ouro.safety.access import Effect
-from ouro.safety.permissions import Permissions
-from ouro.safety.workspace import Workspace
+from ouro.safety import Effect, Permissions, Workspace
 from ouro.session.turn import Questions, Turn
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 

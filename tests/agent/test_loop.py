@@ -25,14 +25,11 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.llm.model import ModelSpec
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
+from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call, calls
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Message, Text, ToolReply
-from ouro.safety.access import Effect
-from ouro.safety.permissions import Permissions
-from ouro.safety.workspace import Workspace
+from ouro.safety import Effect, Permissions, Workspace
 from ouro.tools.tool import Tool, ToolResult
 
 BIG = "x" * 5000

@@ -11,8 +11,7 @@ from fakes.slash import memory
 from ouro.assemble import Options, opener
 from ouro.errors import UsageError
 from ouro.events import Said, TurnFinished
-from ouro.llm.model import ModelSpec, Prices
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
+from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply
 from ouro.memory.long_term.maintenance.crystallizer import INSTRUCTIONS
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.messages import Usage, assistant, user

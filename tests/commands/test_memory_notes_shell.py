@@ -10,7 +10,7 @@ import pytest
 
 from ouro.cli import main
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.safety.trust import TrustStore
+from ouro.safety import TrustStore
 from ouro.utils.runtime import get_trust_path
 
 ACTIONS = (

@@ -11,10 +11,10 @@ from ouro.agent.loop import LoopAgent, Prompt
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.events import Event
-from ouro.llm.model import Model
+from ouro.llm import Model
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.manager import MemoryManager
-from ouro.safety.permissions import Permissions
+from ouro.safety import Permissions
 from ouro.session.turn import Questions, TurnRunner
 from ouro.tools.tool import AnyTool
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from ouro.assemble import Options, opener
 from ouro.errors import ModelError
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
+from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.messages import Message
 from ouro.session import OpenRequest
 

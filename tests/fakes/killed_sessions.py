@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fakes.waiting import wait
-from ouro.llm.scripted_model import ScriptedReply
+from ouro.llm import ScriptedReply
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.records import CompactionRecord, MessageRecord
 from ouro.memory.short_term import sendable
@@ -37,7 +37,7 @@ async def live(folder: Path, session_id: str, seed: int) -> None:
     """Say and do things in a session for ever; each event is told on standard output once it has come."""
     from ouro.assemble import Options, open_session
     from ouro.events import Prompted, Replied, ToolFinished, TurnFinished
-    from ouro.llm.scripted_model import ScriptedModel
+    from ouro.llm import ScriptedModel
     from ouro.session import OpenRequest
 
     (folder / "long.txt").write_text(LONG)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ouro.safety.secrets import SecretMask
+from ouro.safety import SecretMask
 
 
 def ready_mask() -> Callable[[str], str]:

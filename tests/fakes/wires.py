@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from fakes.model_server import ModelServer
 from ouro.errors import ModelError
-from ouro.llm.anthropic_wire import AnthropicWire
-from ouro.llm.endpoint import Endpoint, Timeouts
+from ouro.llm import Chunk, Endpoint, Model, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeouts, ToolSpec
+from ouro.llm.anthropic import AnthropicWire
 from ouro.llm.litellm_model import LiteLLMModel
-from ouro.llm.model import Chunk, Model, ModelSpec, Prices, TextChunk, ToolSpec
-from ouro.llm.openai_wire import OpenAIWire
-from ouro.llm.streaming import ReplyBuilder
+from ouro.llm.openai import OpenAIWire
 from ouro.messages import Message, user
 
 KEY = "sk-test-4Kz81mQpVx"

@@ -8,8 +8,8 @@ from fakes.local_servers import local_server, models
 
 from ouro.config import Settings, load_settings
 from ouro.errors import ConfigError
-from ouro.llm.catalog import Catalog
-from ouro.safety.trust import TrustStore, acting_files
+from ouro.llm import Catalog
+from ouro.safety import TrustStore, acting_files
 from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_trust_path
 

@@ -9,7 +9,7 @@ from fakes.ouro_program import OuroProgram
 
 from ouro.assemble import Options, open_session
 from ouro.errors import TrustNeeded
-from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.llm import ScriptedModel, call
 from ouro.messages import Context
 from ouro.session import OpenRequest
 

@@ -11,10 +11,8 @@ from ouro.agent.instructions import Environment
 from ouro.assemble import Options, open_session
 from ouro.commands.work import changes
 from ouro.errors import UsageError
-from ouro.llm.scripted_model import ScriptedModel
-from ouro.safety.access import Effect
-from ouro.safety.permissions import Allow, Ask, Deny, Permissions
-from ouro.safety.workspace import Workspace
+from ouro.llm import ScriptedModel
+from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 from ouro.session import OpenRequest
 from ouro.utils.git import Git
 from ouro.utils.project_files import list_project_files

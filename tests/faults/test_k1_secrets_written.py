@@ -14,7 +14,7 @@ from ouro.display import CommandOutput, Diff, Display, FileChange
 from ouro.memory.manager import MemoryManager
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, tool, user
-from ouro.safety.secrets import SecretMask, secret_values
+from ouro.safety import SecretMask, secret_values
 
 ALPHABETS = {
     "w": string.ascii_letters + string.digits,

@@ -30,7 +30,7 @@ def test_k3_litellm_is_imported_in_silence(tmp_path):
 
 LOADED = """
 import sys
-import ouro.llm.openai_wire, ouro.llm.anthropic_wire, ouro.llm.litellm_model, ouro.llm.retry, ouro.llm.streaming
+import ouro.llm.openai, ouro.llm.anthropic, ouro.llm.litellm_model, ouro.llm.retry, ouro.llm.streaming
 heavy = {"httpx", "litellm", "openai", "yaml", "rich", "textual", "sqlite3", "pydantic", "aiohttp"}
 print(sorted(heavy & sys.modules.keys()))
 """
@@ -44,9 +44,9 @@ def test_k3_no_way_to_a_model_loads_what_it_does_not_need_yet(tmp_path):
 ASKED = """
 import asyncio, sys
 from contextlib import aclosing
-from ouro.llm.endpoint import Endpoint
-from ouro.llm.model import ModelSpec
-from ouro.llm.openai_wire import OpenAIWire
+from ouro.llm import Endpoint
+from ouro.llm import ModelSpec
+from ouro.llm.openai import OpenAIWire
 from ouro.messages import user
 async def run():
     model = OpenAIWire(ModelSpec("openai/x"), Endpoint(sys.argv[1]))

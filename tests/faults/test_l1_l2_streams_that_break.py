@@ -5,7 +5,7 @@ from fakes.model_server import Call, Raw, Reply, sse
 from fakes.wires import chunks_of
 
 from ouro.errors import EmptyAnswer, ModelUnavailable, StreamCut, TransientModelError
-from ouro.llm.endpoint import Timeouts
+from ouro.llm import Timeouts
 from ouro.messages import user
 
 HTML = Raw(200, "<html><title>Welcome to the café</title></html>", {"Content-Type": "text/html"})
@@ -60,7 +60,7 @@ async def test_l2_a_broken_stream_keeps_its_words_and_is_an_error(wire, fault, a
 async def test_l2_no_call_of_a_broken_stream_is_kept(wire, fault):
     wire.server.script([Reply("", calls=[Call("shell", {"command": "rm -r build"})], fault=fault)])
     model = wire.model()
-    from ouro.llm.streaming import ReplyBuilder
+    from ouro.llm import ReplyBuilder
 
     builder = ReplyBuilder()
     with pytest.raises(TransientModelError):  # noqa: PT012 (the stream is what raises)

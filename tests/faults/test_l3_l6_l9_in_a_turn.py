@@ -4,7 +4,7 @@ from ouro.agent.compactor import TOO_LONG
 from ouro.assemble import Options, open_session
 from ouro.errors import ContextTooLong
 from ouro.events import Compacted, PermissionAsked, Permit, Said, TurnFinished
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.messages import ToolCall, ToolReply
 from ouro.session import OpenRequest
 

@@ -9,7 +9,7 @@ from fakes.model_server import Call, ModelServer, Raw, Reply
 from fakes.wires import first_text
 
 from ouro.errors import ModelError, ModelUnavailable, RequestRefused, TransientModelError
-from ouro.llm.endpoint import Timeouts
+from ouro.llm import Timeouts
 from ouro.messages import user
 
 

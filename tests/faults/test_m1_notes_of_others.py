@@ -6,7 +6,7 @@ import pytest
 from fakes.classifier import Two, add, quiet, say
 from fakes.words_of_others import EVIL, PHRASINGS
 
-from ouro.llm.scripted_model import call
+from ouro.llm import call
 from ouro.messages import PIPED
 from ouro.utils.runtime import get_memory_dir
 

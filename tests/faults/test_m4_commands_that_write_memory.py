@@ -7,12 +7,9 @@ import pytest
 from fakes.classifier import Two, say
 from fakes.knowledge import Conversation
 
-from ouro.llm.scripted_model import call
+from ouro.llm import call
 from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
-from ouro.safety.access import Effect
-from ouro.safety.guarded_memory import GuardedMemory
-from ouro.safety.permissions import Permissions
-from ouro.safety.workspace import Workspace
+from ouro.safety import Effect, GuardedMemory, Permissions, Workspace
 from ouro.utils.runtime import get_memory_dir
 
 MODES = ("ask", "edit", "plan", "auto")

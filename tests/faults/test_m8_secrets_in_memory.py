@@ -9,9 +9,7 @@ from fakes.tool_context import call
 from ouro.errors import SecretInMemory, ToolError
 from ouro.memory.long_term.git.values import SkippedFile
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.safety.guarded_memory import GuardedMemory
-from ouro.safety.secrets import SecretMask
-from ouro.safety.workspace import Workspace
+from ouro.safety import GuardedMemory, SecretMask, Workspace
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.files_seen import FilesSeen, no_secrets_in_memory
 from ouro.tools.write import Write

@@ -7,7 +7,7 @@ import tempfile
 import pytest
 
 from ouro.assemble import Options, open_session
-from ouro.llm.scripted_model import ScriptedModel
+from ouro.llm import ScriptedModel
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.session import OpenRequest
 

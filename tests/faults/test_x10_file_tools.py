@@ -12,7 +12,7 @@ import pytest
 from fakes.tool_context import call
 
 from ouro.errors import ToolError
-from ouro.safety.workspace import Workspace
+from ouro.safety import Workspace
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.edit import Edit
 from ouro.tools.files_seen import FilesSeen

@@ -5,7 +5,7 @@ import pytest
 from ouro.assemble import Options, open_session, opener
 from ouro.errors import ToolError, TrustNeeded
 from ouro.events import PermissionAsked, Permit, Said, ToolFinished
-from ouro.llm.scripted_model import ScriptedModel, call, calls
+from ouro.llm import ScriptedModel, call, calls
 from ouro.session import OpenRequest
 
 
@@ -77,9 +77,7 @@ async def test_x10_a_yes_to_one_call_is_none_to_the_next(home, outside):
 
 
 async def test_x10_a_yes_to_reading_is_none_to_writing(repository, outside):
-    from ouro.safety.access import Effect
-    from ouro.safety.permissions import Permissions
-    from ouro.safety.workspace import Workspace
+    from ouro.safety import Effect, Permissions, Workspace
 
     (outside / "file").write_text("x")
     workspace = Workspace(repository)

@@ -6,8 +6,7 @@ import resource
 import pytest
 from fakes.shells import ShellBench
 
-from ouro.tools.spool import SPOOLED
-from ouro.tools.truncate import SHOWN
+from ouro.tools.truncate import SHOWN, SPOOLED
 
 
 @pytest.fixture

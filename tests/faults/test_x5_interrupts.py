@@ -8,7 +8,7 @@ import pytest
 from ouro.assemble import Options, open_session, opener
 from ouro.errors import ConfigError, ModelUnavailable
 from ouro.events import Compacted, Compacting, PermissionAsked, Permit, Retrying, TextDelta, ToolProgress, TurnFinished
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.memory import yaml_backend
 from ouro.messages import ToolReply, Usage
 from ouro.session import OpenRequest

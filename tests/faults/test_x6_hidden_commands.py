@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.safety.access import Effect
-from ouro.safety.permissions import Deny, Permissions
-from ouro.safety.workspace import Workspace
+from ouro.safety import Deny, Effect, Permissions, Workspace
 
 ALLOWED = [
     f"shell({each} *)"

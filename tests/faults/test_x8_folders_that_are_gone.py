@@ -52,9 +52,7 @@ async def test_x8_a_link_is_followed_once_and_the_real_place_is_said(bench, tmp_
 
 
 def test_x8_permissions_see_the_folder_that_a_link_leads_to(tmp_path, bench):
-    from ouro.safety.access import Effect
-    from ouro.safety.permissions import Ask, Permissions
-    from ouro.safety.workspace import Workspace
+    from ouro.safety import Ask, Effect, Permissions, Workspace
     from ouro.tools.shell import ShellArgs
 
     (tmp_path / "real").mkdir()

@@ -5,9 +5,8 @@ from fakes.model_server import Reply, failure
 from fakes.wires import READ, SHELL, Wire, chunks_of
 from msgspec.structs import replace
 
-from ouro.llm.anthropic_wire import AnthropicWire
-from ouro.llm.endpoint import Endpoint
-from ouro.llm.model import ModelSpec
+from ouro.llm import Endpoint, ModelSpec
+from ouro.llm.anthropic import AnthropicWire
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, system, tool, user
 
 MARK = {"type": "ephemeral"}

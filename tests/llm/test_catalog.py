@@ -8,10 +8,7 @@ import pytest
 from fakes.local_servers import local_server, models
 
 from ouro.errors import ConfigError, NoModelError
-from ouro.llm import litellm_providers
-from ouro.llm.catalog import Candidate, Catalog, Route
-from ouro.llm.endpoint import Endpoint
-from ouro.llm.model import ModelSpec, Prices
+from ouro.llm import Candidate, Catalog, Endpoint, ModelSpec, Prices, Route, litellm_providers
 
 NO_SERVERS = {
     "OLLAMA_HOST": "127.0.0.1:1",

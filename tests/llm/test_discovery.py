@@ -4,8 +4,8 @@ from contextlib import ExitStack
 import pytest
 from fakes.local_servers import local_server, models
 
-from ouro.llm.discovery import LocalModel, LocalServer, base_url, look_around
-from ouro.llm.providers import PROVIDERS
+from ouro.llm import PROVIDERS, LocalServer
+from ouro.llm.discovery import LocalModel, base_url, look_around
 
 VARIABLES = {
     "ollama_chat": "OLLAMA_HOST",

@@ -7,13 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ouro.errors import AuthenticationFailed, ModelError, ModelUnavailable, RateLimited
-from ouro.llm import endpoint, litellm_process
-from ouro.llm.catalog import Catalog
+from ouro.llm import Catalog, Endpoint, ModelEntry, ModelsFile, ModelSpec, Prices, endpoint, litellm_process
 from ouro.llm.embeddings import EmbeddingWire
-from ouro.llm.endpoint import Endpoint
-from ouro.llm.litellm_embeddings import LiteLLMEmbeddings
-from ouro.llm.model import ModelSpec, Prices
-from ouro.llm.models_file import ModelEntry, ModelsFile
+from ouro.llm.litellm_model import LiteLLMEmbeddings
 
 KEY = "sk-secret-0123456789"
 PRICED = ModelSpec("openai/small", prices=Prices(2.0, 0.0))

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ouro.llm.known_models import KNOWN, TABLE
-from ouro.llm.model import Prices
-from ouro.llm.providers import HOSTED, PROVIDERS
+from ouro.llm import HOSTED, KNOWN, PROVIDERS, Prices
+from ouro.llm.known_models import TABLE
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from fakes.wires import KEY, Wire, chunks_of, first_text
 from msgspec.structs import replace
 
 from ouro.errors import ModelUnavailable, StreamCut
-from ouro.llm import litellm_process
-from ouro.llm.endpoint import Timeouts
+from ouro.llm import Timeouts, litellm_process
 from ouro.messages import system, user
 
 

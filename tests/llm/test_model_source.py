@@ -6,9 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from ouro.errors import NoModelError
-from ouro.llm.model import ModelSpec
-from ouro.llm.model_source import ModelSource
-from ouro.llm.scripted_model import ScriptedModel
+from ouro.llm import ModelSource, ModelSpec, ScriptedModel
 
 
 class Maker:

@@ -3,8 +3,7 @@ import stat
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.llm.models_file import ModelEntry, read_models_file
-from ouro.llm.models_setup import HEADER, write_models_file
+from ouro.llm import HEADER, ModelEntry, read_models_file, write_models_file
 from ouro.utils.runtime import get_models_path
 
 

@@ -7,9 +7,8 @@ from fakes.model_server import Call, Reply, Tokens, failure, sse
 from fakes.wires import READ, Wire
 from msgspec.structs import replace
 
-from ouro.llm.endpoint import Endpoint
-from ouro.llm.model import ModelSpec
-from ouro.llm.openai_wire import OpenAIWire
+from ouro.llm import Endpoint, ModelSpec
+from ouro.llm.openai import OpenAIWire
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
 
 
@@ -159,7 +158,7 @@ async def test_sloppy_servers_are_understood(openai):
 
 
 async def test_a_server_that_never_closes_does_not_hold_up_the_answer(openai, monkeypatch):
-    monkeypatch.setattr("ouro.llm.wire_events.AFTERWORD", 0.05)
+    monkeypatch.setattr("ouro.llm.sse.AFTERWORD", 0.05)
     openai.server.script([Reply("Yes.", fault="linger", done=False)])
     reply = await openai.ask()
     assert (reply.text, reply.usage.input) == ("Yes.", 100)

@@ -12,7 +12,7 @@ from ouro.errors import (
     RateLimited,
     RequestRefused,
 )
-from ouro.llm.endpoint import Endpoint, timeouts_for
+from ouro.llm import Endpoint, timeouts_for
 from ouro.llm.provider_errors import error_from_status, error_from_stream, redact, retry_after
 
 HERE = Endpoint("https://api.example.invalid/v1", "my-own-key", key_source="MY_KEY")

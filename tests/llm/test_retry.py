@@ -13,8 +13,7 @@ from ouro.errors import (
     RequestRefused,
     StreamCut,
 )
-from ouro.llm.model import EndChunk, ModelSpec, TextChunk
-from ouro.llm.retry import ModelCall, Retry
+from ouro.llm import EndChunk, ModelCall, ModelSpec, Retry, TextChunk
 from ouro.messages import user
 
 YES = (TextChunk("Yes."), EndChunk("stop"))

@@ -4,8 +4,17 @@ import json
 import pytest
 
 from ouro.errors import ModelUnavailable, RequestRefused, StreamCut
-from ouro.llm.model import CallChunk, EndChunk, TextChunk, ThinkingChunk, UsageChunk
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
+from ouro.llm import (
+    CallChunk,
+    EndChunk,
+    ScriptedModel,
+    ScriptedReply,
+    TextChunk,
+    ThinkingChunk,
+    UsageChunk,
+    call,
+    calls,
+)
 from ouro.messages import ToolCall, Usage, user
 
 

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ouro.errors import EmptyAnswer, ModelError, RequestRefused, StreamCut
-from ouro.llm.model import CallChunk, EndChunk, TextChunk, ThinkingChunk, UsageChunk
-from ouro.llm.streaming import CUT_SHORT, ReplyBuilder
+from ouro.llm import CUT_SHORT, CallChunk, EndChunk, ReplyBuilder, TextChunk, ThinkingChunk, UsageChunk
 from ouro.messages import Message, Text, Thinking, ToolCall, Usage
 
 JSON = st.recursive(

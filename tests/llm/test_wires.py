@@ -8,7 +8,7 @@ import pytest
 from fakes.model_server import Call, Reply, Tokens, markdown
 from fakes.wires import Wire, chunks_of
 
-from ouro.llm.model import EndChunk, TextChunk, ThinkingChunk, Warmable
+from ouro.llm import EndChunk, TextChunk, ThinkingChunk, Warmable
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, system, tool, user
 
 PIXEL = base64.b64decode(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.safety.environment import child_environment
+from ouro.safety import child_environment
 
 
 @pytest.mark.parametrize(

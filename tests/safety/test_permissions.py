@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.safety.access import Effect
-from ouro.safety.permissions import Allow, Ask, Deny, Permissions
-from ouro.safety.workspace import Workspace
+from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 
 MODES = ("ask", "edit", "plan", "auto")
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.safety.rule_store import RuleStore
+from ouro.safety import RuleStore
 
 
 def test_rules_are_kept_for_their_project_alone(home, tmp_path):

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.safety.access import Effect
-from ouro.safety.rules import parse_rule, parse_rules
+from ouro.safety import Effect, parse_rule, parse_rules
 
 ROOT = Path("/srv/app")
 

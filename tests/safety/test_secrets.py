@@ -8,8 +8,7 @@ from urllib.parse import quote
 import pytest
 from fakes.ready_mask import ready_mask
 
-from ouro.safety.secret_scanner import SecretScanner
-from ouro.safety.secrets import SecretMask, is_secret_name, secret_values
+from ouro.safety import SecretMask, SecretScanner, is_secret_name, secret_values
 
 KEY = "pa55-word/with+odd=signs"
 

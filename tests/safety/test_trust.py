@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.safety.trust import TrustStore, acting_files
+from ouro.safety import TrustStore, acting_files
 from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_trust_path
 

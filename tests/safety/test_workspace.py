@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import ToolError
-from ouro.safety.workspace import Workspace
+from ouro.safety import Workspace
 
 
 @pytest.fixture

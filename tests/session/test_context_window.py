@@ -7,8 +7,7 @@ import pytest
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
 from ouro.events import Compacted, TurnFinished
-from ouro.llm.model import ModelSpec
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.messages import Image, Usage
 from ouro.session import OpenRequest
 

@@ -9,7 +9,7 @@ from fakes.waiting import wait
 
 from ouro.assemble import Options, open_session
 from ouro.events import Said
-from ouro.llm.scripted_model import ScriptedModel
+from ouro.llm import ScriptedModel
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.sessions import session_reader
 from ouro.memory.yaml_backend import YamlFileMemoryStore

@@ -5,7 +5,7 @@ import pytest
 from ouro.assemble import Options, open_session
 from ouro.events import ToolFinished
 from ouro.frontends.session_lines import card_line, card_lines, now
-from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ouro.assemble import Options, open_session
 from ouro.errors import SessionInUse, SessionNotFound
-from ouro.llm.scripted_model import ScriptedModel
+from ouro.llm import ScriptedModel
 from ouro.session import OpenRequest
 
 

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from ouro.assemble import Options, open_session
 from ouro.errors import SessionError
 from ouro.events import Said
-from ouro.llm.model import ModelSpec, Prices
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
 from ouro.messages import Context, Usage
 from ouro.session import OpenRequest
 from ouro.session.resume import repository_changes

@@ -12,7 +12,7 @@ from ouro.assemble import Options, opener
 from ouro.display import Todo
 from ouro.errors import ToolError, UsageError
 from ouro.events import Prompted, Replied, ToolFinished
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.memory.sessions.records import RewindRecord
 from ouro.messages import Context, Image, Usage
 from ouro.session import OpenRequest

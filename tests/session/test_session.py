@@ -24,7 +24,7 @@ from ouro.events import (
     ToolStarted,
     TurnFinished,
 )
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.messages import Context
 from ouro.session import Draft, OpenRequest
 

@@ -10,7 +10,7 @@ from fakes.knowledge import git_held
 
 from ouro.assemble import Options, opener
 from ouro.events import CoreChanged, TurnFinished
-from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 from ouro.utils.runtime import get_history_dir, get_memory_dir
 

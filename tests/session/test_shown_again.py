@@ -9,8 +9,7 @@ from ouro.assemble import Options, open_session
 from ouro.events import Compacted, NotesRecalled, Prompted, Said, Titled
 from ouro.frontends.plain.output import PlainOutput
 from ouro.frontends.plain.printer import Printer
-from ouro.llm.model import ModelSpec
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call
+from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
 from ouro.messages import Usage
 from ouro.session import OpenRequest
 

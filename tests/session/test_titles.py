@@ -9,7 +9,7 @@ import pytest
 from ouro.assemble import Options, opener
 from ouro.errors import ModelUnavailable, UsageError
 from ouro.events import Titled
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
+from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.sessions.records import CostRecord, TitleRecord
 from ouro.messages import Usage, assistant, user
 from ouro.session import OpenRequest

@@ -5,8 +5,7 @@ import pytest
 from ouro.assemble import Options, open_session
 from ouro.display import Todo
 from ouro.events import TodosChanged
-from ouro.llm.model import ModelSpec
-from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.llm import ModelSpec, ScriptedModel, call
 from ouro.session import OpenRequest
 from ouro.session.todo_plan import plan_in_words
 

@@ -9,7 +9,7 @@ from fakes.local_servers import local_server, models
 
 from ouro.cli import main
 from ouro.config import explain_settings
-from ouro.safety.trust import TrustStore, acting_files
+from ouro.safety import TrustStore, acting_files
 from ouro.utils.runtime import get_models_path, get_trust_path
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ouro.display import Diff, FileChange
 from ouro.errors import ToolError
-from ouro.safety.workspace import Workspace
+from ouro.safety import Workspace
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.patch_format import apply_hunks, parse_patch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
-from ouro.safety.workspace import Workspace
+from ouro.safety import Workspace
 from ouro.tools.edit import Edit, Replacement, apply_edits
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.tool import parse_arguments, spec_of

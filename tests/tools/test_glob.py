@@ -10,7 +10,7 @@ import pytest
 from fakes.tool_context import call
 
 from ouro.errors import ToolError
-from ouro.safety.workspace import Workspace
+from ouro.safety import Workspace
 from ouro.tools.glob import Glob
 from ouro.tools.name_pattern import expand_braces, name_pattern
 

@@ -11,7 +11,7 @@ import pytest
 from fakes.tool_context import call
 
 from ouro.errors import ToolError
-from ouro.safety.workspace import Workspace
+from ouro.safety import Workspace
 from ouro.tools.grep import Grep
 from ouro.tools.tool import parse_arguments
 

@@ -16,8 +16,7 @@ from ouro.memory.long_term.scope import open_scopes
 from ouro.memory.long_term.search import make_lookup, search_for
 from ouro.memory.long_term.store import repo_store
 from ouro.messages import assistant, user
-from ouro.safety.permissions import Allow, Permissions
-from ouro.safety.workspace import Workspace
+from ouro.safety import Allow, Permissions, Workspace
 from ouro.tools.memory_search import Found, MemorySearch, MemorySearchArgs
 from ouro.tools.tool import parse_arguments
 

@@ -15,7 +15,7 @@ from PIL import Image as Pillow
 from ouro.display import Display, Picture, Plain
 from ouro.errors import ToolError
 from ouro.messages import Image
-from ouro.safety.workspace import Workspace
+from ouro.safety import Workspace
 from ouro.tools import read as read_module
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.read import Read

@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from ouro.tools.spool import SPOOLED
-from ouro.tools.truncate import IN_MEMORY, SHOWN, Capture, folded, readable, shorten
+from ouro.tools.truncate import IN_MEMORY, SHOWN, SPOOLED, Capture, folded, readable, shorten
 
 
 def test_short_output_is_kept_in_memory_alone(tmp_path):

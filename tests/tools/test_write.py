@@ -7,7 +7,7 @@ from fakes.tool_context import call
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
-from ouro.safety.workspace import Workspace
+from ouro.safety import Workspace
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.tool import parse_arguments
 from ouro.tools.write import Write

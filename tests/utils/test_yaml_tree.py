@@ -3,7 +3,7 @@ import os
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.utils.yaml_tree import Scalar, Sequence, Table, parse_table, parse_yaml, read_yaml
+from ouro.utils.yaml import Scalar, Sequence, Table, parse_table, parse_yaml, read_yaml
 
 
 def test_every_node_knows_its_line():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ouro.errors import LimitReached, ModelError, NoModelError
-from ouro.llm.catalog import Catalog
+from ouro.llm import Catalog
 from ouro.messages import Usage
 from ouro.utils.log import log
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ouro.llm.embeddings import EmbeddingModel
+    from ouro.llm import EmbeddingModel
     from ouro.memory.index.index import Index
     from ouro.memory.index.minilm import MiniLm
     from ouro.memory.index.vectors import Vectors

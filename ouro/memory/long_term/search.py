@@ -20,7 +20,7 @@ from ouro.memory.long_term.notes.note import Anchor
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.sessions.session_search import find_session
-from ouro.safety.trust import TrustStore, acting_files
+from ouro.safety import TrustStore, acting_files
 from ouro.tools.memory_search import DAY, Found, SearchMemory
 from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir, get_trust_path, tilde

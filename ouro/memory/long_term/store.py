@@ -30,7 +30,7 @@ from ouro.memory.long_term.git.values import (
     SkippedFile,
     UndoResult,
 )
-from ouro.safety.guarded_memory import GuardedMemory
+from ouro.safety import GuardedMemory
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.text import clean

@@ -14,7 +14,7 @@ from ouro.display import CommandOutput, Diff, FileChange, Picture, Plain, Todos
 from ouro.memory.sessions.records import MessageRecord
 from ouro.memory.sessions.yaml_text import cleaned
 from ouro.messages import Context, Image, Part, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.safety.secrets import is_secret_name
+from ouro.safety import is_secret_name
 
 LONGEST_INLINE = 16 << 10
 """Bytes of an output that stand in the record itself; a longer one goes beside the file."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ouro.safety.access import Effect
-from ouro.safety.decision import Allow, Ask, Decision, Deny
-from ouro.safety.policy import PLAN, Policy, joined_rules
+from ouro.safety.decision import Allow, Ask, Decision, Deny, Effect
+from ouro.safety.permissions import PLAN, Policy, joined_rules
 from ouro.safety.rules import Rule
 from ouro.safety.shell.classify import Judgement, Need, judge, rule_for
 from ouro.safety.shell.command import Command

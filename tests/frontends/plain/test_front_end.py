@@ -9,7 +9,7 @@ from ouro.frontends.plain.front_end import ReplFrontEnd
 from ouro.frontends.plain.output import PlainOutput
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import LineQuestions
-from ouro.llm.scripted_model import ScriptedModel
+from ouro.llm import ScriptedModel
 from ouro.memory.sessions.records import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user

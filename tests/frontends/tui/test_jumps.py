@@ -8,7 +8,7 @@ from ouro.assemble import Options
 from ouro.assemble import opener as real_opener
 from ouro.frontends.tui.screens.memory.browser import MemoryBrowser
 from ouro.frontends.tui.screens.picker import Picker
-from ouro.llm.scripted_model import ScriptedModel
+from ouro.llm import ScriptedModel
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.store import user_store
 from ouro.memory.sessions.records import MessageRecord, RewindRecord, SessionHeader

@@ -6,7 +6,7 @@ from fakes.screens import opened, screen_of, until
 from ouro.assemble import Options, open_session
 from ouro.frontends.tui.blocks.messages import UserMessage
 from ouro.frontends.tui.screens import conversation
-from ouro.llm.scripted_model import ScriptedModel
+from ouro.llm import ScriptedModel
 from ouro.memory.backend import CompactionRecord
 from ouro.session import OpenRequest
 

@@ -13,8 +13,7 @@ from fakes.waiting import wait
 
 from ouro.agent.limits import Limits
 from ouro.errors import ModelError
-from ouro.llm.catalog import Catalog
-from ouro.llm.embeddings import Embedded
+from ouro.llm import Catalog, Embedded
 from ouro.memory.index import embeddings
 from ouro.memory.index.embeddings import RemoteEmbedder, chosen_embedder, local_embedder, vectors_for
 from ouro.memory.index.index import Index, Sources

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from ouro.assemble import Options, opener
-from ouro.llm.scripted_model import ScriptedModel, call
+from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 from ouro.utils.runtime import get_memory_dir
 

@@ -21,7 +21,7 @@ from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
 from ouro.memory.long_term.git.folders import COMMON, OWN, git_dir_of, is_real_folder
 from ouro.memory.long_term.git.process import DURABLE_PACKS, import_stream, last_line, run_git, run_remote_git
-from ouro.safety.guarded_memory import GIT_CONFIG
+from ouro.safety import GIT_CONFIG
 from ouro.utils.files import lock_descriptor, write_private
 from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir

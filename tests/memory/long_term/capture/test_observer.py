@@ -10,7 +10,7 @@ from fakes.classifier import Two, add, news, quiet, say
 
 from ouro.errors import ModelUnavailable
 from ouro.events import NoteKept, QuestionAsked, Reply
-from ouro.llm.scripted_model import ScriptedReply, call
+from ouro.llm import ScriptedReply, call
 from ouro.memory.backend import CapturedRecord, CostRecord
 from ouro.memory.long_term.notes.note import Note, parse_note
 from ouro.utils.runtime import get_config_path, get_memory_dir

@@ -10,7 +10,7 @@ from fakes.old_sessions import old_session, session_id
 from ouro.assemble import Options, opener
 from ouro.errors import ModelError, RequestRefused, UsageError
 from ouro.events import NoteKept
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
+from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.long_term.capture.backlog import without_outputs
 from ouro.memory.long_term.maintenance import crystallizer as crystallizer_module
 from ouro.memory.long_term.maintenance.crystallizer import INSTRUCTIONS, OldSession, for_one_run

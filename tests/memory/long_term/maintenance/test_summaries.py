@@ -9,7 +9,7 @@ from fakes.old_sessions import old_session, records_of, session_id
 from ouro.assemble import Options, opener
 from ouro.cli import main
 from ouro.events import Said
-from ouro.llm.scripted_model import ScriptedModel, ScriptedReply
+from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.session_search import search_sessions
 from ouro.memory.long_term.maintenance.summaries import INSTRUCTIONS, cleaned, excerpt, still_open

@@ -10,7 +10,7 @@ from fakes.word_embedder import vector_of
 
 from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled, Prompted, Said
-from ouro.llm.scripted_model import ScriptedModel
+from ouro.llm import ScriptedModel
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.recall.finder import NoteFinder
 from ouro.memory.sessions.records import CompactionRecord, CostRecord

@@ -1,0 +1,344 @@
+"""Messages and tools as Anthropic takes them, with marks up to where the provider shall keep them in its cache."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
+
+from ouro.errors import RequestRefused
+from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for
+from ouro.llm.http_stream import HttpStream
+from ouro.llm.model import CallChunk, Chunk, Effort, EndChunk, ModelSpec, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
+from ouro.llm.portable import (
+    SurrogateJoiner,
+    arguments_of,
+    base64_of,
+    calls_of,
+    portable_id,
+    portable_name,
+    reply_text,
+    unseen,
+    words_of,
+)
+from ouro.llm.sse import objects_of, read_to_end
+from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage
+
+LONGEST_ID = 64
+MARK = {"type": "ephemeral"}
+MARKED_MESSAGES = 2
+"""The newest message, and the one that was newest when the last answer was written to the cache."""
+
+
+class AnthropicFormat:
+    """How one model is given messages. The same messages always give the same bytes, but for where the marks are."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self._spec = spec
+
+    def system(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """The system prompt."""
+        blocks = [_text(text) for message in messages if message.role == "system" for text in words_of(message)]
+        return _marked(blocks)
+
+    def tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+        """The tools, in the order given."""
+        return _marked(
+            [
+                {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+                for tool in tools
+            ]
+        )
+
+    def messages(self, messages: Sequence[Message], *, thinking: bool = True) -> list[dict[str, Any]]:
+        """All messages but the system prompt; without what was thought where `thinking` is false."""
+        sent: list[dict[str, Any]] = [
+            {"role": "assistant" if message.role == "assistant" else "user", "content": content}
+            for message in messages
+            if message.role != "system" and (content := self._content(message, thinking))
+        ]
+        asked = [place for place, each in enumerate(sent) if each["role"] == "user"]
+        for place in asked[-MARKED_MESSAGES:]:
+            sent[place] = {**sent[place], "content": _marked(list(sent[place]["content"]))}
+        return sent
+
+    def seals(self, message: Message) -> list[dict[str, Any]]:
+        """What this very model thought, with its seals; another model's seals are worth nothing to it."""
+        if message.cut or message.model != self._spec.name:
+            return []
+        return [_thinking(part) for part in message.parts_of(Thinking) if part.signature]
+
+    def _content(self, message: Message, thinking: bool) -> list[dict[str, Any]]:
+        match message.role:
+            case "assistant":
+                return self._assistant(message, thinking)
+            case "tool":
+                return [self._result(reply) for reply in message.parts_of(ToolReply)]
+            case _:
+                return [_text(text) for text in words_of(message)] + [
+                    self._image(image) for image in message.parts_of(Image)
+                ]
+
+    def _assistant(self, message: Message, thinking: bool) -> list[dict[str, Any]]:
+        sealed = thinking and bool(self.seals(message))
+        calls = calls_of(message)
+        blocks: list[dict[str, Any]] = []
+        for part in message.parts:
+            if isinstance(part, Text) and part.text.strip():
+                blocks.append(_text(part.text))
+            elif isinstance(part, Thinking) and part.signature and sealed:
+                blocks.append(_thinking(part))
+            elif isinstance(part, ToolCall) and calls:
+                blocks.append(_call(part))
+        return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
+
+    def _result(self, reply: ToolReply) -> dict[str, Any]:
+        images = reply.images if self._spec.images else ()
+        content = [_text(reply_text(reply, self._spec.images)), *map(self._image, images)]
+        sent = {
+            "type": "tool_result",
+            "tool_use_id": portable_id(reply.call_id, LONGEST_ID),
+            "content": content,
+        }
+        return {**sent, "is_error": True} if reply.failed else sent
+
+    def _image(self, image: Image) -> dict[str, Any]:
+        if not self._spec.images:
+            return _text(unseen(image))
+        source = {"type": "base64", "media_type": image.media_type, "data": base64_of(image)}
+        return {"type": "image", "source": source}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _thinking(part: Thinking) -> dict[str, Any]:
+    if part.redacted:
+        return {"type": "redacted_thinking", "data": part.signature}
+    return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {
+        "type": "tool_use",
+        "id": portable_id(call.id, LONGEST_ID),
+        "name": portable_name(call.name),
+        "input": arguments_of(call),
+    }
+
+
+def _marked(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same, with a mark on the last."""
+    return [*blocks[:-1], {**blocks[-1], "cache_control": MARK}] if blocks else []
+
+
+Reason = Literal["stop", "tools", "length", "filtered"]
+REASONS: dict[str, Reason] = {
+    "tool_use": "tools",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "filtered",
+}
+
+
+class AnthropicChunks:
+    """Reads one answer; `reason` is set once the provider has said that it is complete."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self._spec = spec
+        self._text = SurrogateJoiner()
+        self._thinking = SurrogateJoiner()
+        self._counts: dict[str, int] = {}
+        self.reason: Reason | None = None
+
+    def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
+        """The chunks of one event; kinds that are not known are passed over."""
+        match event.get("type"):
+            case "message_start":
+                yield from self._count((event.get("message") or {}).get("usage"))
+            case "content_block_start":
+                yield from self._start(event.get("index", 0), event.get("content_block") or {})
+            case "content_block_delta":
+                yield from self._delta(event.get("index", 0), event.get("delta") or {})
+            case "message_delta":
+                if reason := (event.get("delta") or {}).get("stop_reason"):
+                    self.reason = REASONS.get(reason, "stop")
+                yield from self._count(event.get("usage"))
+
+    def rest(self) -> Iterator[Chunk]:
+        """What was held back until the end."""
+        if thinking := self._thinking.end():
+            yield ThinkingChunk(thinking)
+        if text := self._text.end():
+            yield TextChunk(text)
+
+    def _start(self, index: int, block: dict[str, Any]) -> Iterator[Chunk]:
+        match block.get("type"):
+            case "tool_use":
+                yield CallChunk(index, str(block.get("id") or ""), str(block.get("name") or ""))
+            case "redacted_thinking":
+                yield ThinkingChunk("", block.get("data", ""), redacted=True)
+            case "text" | "thinking":
+                yield from self._said(block)
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[Chunk]:
+        match delta.get("type"):
+            case "input_json_delta":
+                yield CallChunk(index, arguments=delta.get("partial_json") or "")
+            case "signature_delta":
+                yield ThinkingChunk(self._thinking.end(), delta.get("signature") or "")
+            case _:
+                yield from self._said(delta)
+
+    def _said(self, block: dict[str, Any]) -> Iterator[Chunk]:
+        if thinking := self._thinking.feed(block.get("thinking") or ""):
+            yield ThinkingChunk(thinking)
+        if text := self._text.feed(block.get("text") or ""):
+            yield TextChunk(text)
+
+    def _count(self, usage: dict[str, Any] | None) -> Iterator[Chunk]:
+        """What was used: the second report adds to the first, or corrects it."""
+        if not usage:
+            return
+        self._counts |= {name: count for name, count in usage.items() if isinstance(count, int)}
+        counts = self._counts
+        cached = counts.get("cache_read_input_tokens", 0)
+        written = counts.get("cache_creation_input_tokens", 0)
+        used = Usage(counts.get("input_tokens", 0) + cached + written, cached, written, counts.get("output_tokens", 0))
+        cost = self._spec.prices.cost(used) if self._spec.prices else None
+        yield UsageChunk(Usage(used.input, cached, written, used.output, cost))
+
+
+VERSION = "2023-06-01"
+INTERLEAVED = "interleaved-thinking-2025-05-14"
+"""Thinking between tool calls, for models whose thinking has a budget; newer ones do it by themselves."""
+BUDGETS = {"low": 4_000, "medium": 10_000, "high": 32_000}
+LEAST_BUDGET = 1_024
+FIRST_ADAPTIVE = (4, 6)
+MAX_LESSONS = 4
+Style = Literal["adaptive", "budget", "none"]
+
+
+class AnthropicWire:
+    """A model behind Anthropic's messages, or behind a server that speaks the same."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        model: str = "",
+        effort: Effort = "off",
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        """`model` is the name on the wire; empty: that of the spec without its provider."""
+        self._spec = spec
+        self._endpoint = endpoint
+        self._model = model or spec.name.partition("/")[2] or spec.name
+        self._http = HttpStream(endpoint, timeouts or timeouts_for(endpoint))
+        self._format = AnthropicFormat(spec)
+        self._effort = effort
+        self._styles: list[Style] = _styles(self._model) if effort != "off" and spec.thinking else ["none"]
+        self._sends_thinking = True
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What is known of the model."""
+        return self._spec
+
+    async def warm(self) -> None:
+        """Make ready, so that the first request does not wait."""
+        await self._http.warm()
+
+    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+        """See `Model.stream`. A server that does not know our way of thinking is asked again in another."""
+        begun, lessons = False, 0
+        while True:
+            try:
+                async with aclosing(self._attempt(messages, tools)) as chunks:
+                    async for chunk in chunks:
+                        begun = True
+                        yield chunk
+                return
+            except RequestRefused as refusal:
+                lessons += 1
+                if begun or lessons > MAX_LESSONS or not self._learn(str(refusal)):
+                    raise
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._http.close()
+
+    async def _attempt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
+        reader = AnthropicChunks(self._spec)
+        path = "/messages" if self._endpoint.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
+        body = self._body(messages, tools)
+        async with (
+            aclosing(self._http.post(path, self._headers(body), body)) as events,
+            aclosing(objects_of(events, lambda: reader.reason is not None, self._endpoint)) as objects,
+        ):
+            async for data in objects:
+                for chunk in reader.read(data):
+                    yield chunk
+                if data.get("type") == "message_stop":
+                    break
+            await read_to_end(events)
+        for chunk in reader.rest():
+            yield chunk
+        if reader.reason is not None:
+            yield EndChunk(reader.reason)
+
+    def _headers(self, body: dict[str, Any]) -> dict[str, str]:
+        headers = {"anthropic-version": VERSION}
+        if self._endpoint.api_key:
+            headers["x-api-key"] = self._endpoint.api_key
+        if body.get("thinking", {}).get("type") == "enabled":
+            headers["anthropic-beta"] = INTERLEAVED
+        return headers
+
+    def _body(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self._model, "max_tokens": self._spec.max_output}
+        if tools and self._spec.tools:
+            body["tools"] = self._format.tools(tools)
+        if prompt := self._format.system(messages):
+            body["system"] = prompt
+        body["messages"] = self._format.messages(messages, thinking=self._sends_thinking)
+        body.update(self._thinking(messages))
+        body["stream"] = True
+        return body
+
+    def _thinking(self, messages: Sequence[Message]) -> dict[str, Any]:
+        style = self._styles[0]
+        if style == "adaptive":
+            thinking = {"type": "adaptive", "display": "summarized"}
+            return {"thinking": thinking, "output_config": {"effort": self._effort}}
+        budget = min(BUDGETS.get(self._effort, 0), self._spec.max_output // 2)
+        if style == "none" or budget < LEAST_BUDGET or self._is_amid_unthought_calls(messages):
+            return {}
+        return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+    def _is_amid_unthought_calls(self, messages: Sequence[Message]) -> bool:
+        """Whether the newest calls were made without thinking: a budget is then refused until they are answered."""
+        newest = next((message for message in reversed(messages) if message.role in ("assistant", "user")), None)
+        if newest is None or newest.role == "user" or not newest.tool_calls:
+            return False
+        return not (isinstance(newest.parts[0], Thinking) and self._sends_thinking and self._format.seals(newest))
+
+    def _learn(self, refusal: str) -> bool:
+        """Change what the server has just refused; False when it was something else."""
+        if "signature" in refusal and self._sends_thinking:
+            self._sends_thinking = False
+        elif len(self._styles) > 1 and re.search(r"thinking|adaptive|budget_tokens|output_config|effort", refusal):
+            del self._styles[0]
+        else:
+            return False
+        return True
+
+
+def _styles(model: str) -> list[Style]:
+    """The ways of asking for thinking, the likeliest first; models since Claude 4.6 choose their own budget."""
+    version = re.search(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2})(?!\d))?", model)
+    is_new = version is not None and (int(version[1]), int(version[2] or 0)) >= FIRST_ADAPTIVE
+    return ["adaptive", "budget", "none"] if is_new else ["budget", "adaptive", "none"]

@@ -1,0 +1,298 @@
+"""Messages and tools as OpenAI's chat completions take them; litellm takes the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
+
+from ouro.errors import RequestRefused
+from ouro.llm.endpoint import Endpoint, Timeouts, timeouts_for
+from ouro.llm.http_stream import HttpStream
+from ouro.llm.model import CallChunk, Chunk, Effort, EndChunk, ModelSpec, TextChunk, ThinkingChunk, ToolSpec, UsageChunk
+from ouro.llm.portable import (
+    SurrogateJoiner,
+    arguments_of,
+    base64_of,
+    calls_of,
+    portable_id,
+    portable_name,
+    reply_text,
+    unseen,
+    words_of,
+)
+from ouro.llm.sse import objects_of, read_to_end
+from ouro.messages import Image, Message, Thinking, ToolCall, ToolReply, Usage
+
+SEAL = "__thought__"
+"""Between a call's id and the seal that Gemini wants to see again with the call; litellm writes it so, too."""
+
+
+class OpenAIFormat:
+    """How one model is given messages."""
+
+    def __init__(self, spec: ModelSpec, *, returns_thinking: bool = False, longest_id: int = 40) -> None:
+        self._spec = spec
+        self._returns_thinking = returns_thinking
+        self._longest_id = longest_id
+
+    def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """All messages, in order."""
+        return [sent for message in messages for sent in self._message(message)]
+
+    def _message(self, message: Message) -> Iterator[dict[str, Any]]:
+        match message.role:
+            case "system":
+                yield {"role": "system", "content": message.text}
+            case "user":
+                yield {"role": "user", "content": self._content(message)}
+            case "assistant":
+                yield from self._assistant(message)
+            case "tool":
+                yield from self._tool(message.parts_of(ToolReply))
+
+    def _content(self, message: Message) -> str | list[dict[str, Any]]:
+        images = message.parts_of(Image)
+        words = words_of(message)
+        if not images or not self._spec.images:
+            return "\n\n".join([*words, *map(unseen, images)])
+        return [{"type": "text", "text": text} for text in words] + [_image(image) for image in images]
+
+    def _assistant(self, message: Message) -> Iterator[dict[str, Any]]:
+        calls = calls_of(message)
+        words = "\n\n".join(words_of(message))
+        if not calls and not words:
+            return
+        sent: dict[str, Any] = {"role": "assistant", "content": words or None}
+        thinking = "".join(part.text for part in message.parts_of(Thinking))
+        if self._returns_thinking and calls:
+            sent["reasoning_content"] = thinking
+        if calls:
+            sent["tool_calls"] = [self._call(call) for call in calls]
+        yield sent
+
+    def _call(self, call: ToolCall) -> dict[str, Any]:
+        function = {
+            "name": portable_name(call.name),
+            "arguments": json.dumps(arguments_of(call), ensure_ascii=False),
+        }
+        sent: dict[str, Any] = {"id": self._id(call.id), "type": "function", "function": function}
+        _, seal, signature = call.id.partition(SEAL)
+        if seal and self._longest_id:
+            sent["extra_content"] = {"google": {"thought_signature": signature}}
+        return sent
+
+    def _id(self, call_id: str) -> str:
+        if not self._longest_id:
+            return call_id
+        return portable_id(call_id.partition(SEAL)[0], self._longest_id)
+
+    def _tool(self, replies: Sequence[ToolReply]) -> Iterator[dict[str, Any]]:
+        for reply in replies:
+            content = reply_text(reply, self._spec.images)
+            yield {"role": "tool", "tool_call_id": self._id(reply.call_id), "content": content}
+        seen = [(reply, image) for reply in replies for image in reply.images] if self._spec.images else []
+        if seen:
+            # Only a user's message may hold pictures, and it may not come between the replies.
+            names = ", ".join(f"{reply.name} ({image.name})" if image.name else reply.name for reply, image in seen)
+            text = {"type": "text", "text": f"Pictures from the tool results above: {names}"}
+            yield {"role": "user", "content": [text, *(_image(image) for _, image in seen)]}
+
+
+def tools_as_openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """The tools, in the order given."""
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
+        }
+        for tool in tools
+    ]
+
+
+def _image(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{base64_of(image)}"}}
+
+
+Reason = Literal["stop", "tools", "length", "filtered"]
+REASONS: dict[str, Reason] = {
+    "tool_calls": "tools",
+    "function_call": "tools",
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "filtered",
+}
+
+
+class OpenAIChunks:
+    """Reads one answer; `reason` is set once the server has said that it is complete."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self._spec = spec
+        self._text = SurrogateJoiner()
+        self._thinking = SurrogateJoiner()
+        self._last_index = -1
+        self.reason: Reason | None = None
+
+    def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
+        """The chunks of one event."""
+        for choice in event.get("choices") or ():
+            yield from self._delta(choice.get("delta") or choice.get("message") or {})
+            finish = choice.get("finish_reason")
+            # Some relays say "error" where the provider behind them broke off.
+            if finish and finish != "error":
+                self.reason = REASONS.get(str(finish), "stop")
+        if usage := event.get("usage"):
+            yield UsageChunk(usage_from_openai(usage, self._spec))
+
+    def rest(self) -> Iterator[Chunk]:
+        """What was held back until the end."""
+        if thinking := self._thinking.end():
+            yield ThinkingChunk(thinking)
+        if text := self._text.end():
+            yield TextChunk(text)
+
+    def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
+        thinking = delta.get("reasoning_content") or delta.get("reasoning")
+        if isinstance(thinking, str) and (piece := self._thinking.feed(thinking)):
+            yield ThinkingChunk(piece)
+        for said in (delta.get("content"), delta.get("refusal")):
+            if isinstance(said, str) and (piece := self._text.feed(said)):
+                yield TextChunk(piece)
+        for call in delta.get("tool_calls") or ():
+            yield self._call(call)
+
+    def _call(self, call: dict[str, Any]) -> CallChunk:
+        function = call.get("function") or {}
+        call_id, name = str(call.get("id") or ""), str(function.get("name") or "")
+        index = call.get("index")
+        if not isinstance(index, int):
+            index = self._last_index + bool(call_id or name or self._last_index < 0)
+        self._last_index = index
+        arguments = function.get("arguments") or ""
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments)
+        signature = ((call.get("extra_content") or {}).get("google") or {}).get("thought_signature")
+        if signature:
+            call_id = f"{call_id}{SEAL}{signature}"
+        return CallChunk(index, call_id, name, arguments)
+
+
+def usage_from_openai(usage: dict[str, Any], spec: ModelSpec) -> Usage:
+    """Tokens and money; the server's own price counts where we know none."""
+    details = usage.get("prompt_tokens_details") or {}
+    cached = details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0
+    used = Usage(
+        input=usage.get("prompt_tokens") or 0,
+        cached=cached,
+        cache_written=details.get("cache_write_tokens") or usage.get("cache_creation_input_tokens") or 0,
+        output=usage.get("completion_tokens") or 0,
+    )
+    cost = spec.prices.cost(used) if spec.prices else usage.get("cost")
+    return Usage(used.input, used.cached, used.cache_written, used.output, cost)
+
+
+WANT_THINKING_BACK = ("moonshot", "deepseek")
+"""Hosts that refuse a tool loop whose thinking is not sent along."""
+LEAST_EFFORT = ("none", "minimal", "low", None)
+"""What "off" is called: which word a model knows depends on its age. None: say nothing."""
+MAX_LESSONS = 5
+
+
+class OpenAIWire:
+    """A model behind an OpenAI-compatible server."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        endpoint: Endpoint,
+        *,
+        model: str = "",
+        effort: Effort = "off",
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        """`model` is the name on the wire; empty: that of the spec without its provider."""
+        self._spec = spec
+        self._endpoint = endpoint
+        self._model = model or spec.name.partition("/")[2] or spec.name
+        self._http = HttpStream(endpoint, timeouts or timeouts_for(endpoint))
+        self._format = OpenAIFormat(
+            spec, returns_thinking=any(name in endpoint.host for name in WANT_THINKING_BACK) and spec.thinking
+        )
+        self._efforts: list[str | None] = list(LEAST_EFFORT) if effort == "off" else [effort, None]
+        self._usage_asked = True
+        newest = endpoint.host.endswith(("openai.com", "openai.azure.com"))
+        self._limit_name = "max_completion_tokens" if newest else "max_tokens"
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What is known of the model."""
+        return self._spec
+
+    async def warm(self) -> None:
+        """Make ready, so that the first request does not wait."""
+        await self._http.warm()
+
+    async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
+        """See `Model.stream`. A server that does not know one of our fields is asked again without it."""
+        begun, lessons = False, 0
+        while True:
+            try:
+                async with aclosing(self._attempt(self._body(messages, tools))) as chunks:
+                    async for chunk in chunks:
+                        begun = True
+                        yield chunk
+                return
+            except RequestRefused as refusal:
+                lessons += 1
+                if begun or lessons > MAX_LESSONS or not self._learn(str(refusal)):
+                    raise
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._http.close()
+
+    async def _attempt(self, body: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+        reader = OpenAIChunks(self._spec)
+        key = self._endpoint.api_key
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        async with (
+            aclosing(self._http.post("/chat/completions", headers, body)) as events,
+            aclosing(objects_of(events, lambda: reader.reason is not None, self._endpoint)) as objects,
+        ):
+            async for data in objects:
+                for chunk in reader.read(data):
+                    yield chunk
+            await read_to_end(events)
+        for chunk in reader.rest():
+            yield chunk
+        if reader.reason is not None:
+            yield EndChunk(reader.reason)
+
+    def _body(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self._model, "messages": self._format.messages(messages)}
+        if tools and self._spec.tools:
+            body["tools"] = tools_as_openai(tools)
+        body[self._limit_name] = self._spec.max_output
+        if self._spec.thinking and self._efforts[0]:
+            body["reasoning_effort"] = self._efforts[0]
+        body["stream"] = True
+        if self._usage_asked:
+            body["stream_options"] = {"include_usage": True}
+        return body
+
+    def _learn(self, refusal: str) -> bool:
+        """Change what the server has just refused; False when it was something else."""
+        if self._usage_asked and "stream_options" in refusal:
+            self._usage_asked = False
+        elif re.search(r"\bmax_tokens\b.*max_completion_tokens", refusal) and self._limit_name == "max_tokens":
+            self._limit_name = "max_completion_tokens"
+        elif self._limit_name != "max_tokens" and "max_completion_tokens" in refusal:
+            self._limit_name = "max_tokens"
+        elif re.search(r"reasoning[_ .]?effort", refusal, re.IGNORECASE) and self._spec.thinking and self._efforts[0]:
+            del self._efforts[0]
+        else:
+            return False
+        return True
