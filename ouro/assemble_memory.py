@@ -26,8 +26,9 @@ from ouro.memory.long_term.maintenance.summaries import Summaries, SummaryParts
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.note import categories_with
 from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, mark_of
-from ouro.memory.long_term.recall.finder import FinderParts, NoteFinder
-from ouro.memory.long_term.recall.turn_recall import Recalling, RecallParts
+from ouro.memory.long_term.recall.finder import NoteFinder, RecallSettings
+from ouro.memory.long_term.recall.recall_log import RecallLog
+from ouro.memory.long_term.recall.turn_recall import HypothesisModel, TurnRecall
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory
 from ouro.memory.long_term.search import make_lookup
 from ouro.memory.long_term.session_memory import SessionMemory
@@ -39,12 +40,11 @@ from ouro.messages import Message, Usage, system
 from ouro.session.budget import VectorBudget
 from ouro.settings import Settings
 from ouro.utils.repository import find_root
-from ouro.utils.runtime import get_history_dir
+from ouro.utils.runtime import get_history_dir, get_recall_log_path, get_sessions_dir
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment
     from ouro.memory.long_term.capture.session_notes import SessionNotes
-    from ouro.memory.long_term.recall.recall import Tuning
 
 Ask = Callable[[list[Message]], Awaitable[str]]
 
@@ -96,31 +96,29 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             settings.write,
         )
 
-    def _recall(self) -> Recalling | None:
+    def _recall(self) -> TurnRecall | None:
         if self.lookup is None or not self.scopes.opened:
             return None
         settings = self.settings.memory
 
-        def tuning() -> Tuning:
-            from ouro.memory.long_term.recall.recall import Tuning
-
-            return Tuning(
-                settings.retrieval_top_k,
-                settings.retrieval_hop_depth,
-                settings.injection_token_budget,
-                settings.half_life_days,
-            )
-
-        return Recalling(
-            RecallParts(
-                memory=self.memory,
-                finder=NoteFinder(FinderParts(self.lookup, self.scopes.opened, self._root, self._mark, tuning)),
-                mark=self._mark,
-                ask=self._ask("retrieve", "recall") if self.models.is_given("retrieve") else None,
-                retrieval=settings.retrieval,
-                hypotheses=settings.retrieval_hypothesis_count,
-                has_embedding_model=is_embedder_chosen(settings.embedding_model, self.catalog),
-            )
+        recall = RecallSettings(
+            settings.retrieval_top_k,
+            settings.retrieval_hop_depth,
+            settings.injection_token_budget,
+            settings.half_life_days,
+            settings.history_versions,
+        )
+        recall_log = RecallLog(get_recall_log_path(), get_sessions_dir())
+        finder = NoteFinder(self.lookup, self.scopes.opened, self._root, self._mark, recall, recall_log)
+        has_model = self.models.is_given("retrieve")
+        hypotheses = HypothesisModel(
+            self._ask("retrieve", "recall"),
+            lambda: self.models.role("retrieve")[0].spec.window,
+            settings.retrieval_hypothesis_count,
+            has_embedding_model=is_embedder_chosen(settings.embedding_model, self.catalog),
+        )
+        return TurnRecall(
+            self.memory, finder, self._mark, self.channel, settings.retrieval, hypotheses if has_model else None
         )
 
     def _capture(self, manager: LongTermMemoryManager) -> CaptureObserver | None:

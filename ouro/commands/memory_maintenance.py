@@ -157,7 +157,8 @@ def _recall_in(search: Search, project: str) -> Recall:
     """Recall as a session in that repository has it, without its token budget: only the order counts here."""
     from ouro.memory.index.benchmark import MOST_HITS
     from ouro.memory.long_term.notes.notebook import Notebook
-    from ouro.memory.long_term.recall.recall import Recall, Tuning
+    from ouro.memory.long_term.recall.finder import RecallSettings
+    from ouro.memory.long_term.recall.recall import Recall
     from ouro.memory.long_term.store import repo_store, user_store
     from ouro.utils.runtime import get_history_dir, get_memory_dir
 
@@ -165,7 +166,7 @@ def _recall_in(search: Search, project: str) -> Recall:
     stores: dict[Any, Any] = {"user": user_store(get_memory_dir(), histories, str)}
     if project:
         stores["repo"] = repo_store(Path(project), histories, str)
-    return Recall(search, Notebook(stores), "memory", Tuning(MOST_HITS, budget=sys.maxsize))
+    return Recall(search, Notebook(stores), "memory", RecallSettings(MOST_HITS, budget=sys.maxsize))
 
 
 async def _digest(context: ActionContext, session: Session) -> Digest:

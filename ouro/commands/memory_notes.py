@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -104,12 +103,12 @@ async def search(
 
 async def stats(context: ActionContext) -> Answer:
     """How many notes and core lines there are, of what kind and age."""
-    from ouro.memory.long_term.stats import recall_counts
+    from ouro.memory.long_term.recall.recall_log import RecallLog
     from ouro.memory.long_term.stats import stats as count
-    from ouro.utils.runtime import get_sessions_dir
+    from ouro.utils.runtime import get_recall_log_path, get_sessions_dir
 
-    counts = await asyncio.to_thread(recall_counts, get_sessions_dir())
-    found = await context.memory(lambda memory: count(memory.desk, counts))
+    recall_log = RecallLog(get_recall_log_path(), get_sessions_dir())
+    found = await context.memory(lambda memory: count(memory.desk, recall_log))
     return Answer(found, views.stats(found))
 
 

@@ -36,6 +36,11 @@ def get_history_dir() -> Path:
     return get_home() / "history.git"
 
 
+def get_recall_log_path() -> Path:
+    """How often each note was recalled; derived from sessions, may be deleted."""
+    return get_home() / "cache" / "recalled.json"
+
+
 def get_index_path() -> Path:
     """What is derived from memory and sessions for searching; may be deleted at any time."""
     return get_home() / "cache" / "index.db"

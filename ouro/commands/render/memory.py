@@ -169,6 +169,7 @@ def stats(found: MemoryStats) -> View:
     ]
     return [
         *table(rows),
+        *([line(f"Last recalled: {found.last_recalled[:16].replace('T', ' ')} UTC")] if found.last_recalled else []),
         line(f"{found.archived} archived, {found.replaced} replaced, {found.contradicted} contradicted"),
     ]
 

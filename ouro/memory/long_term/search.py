@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING
 from ouro.errors import UsageError
 from ouro.memory.backend import SessionInfo
 from ouro.memory.index.embeddings import Embedder
-from ouro.memory.index.index import Index
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.index.search import MemoryHit
-from ouro.memory.long_term.notes.graph import Graph
 from ouro.memory.long_term.notes.note import Anchor
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
@@ -187,6 +184,8 @@ class Badges:
     def __init__(self, index: Index, root: Path, doubted: Collection[str] = ()) -> None:
         self._index = index
         self._doubted = doubted
+        from ouro.memory.long_term.notes.graph import Graph
+
         self._graph = Graph(index)
         self._anchors = cache(lambda project: Anchors(Path(project) if project else root))
 

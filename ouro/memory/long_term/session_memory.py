@@ -15,7 +15,7 @@ from ouro.memory.long_term.git.values import SESSION
 from ouro.memory.long_term.maintenance.background import Digest
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.memory_rewind import MemoryRewind
-from ouro.memory.long_term.recall.turn_recall import Recalling
+from ouro.memory.long_term.recall.turn_recall import TurnRecall
 from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import is_turn
@@ -45,7 +45,7 @@ class SessionMemory:
         memory: MemoryManager,
         manager: LongTermMemoryManager | None = None,
         lookup: Lookup | None = None,
-        recall: Recalling | None = None,
+        recall: TurnRecall | None = None,
         capture: CaptureObserver | None = None,
         maintenance: Digest | None = None,
         half_life_days: float = 30,
@@ -62,7 +62,7 @@ class SessionMemory:
 
     def start(self) -> None:
         """Begin what runs in the background; returns at once. Called when the session is open."""
-        for service in (self.manager, self.capture, self.maintenance):
+        for service in (self.manager, self._recall, self.capture, self.maintenance):
             if service:
                 service.start()
 
@@ -189,11 +189,11 @@ class SessionMemory:
         if self.manager:
             await self.manager.close()
 
-    def _recall_events(self, recall: Recalling) -> list[Event]:
+    def _recall_events(self, recall: TurnRecall) -> list[Event]:
         """What recall found, once the message is in the transcript."""
-        events: list[Event] = [*recall.troubles()]
+        events: list[Event] = []
         if recall.last.items:
-            recall.keep(self._memory.transcript.last_number)
+            recall.record(self._memory.transcript.last_number)
             events.append(recall.last)
         return events
 

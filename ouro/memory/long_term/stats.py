@@ -1,19 +1,17 @@
-"""How much is remembered, of what sort and age, and what it costs."""
+"""Statistics of memory: counts by kind and age, sizes, tokens."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import MemoryEntry, all_entries
+from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.tokens import estimate
-from ouro.utils.log import log
 
 _AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"))
 
@@ -39,20 +37,23 @@ class MemoryStats(msgspec.Struct, frozen=True):
     sizes: Mapping[str, int]
     """Bytes of the files, by scope."""
     recalled: Mapping[str, int]
-    """How often notes were recalled in the sessions that are kept, the most often first."""
+    """With how many messages notes went, the ten most often recalled."""
+    last_recalled: str = ""
+    """The time when a note last went to a model."""
 
 
-def stats(desk: MemoryEditor, recalled: Mapping[str, int] | None = None, now: datetime | None = None) -> MemoryStats:
+def stats(desk: MemoryEditor, recall_log: RecallLog | None = None, now: datetime | None = None) -> MemoryStats:
     """Count. Reads each note: some seconds with ten thousand of them.
 
     Args:
-        recalled: how often each note was recalled, by its id.
+        recall_log: counts recalled notes.
     """
     entries = all_entries(desk, archived=True)
     core = [each for each in entries if each.kind == "core"]
     notes = [each for each in entries if each.kind == "note"]
     used = [each for each in notes if not each.archived and "replaced" not in each.badges]
     known = {each.id for each in notes}
+    counts, times = recall_log.counts() if recall_log else ({}, {})
     return MemoryStats(
         core=_counted(f"{each.scope}/{each.category}" for each in core),
         notes=_counted(f"{each.scope}/{each.category}" for each in used),
@@ -64,7 +65,8 @@ def stats(desk: MemoryEditor, recalled: Mapping[str, int] | None = None, now: da
         ages=_ages([*core, *used], now or datetime.now(UTC)),
         prompt_tokens={each.scope: sum(map(estimate, each.texts.values())) for each in desk.scopes},
         sizes={scope.scope: _size(scope.loaded.files.values()) for scope in desk.scopes},
-        recalled=dict(Counter({key: n for key, n in (recalled or {}).items() if key in known}).most_common(10)),
+        recalled=dict(Counter({key: n for key, n in counts.items() if key in known}).most_common(10)),
+        last_recalled=max((at for note_id, at in times.items() if note_id in known), default=""),
     )
 
 
@@ -90,25 +92,3 @@ def _age(at: str, now: datetime) -> str:
         return "unknown"
     days = (now - (found if found.tzinfo else found.replace(tzinfo=UTC))).total_seconds() / 86_400
     return next((name for most, name in _AGES if days < most), "older")
-
-
-_RECORD = re.compile(rb"^---\nrecalled: \d+\n(.*?)^\.\.\.$", re.DOTALL | re.MULTILINE)
-_LOADED = re.compile(rb"^- \{id: (mem_[0-9a-f]{8,32}), state: loaded", re.MULTILINE)
-_MOST_BYTES = 16 << 20
-"""Of one session that are looked through: its end."""
-
-
-def recall_counts(sessions: Path) -> dict[str, int]:
-    """Note id -> how many messages it went with. Reads the sessions' files; blocks."""
-    counted: Counter[str] = Counter()
-    for path in sorted(sessions.glob("*/session.yaml")):
-        try:
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - _MOST_BYTES))
-                data = file.read(_MOST_BYTES)
-        except OSError as error:
-            log.warning("%s is not counted: %s", path, error)
-            continue
-        for record in _RECORD.findall(data):
-            counted.update(each.decode() for each in _LOADED.findall(record))
-    return dict(counted)

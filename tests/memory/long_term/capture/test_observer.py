@@ -447,3 +447,13 @@ async def test_categories_of_the_settings_are_offered_with_their_scopes(reposito
     assert "api-quirks" in two.model.requests[-1].messages[0].text
     assert [(each.category, each.scope) for each in user_notes()] == [("api-quirks", "user")]
     await session.close()
+
+
+async def test_the_settings_can_turn_capture_off(repository, settings):
+    settings("memory: {cadence_turns: 1, capture: false}\n")
+    two = Two([add(TESTS)])
+    session = await two.open(repository)
+    await say(session, "run the tests with pytest -q")
+    assert session.memory.capture is None
+    assert await captured(session) == []
+    assert two.captures == []

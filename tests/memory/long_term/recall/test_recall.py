@@ -7,11 +7,15 @@ from ouro.memory.index.embeddings import vectors_for
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.note_indexer import MemoryFolder
 from ouro.memory.index.search import Search
+from ouro.memory.long_term.capture.request import Spoken
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.prompt_block import recalled_marks
-from ouro.memory.long_term.recall.recall import Recall, Situation, Tuning
+from ouro.memory.long_term.recall.finder import RecallSettings
+from ouro.memory.long_term.recall.hypotheses import hypotheses_request
+from ouro.memory.long_term.recall.recall import Recall, Situation
+from ouro.memory.long_term.recall.recall_log import RecallLog
 from ouro.memory.long_term.store import GitMemoryStore
 
 NOW = datetime.now(UTC)
@@ -30,7 +34,7 @@ def recall_of(tmp_path):
     project = tmp_path / "project"
     project.mkdir()
 
-    def make(*notes: Note, embedder=None, **tuning) -> Recall:
+    def make(*notes: Note, embedder=None, recalled=lambda _id: 0, **settings) -> Recall:
         for note in notes:
             stores[note.scope].folder.mkdir(mode=0o700, exist_ok=True)
             (stores[note.scope].folder / note.file_name).write_text(note_text(note))
@@ -42,7 +46,8 @@ def recall_of(tmp_path):
         vectors = vectors_for(index, embedder) if embedder else None
         if vectors:
             vectors.fill()
-        return Recall(Search(index, vectors), Notebook(stores), MARK, Tuning(**tuning), Anchors(project))
+        own = RecallSettings(**settings)
+        return Recall(Search(index, vectors), Notebook(stores), MARK, own, Anchors(project), recalled)
 
     make.project = project
     make.here = Situation(str(project), "main")
@@ -71,7 +76,7 @@ def test_what_bears_on_the_message_is_told_and_nothing_else(recall_of):
 
     assert states(found) == {"1": "loaded"}
     day = days_ago(1)[:10]
-    assert f"| [mem_00000001] (repo · architectural-decisions · the person said, {day}) Optimistic" in found.text
+    assert f"| [mem_00000001] (repo · architectural-decisions · the user said, {day}) Optimistic" in found.text
     assert found.text.startswith(f'<{MARK} recalled="mem_00000001:')
     assert found.text.endswith(f"</{MARK}>")
 
@@ -191,7 +196,7 @@ def test_hypotheses_ask_by_vectors_alone_and_are_united_by_their_best(recall_of)
 
     assert (found.way, states(found)) == ("hyde", {"2": "loaded", "3": "loaded"})
     assert [item.id[-1] for item in found.items] == ["3", "2"]
-    assert "close to what a fitting note would say" in found.items[0].reason
+    assert "close to a hypothesis" in found.items[0].reason
     assert embedder.asked[-1] == tuple(imagined)
 
 
@@ -213,7 +218,7 @@ def test_what_nobody_has_vouched_for_is_not_told(recall_of):
     found = recall.local("optimistic locking for user updates", doubted)
 
     assert (states(found), found.text) == ({"1": "skipped"}, "")
-    assert found.items[0].reason == "changed outside of ouro: waits for your yes"
+    assert found.items[0].reason == "changed outside of ouro: waiting for approval"
 
 
 def test_a_planted_note_can_neither_hide_another_one_nor_be_quoted_as_its_past(recall_of):
@@ -228,3 +233,51 @@ def test_a_planted_note_can_neither_hide_another_one_nor_be_quoted_as_its_past(r
     assert (states(locks), "evil" in locks.text) == ({"1": "loaded"}, False)
     run = recall.local("run the tests with pytest", here)
     assert (states(run)["6"], "evil" in run.text) == ("loaded", False)
+
+
+@pytest.mark.parametrize(("versions", "shown"), [(1, "3"), (2, "23"), (0, "123")])
+def test_the_settings_say_how_many_earlier_versions_go_along(recall_of, versions, shown):
+    chain = [
+        note(number, f"Row locks for user updates, rule {number}.", supersedes=f"mem_0000000{number - 1}")
+        for number in (2, 3, 4)
+    ]
+    first = note(1, "Row locks for user updates, rule 1.")
+
+    found = recall_of(first, *chain, history_versions=versions).local("row locks for user updates?", recall_of.here)
+
+    before = [line for line in found.text.splitlines() if "before (" in line]
+    assert "".join(sorted(line[-2] for line in before)) == shown
+
+
+def test_of_two_equally_relevant_notes_the_one_recalled_more_often_comes_first(recall_of):
+    notes = [note(1, "The api listens on port 8080."), note(2, "The api port is behind a proxy.")]
+    asked = ("which port has the api?", recall_of.here)
+    first, second = [item.id for item in recall_of(*notes).local(*asked).items]
+
+    found = recall_of(recalled=lambda note_id: 100 * (note_id == second)).local(*asked)
+
+    assert [item.id for item in found.items] == [second, first]
+
+
+def test_recalls_are_counted_with_their_time_and_begin_with_those_of_the_sessions(tmp_path):
+    session = tmp_path / "sessions" / "one"
+    session.mkdir(parents=True)
+    (session / "session.yaml").write_text("---\nrecalled: 3\nitems:\n- {id: mem_00000001, state: loaded}\n...\n")
+    log = RecallLog(tmp_path / "recalled.json", tmp_path / "sessions")
+    assert log.counts() == ({"mem_00000001": 1}, {})
+
+    log.add(["mem_00000001", "mem_00000002"])
+
+    counts, last = RecallLog(tmp_path / "recalled.json", tmp_path / "nothing").counts()
+    assert counts == {"mem_00000001": 2, "mem_00000002": 1}
+    assert list(last) == ["mem_00000001", "mem_00000002"]
+    assert log.count("mem_00000001") == 2
+
+
+def test_a_request_for_hypotheses_has_all_messages_that_fit_the_window():
+    spoken = [Spoken(number, "user", f"Message {number}. " + "word " * 400) for number in range(60)]
+    whole = hypotheses_request(spoken, "and now?", 5, MARK, 128_000)[-1].text
+    assert all(f"Message {number}. " in whole for number in range(60))
+    assert whole.count("word") == 60 * 400
+    small = hypotheses_request(spoken, "and now?", 5, MARK, 8_000)[-1].text
+    assert ("Message 59. " in small, "Message 0. " in small, "and now?" in small) == (True, False, True)

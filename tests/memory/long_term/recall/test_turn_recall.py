@@ -64,8 +64,8 @@ def settings(home, **memory):
 async def test_without_notes_nothing_is_opened(repository, home):
     session, _ = await opened(repository)
     assert await recalled(session, QUESTION) == {}
-    finder = session.memory._recall._parts.finder
-    assert (finder._by_words, finder._followed, session.status().memories) == (None, None, 0)
+    finder = session.memory._recall._finder
+    assert (finder._recalls, finder._followed, session.status().memories) == (None, None, 0)
     await session.close()
 
 
@@ -116,7 +116,7 @@ async def test_a_turn_that_went_away_took_its_notes_along(repository, own):
 
 
 async def test_recall_that_takes_too_long_is_left_out(repository, own, monkeypatch):
-    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.LOCAL_SECONDS", 0.05)
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.LOCAL_TIMEOUT", 0.05)
     session, model = await opened(repository)
     await say(session, "hello there")
     put(own, BREAD)
@@ -125,7 +125,7 @@ async def test_recall_that_takes_too_long_is_left_out(repository, own, monkeypat
     async def slow(*_):
         await held.wait()
 
-    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.Recalling._local", slow)
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.TurnRecall._local", slow)
     assert await recalled(session, QUESTION) == {}
     assert "fourteen" not in sent(model)
     await session.close()
@@ -154,17 +154,16 @@ async def test_off_is_off(repository, home, own):
     await session.close()
 
 
-async def test_hyde_without_its_model_is_off_and_says_so_once(repository, home, own):
+async def test_hyde_without_its_model_is_off_and_warns_at_the_start(repository, home, own):
     settings(home, retrieval="hyde")
     session, _ = await opened(repository)
-    first = [event for event in await say(session, "hello there") if isinstance(event, Said)]
-    assert [event.text for event in first] == [
-        "Recall is off: `memory.retrieval: hyde` needs `memory.retrieval_model`."
-    ]
+    await session.controls.background.settle(10)
     put(own, BREAD)
     again = await say(session, QUESTION)
     assert not [event for event in again if isinstance(event, Said | NotesRecalled)]
     await session.close()
+    warnings = [event.text async for event in session.events() if isinstance(event, Said)]
+    assert warnings == ["Recall is off: `memory.retrieval: hyde` needs `memory.retrieval_model`."]
 
 
 class Hyde:
@@ -223,7 +222,7 @@ async def test_with_both_models_auto_asks_them(repository, hyde, own):
     [found] = [event for event in events if isinstance(event, NotesRecalled)]
     assert (found.way, next(item.id for item in found.items if item.state == "loaded")) == ("hyde", BREAD.id)
     request = json.dumps(hyde.asked("imagines")[-1].messages)
-    assert "Person: we bake tomorrow" in request
+    assert "User: we bake tomorrow" in request
     assert "Assistant: Ok." in request
     assert "and what then?" in request
     assert "Sourdough loaves rise for fourteen hours." in json.dumps(hyde.asked("talks")[-1].messages[-1])
@@ -235,7 +234,7 @@ async def test_with_both_models_auto_asks_them(repository, hyde, own):
 
 @pytest.mark.parametrize("fault", ["slow", "refuses", "nonsense", "no vectors"])
 async def test_when_one_of_them_fails_recall_is_skipped_silently(repository, hyde, own, fault, monkeypatch):
-    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.HYDE_SECONDS", 0.5 if fault == "slow" else 10.0)
+    monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.HYDE_TIMEOUT", 0.5 if fault == "slow" else 10.0)
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
     put(own, BREAD)
@@ -294,12 +293,12 @@ async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository
     open_again = opener(Options(repository, ready_model=ScriptedModel(["Ok."] * 3), trust=True))
     again = await open_again(OpenRequest(session.id))
 
-    assert [(each.id, each.text, each.state, each.reason) for each in again.recalled.items] == [
+    assert [(each.id, each.text, each.state, each.reason) for each in again.memory.recalled.items] == [
         (BREAD.id, BREAD.text, "loaded", told.items[0].reason)
     ]
-    assert again.recalled.way == "local"
+    assert again.memory.recalled.way == "local"
     await say(again, "thanks, that is all")
-    assert again.recalled.items == ()
+    assert again.memory.recalled.items == ()
     await again.close()
 
 

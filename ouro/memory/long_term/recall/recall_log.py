@@ -1,0 +1,92 @@
+"""RecallLog: how often and when each note went to a model. Counts in ranking, and is shown in statistics."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ouro.memory.long_term.notes.notebook import timestamp
+from ouro.utils.files import lock_file, write_private
+from ouro.utils.log import log
+
+_RECORD = re.compile(rb"^---\nrecalled: \d+\n(.*?)^\.\.\.$", re.DOTALL | re.MULTILINE)
+_LOADED = re.compile(rb"^- \{id: (mem_[0-9a-f]{8,32}), state: loaded", re.MULTILINE)
+_MAX_BYTES = 16 << 20
+"""Of one session: its end."""
+_LOCK_TIMEOUT = 1.0
+
+
+class _Counts(msgspec.Struct, frozen=True):
+    counts: Mapping[str, int] = {}
+    """By note id: with how many messages it went."""
+    last: Mapping[str, str] = {}
+    """By note id: the time of the last one."""
+
+
+class RecallLog:
+    """A file derived from the sessions; it may be deleted. Every method blocks.
+
+    Args:
+        path: of the file.
+        sessions: the folder of sessions, counted when the file does not exist.
+    """
+
+    def __init__(self, path: Path, sessions: Path) -> None:
+        self._path = path
+        self._sessions = sessions
+        self._known: _Counts | None = None
+
+    def count(self, note_id: str) -> int:
+        """With how many messages the note went, as known when this session first asked."""
+        if self._known is None:
+            self._known = self._read() or _Counts()
+        return self._known.counts.get(note_id, 0)
+
+    def add(self, note_ids: Iterable[str]) -> None:
+        """Count one more message for each of these notes."""
+        now = timestamp()
+        try:
+            with lock_file(self._path.with_suffix(".lock"), _LOCK_TIMEOUT):
+                known = self._read() or _Counts(recall_counts(self._sessions))
+                counts, last = Counter(known.counts), dict(known.last)
+                for note_id in note_ids:
+                    counts[note_id] += 1
+                    last[note_id] = now
+                self._known = _Counts(counts, last)
+                write_private(self._path, msgspec.json.encode(self._known))
+        except (OSError, TimeoutError) as error:
+            log.warning("recall is not counted: %s", error)
+
+    def counts(self) -> tuple[Mapping[str, int], Mapping[str, str]]:
+        """Counts and last times, by note id."""
+        known = self._read() or _Counts(recall_counts(self._sessions))
+        return known.counts, known.last
+
+    def _read(self) -> _Counts | None:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_Counts)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            log.warning("%s cannot be read, the sessions are counted: %s", self._path, error)
+            return None
+
+
+def recall_counts(sessions: Path) -> dict[str, int]:
+    """By note id: with how many messages of the sessions in this folder it went. Reads their files."""
+    counted: Counter[str] = Counter()
+    for path in sorted(sessions.glob("*/session.yaml")):
+        try:
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - _MAX_BYTES))
+                data = file.read(_MAX_BYTES)
+        except OSError as error:
+            log.warning("%s is not counted: %s", path, error)
+            continue
+        for record in _RECORD.findall(data):
+            counted.update(note_id.decode() for note_id in _LOADED.findall(record))
+    return dict(counted)
