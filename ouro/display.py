@@ -9,7 +9,7 @@ import msgspec
 TodoState = Literal["pending", "in_progress", "done"]
 
 
-class Plain(msgspec.Struct, frozen=True):
+class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
     """Text to be shown as it is; `language` names its syntax where it has one (`python`, `json`, …)."""
 
     text: str
@@ -27,13 +27,13 @@ class FileChange(msgspec.Struct, frozen=True):
     """The line of the file that `before` and `after` begin with: of a long file only a part is kept."""
 
 
-class Diff(msgspec.Struct, frozen=True):
+class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
     """What a call changed, or would change, in files."""
 
     changes: tuple[FileChange, ...]
 
 
-class CommandOutput(msgspec.Struct, frozen=True):
+class CommandOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="command"):
     """A shell line and what it printed: head and tail, where it printed more than is shown."""
 
     command: str
@@ -42,7 +42,7 @@ class CommandOutput(msgspec.Struct, frozen=True):
     """None while it runs, and where a signal or the time limit ended it."""
 
 
-class Picture(msgspec.Struct, frozen=True):
+class Picture(msgspec.Struct, frozen=True, tag_field="kind", tag="picture"):
     """A picture, by name and size; front ends that cannot draw it name it."""
 
     name: str
@@ -57,7 +57,7 @@ class Todo(msgspec.Struct, frozen=True):
     state: TodoState = "pending"
 
 
-class Todos(msgspec.Struct, frozen=True):
+class Todos(msgspec.Struct, frozen=True, tag_field="kind", tag="todos"):
     """The agent's plan."""
 
     items: tuple[Todo, ...]

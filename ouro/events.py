@@ -10,6 +10,7 @@ Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Literal
 
@@ -22,46 +23,52 @@ Level = Literal["info", "warning", "error"]
 Outcome = Literal["answered", "interrupted", "failed", "unauthorized", "limit", "refused"]
 
 
-class Prompted(msgspec.Struct, frozen=True):
+class EventStruct(
+    msgspec.Struct, frozen=True, tag_field="type", tag=lambda name: re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
+):
+    """An event; in JSON its `type` is the name of its class, in small letters with underscores."""
+
+
+class Prompted(EventStruct, frozen=True):
     """A message of the person entered the transcript: the turn's first, or one that steers it."""
 
     text: str
     images: tuple[Image, ...] = ()
 
 
-class TextDelta(msgspec.Struct, frozen=True):
+class TextDelta(EventStruct, frozen=True):
     """A piece of the answer."""
 
     text: str
 
 
-class ThinkingDelta(msgspec.Struct, frozen=True):
+class ThinkingDelta(EventStruct, frozen=True):
     """A piece of the model's thinking."""
 
     text: str
 
 
-class Replied(msgspec.Struct, frozen=True):
+class Replied(EventStruct, frozen=True):
     """A model call ended; the message is in the transcript. With `cut` it is only what came before the cut."""
 
     message: Message
 
 
-class ToolStarted(msgspec.Struct, frozen=True):
+class ToolStarted(EventStruct, frozen=True):
     """A tool call is being looked at; `title` says in a few words what it will do (`read api.py`)."""
 
     call: ToolCall
     title: str
 
 
-class ToolProgress(msgspec.Struct, frozen=True):
+class ToolProgress(EventStruct, frozen=True):
     """A running tool has printed something."""
 
     call_id: str
     text: str
 
 
-class ToolFinished(msgspec.Struct, frozen=True):
+class ToolFinished(EventStruct, frozen=True):
     """A tool call has its answer."""
 
     call_id: str
@@ -71,7 +78,7 @@ class ToolFinished(msgspec.Struct, frozen=True):
     seconds: float
 
 
-class PermissionAsked(msgspec.Struct, frozen=True):
+class PermissionAsked(EventStruct, frozen=True):
     """A call waits for the person; answered by `session.answer(question_id, Permit(…))`."""
 
     question_id: str
@@ -85,7 +92,7 @@ class PermissionAsked(msgspec.Struct, frozen=True):
     """The rule that "always" would save, such as `shell(git push *)`; empty where it cannot be remembered."""
 
 
-class QuestionAsked(msgspec.Struct, frozen=True):
+class QuestionAsked(EventStruct, frozen=True):
     """The agent asks the person something; answered by `session.answer(question_id, Reply(…))`."""
 
     question_id: str
@@ -94,19 +101,19 @@ class QuestionAsked(msgspec.Struct, frozen=True):
     """Else it is asked beside the turns, and waits whether or not one ends."""
 
 
-class QuestionClosed(msgspec.Struct, frozen=True):
+class QuestionClosed(EventStruct, frozen=True):
     """A permission or question no longer waits: answered, or the turn was interrupted."""
 
     question_id: str
 
 
-class TodosChanged(msgspec.Struct, frozen=True):
+class TodosChanged(EventStruct, frozen=True):
     """The agent's plan, whole."""
 
     todos: tuple[Todo, ...]
 
 
-class Retrying(msgspec.Struct, frozen=True):
+class Retrying(EventStruct, frozen=True):
     """A model call failed and is asked again after `wait` seconds; what it had streamed is void."""
 
     reason: str
@@ -115,7 +122,7 @@ class Retrying(msgspec.Struct, frozen=True):
     model: str
 
 
-class UsageUpdated(msgspec.Struct, frozen=True):
+class UsageUpdated(EventStruct, frozen=True):
     """What the session has used so far, and how full the model's window is (tokens)."""
 
     session: Usage
@@ -123,7 +130,7 @@ class UsageUpdated(msgspec.Struct, frozen=True):
     window: int
 
 
-class Compacting(msgspec.Struct, frozen=True):
+class Compacting(EventStruct, frozen=True):
     """A summary of the conversation is being written; told again as it grows. Compacted or Said tells its end."""
 
     written: int = 0
@@ -133,7 +140,7 @@ class Compacting(msgspec.Struct, frozen=True):
     parts: int = 1
 
 
-class Compacted(msgspec.Struct, frozen=True):
+class Compacted(EventStruct, frozen=True):
     """What is sent to the model was made smaller; the receipt. The session keeps every message."""
 
     before: int
@@ -150,7 +157,7 @@ class Compacted(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
-class Titled(msgspec.Struct, frozen=True):
+class Titled(EventStruct, frozen=True):
     """The session has a new title."""
 
     title: str
@@ -170,7 +177,7 @@ class Remembered(msgspec.Struct, frozen=True):
     """How many versions of it there have been."""
 
 
-class NotesRecalled(msgspec.Struct, frozen=True):
+class NotesRecalled(EventStruct, frozen=True):
     """Notes that bear on what was just said went to the model with it; the receipt."""
 
     items: tuple[Remembered, ...]
@@ -179,7 +186,7 @@ class NotesRecalled(msgspec.Struct, frozen=True):
     milliseconds: float = 0.0
 
 
-class NoteKept(msgspec.Struct, frozen=True):
+class NoteKept(EventStruct, frozen=True):
     """Capture has changed a note; `session.memory.manager.undo(undo)` takes it back."""
 
     operation: Literal["add", "supersede", "refine", "contradict", "confirm", "rewrite", "archive", "share", "propose"]
@@ -191,7 +198,7 @@ class NoteKept(msgspec.Struct, frozen=True):
     """The commit that holds the change; empty for a proposal, which waits for `accept`."""
 
 
-class CoreChanged(msgspec.Struct, frozen=True):
+class CoreChanged(EventStruct, frozen=True):
     """Long-term memory changed; `session.memory.manager.undo(undo)` takes it back."""
 
     scope: str
@@ -207,14 +214,14 @@ class CoreChanged(msgspec.Struct, frozen=True):
     """Set where the change waits for the person: `session.memory.manager.accept(proposal)` or `reject(proposal)`."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class Said(EventStruct, frozen=True):
     """ouro itself has something to tell: a save that failed, a limit near, a record set aside."""
 
     text: str
     level: Level = "info"
 
 
-class TurnFinished(msgspec.Struct, frozen=True):
+class TurnFinished(EventStruct, frozen=True):
     """The turn is over; `detail` says why it was not answered."""
 
     outcome: Outcome

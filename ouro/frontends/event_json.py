@@ -4,133 +4,62 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import Any
 
-from msgspec.structs import asdict
+import msgspec
 
-from ouro.display import Body, CommandOutput, Diff, Display, FileChange, Picture, Plain, Question, Todo, Todos
+from ouro.display import Diff
 from ouro.events import (
-    Compacted,
-    Compacting,
     CoreChanged,
     Event,
-    NoteKept,
     NotesRecalled,
     PermissionAsked,
     Prompted,
     QuestionAsked,
-    QuestionClosed,
     Replied,
-    Retrying,
-    Said,
-    TextDelta,
-    ThinkingDelta,
-    Titled,
-    TodosChanged,
     ToolFinished,
-    ToolProgress,
     ToolStarted,
-    TurnFinished,
-    UsageUpdated,
 )
-from ouro.messages import Image, Message, Thinking, ToolCall, Usage
+from ouro.messages import Message, Thinking, ToolCall, Usage
 
 Data = dict[str, Any]
 
 
 def event_to_json(event: Event) -> Data:
-    """The event as a JSON object; `type` is its name, in small letters with underscores."""
+    """The event as a JSON object: its fields, with these exceptions."""
     match event:
-        case Prompted():
-            return _typed("prompted", text=event.text, images=[_image(image) for image in event.images])
-        case TextDelta():
-            return _typed("text_delta", text=event.text)
-        case ThinkingDelta():
-            return _typed("thinking_delta", text=event.text)
+        case Prompted():  # not the bytes of images
+            images = [{"name": i.name, "media_type": i.media_type, "bytes": len(i.data)} for i in event.images]
+            return {"type": "prompted", "text": event.text, "images": images}
         case Replied():
-            return _typed("replied", **_message(event.message))
-        case ToolStarted():
-            return _typed("tool_started", call=_call(event.call), title=event.title)
-        case ToolProgress():
-            return _typed("tool_progress", call_id=event.call_id, text=event.text)
-        case ToolFinished():
-            return _tool_finished(event)
-        case PermissionAsked():
-            return _permission_asked(event)
+            return {"type": "replied", **_message(event.message)}
+    data: Data = msgspec.to_builtins(event, enc_hook=_encode)
+    match event:
+        case ToolStarted() | PermissionAsked():
+            data["call"] = _call(event.call)
         case QuestionAsked():
-            return _typed("question_asked", question_id=event.question_id, question=_question(event.question))
-        case QuestionClosed():
-            return _typed("question_closed", question_id=event.question_id)
-        case TodosChanged():
-            return _typed("todos_changed", todos=[_todo(todo) for todo in event.todos])
-        case Retrying():
-            return _typed("retrying", reason=event.reason, attempt=event.attempt, wait=event.wait, model=event.model)
-        case UsageUpdated():
-            usage = usage_to_json(event.session)
-            return _typed("usage_updated", session=usage, context=event.context, window=event.window)
-        case Compacting():
-            return _typed("compacting", written=event.written, part=event.part, parts=event.parts)
-        case Compacted():
-            spent = usage_to_json(event.usage) if event.usage else None
-            return _typed("compacted", **asdict(event) | {"usage": spent})
-        case Titled():
-            return _typed("titled", title=event.title)
+            del data["of_turn"]
+        case ToolFinished():
+            data["seconds"] = round(event.seconds, 3)
         case NotesRecalled():
-            items = [asdict(item) for item in event.items]
-            return _typed("notes_recalled", items=items, way=event.way, milliseconds=round(event.milliseconds, 1))
-        case NoteKept():
-            return _typed("note_kept", **asdict(event))
-        case CoreChanged():
-            return _typed("core_changed", **asdict(event) | {"display": _display(event.display)})
-        case Said():
-            return _typed("said", text=event.text, level=event.level)
-        case TurnFinished():
-            return _typed("turn_finished", outcome=event.outcome, detail=event.detail)
+            data["milliseconds"] = round(event.milliseconds, 1)
         case _:
-            assert_never(event)
+            pass
+    if isinstance(event, ToolFinished | PermissionAsked | CoreChanged) and isinstance(event.display.body, Diff):
+        for change in data["display"]["body"]["changes"]:
+            del change["first_line"]
+    return data
 
 
 def usage_to_json(usage: Usage) -> Data:
-    """Tokens and dollars; `cost` is null where the price is not known."""
-    return {
-        "input": usage.input,
-        "cached": usage.cached,
-        "cache_written": usage.cache_written,
-        "output": usage.output,
-        "cost": usage.cost,
-    }
+    """Tokens and dollars; `cost` is null if the price is unknown."""
+    data: Data = msgspec.to_builtins(usage)
+    return data
 
 
 def json_line(data: Mapping[str, Any]) -> str:
     """One line of JSON in ASCII: no text in it can break the line or reach a terminal."""
     return json.dumps(data, default=str, separators=(",", ":")) + "\n"
-
-
-def _typed(name: str, /, **fields: Any) -> Data:
-    return {"type": name, **fields}
-
-
-def _tool_finished(event: ToolFinished) -> Data:
-    return _typed(
-        "tool_finished",
-        call_id=event.call_id,
-        name=event.name,
-        display=_display(event.display),
-        failed=event.failed,
-        seconds=round(event.seconds, 3),
-    )
-
-
-def _permission_asked(event: PermissionAsked) -> Data:
-    return _typed(
-        "permission_asked",
-        question_id=event.question_id,
-        call=_call(event.call),
-        title=event.title,
-        display=_display(event.display),
-        reason=event.reason,
-        rule=event.rule,
-    )
 
 
 def _message(message: Message) -> Data:
@@ -150,48 +79,5 @@ def _call(call: ToolCall) -> Data:
     return {**data, "malformed": call.malformed} if call.malformed else data
 
 
-def _image(image: Image) -> Data:
-    return {"name": image.name, "media_type": image.media_type, "bytes": len(image.data)}
-
-
-def _question(question: Question) -> Data:
-    return {
-        "text": question.text,
-        "choices": list(question.choices),
-        "several": question.several,
-        "details": question.details,
-    }
-
-
-def _todo(todo: Todo) -> Data:
-    return {"text": todo.text, "state": todo.state}
-
-
-def _display(display: Display) -> Data:
-    return {"summary": display.summary, "body": _body(display.body) if display.body else None}
-
-
-def _body(body: Body) -> Data:
-    match body:
-        case Plain():
-            return {"kind": "plain", "text": body.text, "language": body.language}
-        case Diff():
-            return {"kind": "diff", "changes": [_change(change) for change in body.changes]}
-        case CommandOutput():
-            fields = {"command": body.command, "output": body.output, "exit_code": body.exit_code}
-            return {"kind": "command", **fields}
-        case Picture():
-            return {"kind": "picture", "name": body.name, "media_type": body.media_type, "bytes": body.bytes}
-        case Todos():
-            return {"kind": "todos", "items": [_todo(todo) for todo in body.items]}
-        case _:
-            assert_never(body)
-
-
-def _change(change: FileChange) -> Data:
-    return {
-        "path": change.path,
-        "before": change.before,
-        "after": change.after,
-        "moved_to": change.moved_to,
-    }
+def _encode(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -182,12 +182,18 @@ CASES = [
 
 @pytest.mark.parametrize(("event", "data"), CASES, ids=[data["type"] for _, data in CASES])
 def test_event_has_its_documented_form(event, data):
-    assert event_to_json(event) == data
+    assert json.loads(json_line(event_to_json(event))) == data
     assert json.loads(json_line(data)) == data
 
 
 def test_every_event_is_tried_here():
     assert {type(event) for event, _ in CASES} == set(get_args(Event))
+
+
+def test_the_lines_are_those_of_the_version_before():
+    """`event_lines.jsonl` was written by the version that wrote each field by hand."""
+    lines = (Path(__file__).with_name("event_lines.jsonl")).read_text().splitlines(keepends=True)
+    assert [json_line(event_to_json(event)) for event, _ in CASES] == lines
 
 
 @pytest.mark.parametrize(
@@ -204,7 +210,7 @@ def test_every_event_is_tried_here():
 )
 def test_display_bodies_have_their_documented_form(body, data):
     event = ToolFinished("c", "t", Display("s", body), True, 1.0)
-    assert event_to_json(event)["display"]["body"] == data
+    assert json.loads(json_line(event_to_json(event)))["display"]["body"] == data
 
 
 def test_malformed_arguments_are_told():
