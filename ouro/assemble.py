@@ -57,7 +57,7 @@ from ouro.session.scrollback import Scrollback
 from ouro.session.session import Controls
 from ouro.session.titles import Titles
 from ouro.session.todo_plan import plan_of, plan_once_read
-from ouro.session.turn import Questions, TurnRunner
+from ouro.session.turn import OpenQuestions, TurnRunner
 from ouro.session.workbench import Workbench
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
@@ -153,7 +153,7 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     session_catalog = _session_catalog(store, options)
     resumed = await session_catalog.find(request.resume) if request.resume else None
     scopes = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
-    questions, runner = Questions(), TurnRunner()
+    questions, runner = OpenQuestions(), TurnRunner()
     background = Background(questions, runner)
     transcript = await _transcript(store, ground, request, resumed, begins_with(scopes.opened), background.warn)
     notices = transcript.notices
@@ -269,7 +269,7 @@ class _SessionBuilder:
     """What was known of a session that is resumed."""
     mask: SecretMask
     scopes: MemoryScopes
-    questions: Questions
+    questions: OpenQuestions
     runner: TurnRunner
     background: Background
 

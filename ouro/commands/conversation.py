@@ -45,7 +45,7 @@ async def exit_(front_end: FrontEnd, _argument: str) -> None:
 
 async def copy(front_end: FrontEnd, _argument: str) -> None:
     """Copy the last answer, as Markdown."""
-    answers = [event.message.text for event in front_end.session.history() if isinstance(event, Replied)]
+    answers = [event.message.text for event in front_end.session.scrollback.shown() if isinstance(event, Replied)]
     last = next((text for text in reversed(answers) if text.strip()), "")
     if not last:
         raise UsageError("There is no answer to copy yet.")

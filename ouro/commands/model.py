@@ -41,7 +41,7 @@ async def think(front_end: FrontEnd, argument: str) -> None:
     effort = next((each for each in EFFORTS if each == chosen), None)
     if effort is None:
         raise UsageError(f"{chosen!r} is no effort. There are: {', '.join(EFFORTS)}.")
-    await front_end.session.set_effort(effort)
+    await front_end.session.set_model(effort=effort)
     front_end.say(f"Thinking: {effort}")
     front_end.redraw()
 

@@ -36,7 +36,7 @@ async def undo(front_end: FrontEnd, _argument: str) -> None:
     """Take back your last message and what came of it; it can be edited and sent again."""
     rewound = await front_end.session.rewind.undo()
     front_end.show_again(rewound.text, rewound.images)
-    _tell(front_end, "/redo returns to it.", rewound.told)
+    _tell(front_end, "/redo returns to it.", rewound.notices)
 
 
 async def redo(front_end: FrontEnd, _argument: str) -> None:
@@ -58,7 +58,7 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
         case "rewind":
             rewound = await past.rewind(way.number, way.scopes)
             front_end.show_again(rewound.text, rewound.images)
-            _tell(front_end, "/redo returns to it.", rewound.told)
+            _tell(front_end, "/redo returns to it.", rewound.notices)
         case "visit":
             await past.visit(way.number)
             front_end.show_again()

@@ -35,7 +35,7 @@ class AgentTurn:
         agent: the loop.
         steering: what the agent is sent during the turn.
         environment: what the model is sent about where it works.
-        memory: adds to the message, and is told of the turn's events.
+        memory: adds to the message, and receives the events of the turn.
         plan: the agent's todos.
         background: runs the update of the index.
         after_turn: is awaited when a turn was not interrupted.

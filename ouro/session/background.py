@@ -1,4 +1,4 @@
-"""Background: tasks beside the turns, their events and questions."""
+"""Background: tasks that no turn waits for, their events and questions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from ouro.display import Question
 from ouro.events import Answer, Event, QuestionAsked, Said
-from ouro.session.turn import Questions, TurnRunner
+from ouro.session.turn import OpenQuestions, TurnRunner
 from ouro.utils.log import log
 
 
 class Background:
     """Runs what the user does not wait for: titles, capture, commits. Owned by one Session, which closes it."""
 
-    def __init__(self, questions: Questions, turns: TurnRunner) -> None:
+    def __init__(self, questions: OpenQuestions, turns: TurnRunner) -> None:
         self._questions = questions
         self._turns = turns
         self._tasks: set[asyncio.Task[None]] = set()
@@ -44,11 +44,11 @@ class Background:
         self.emit(Said(text, "warning"))
 
     async def ask(self, question_id: str, question: Question) -> Answer:
-        """Ask the user beside the turns, and wait for the answer."""
+        """Ask the user outside of a turn, and wait for the answer."""
         return await self._questions.ask(QuestionAsked(question_id, question, of_turn=False), self.emit)
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """What happens beside the turns, as it happens; ends when the session is closed. For one reader."""
+        """What happens in the background; ends when the session is closed. For one reader."""
         while (event := await self._events.get()) is not None:
             yield event
 

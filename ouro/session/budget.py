@@ -86,7 +86,7 @@ class Budget:
         return " ".join(self._warnings(self._checked, found))
 
     def refuse(self) -> None:
-        """Refuse a call beside the turns, by what `check` found and what this session has spent since.
+        """Refuse a background call, by what `check` found and what this session has spent since.
 
         Raises:
             LimitReached: a limit is reached.

@@ -39,55 +39,55 @@ TINY, SMALL = 2_000, 8_000
 ANTHROPIC_CACHE_SECONDS = 300
 _GIT_TIMEOUT = 1.5
 _SUBJECTS = 3
-_MOST_COMMITS = 1_000
+_MAX_COMMITS = 1_000
 CacheState = Literal["warm", "cold", "probably warm", "probably cold"]
 
 
 class RepositoryChanges(msgspec.Struct, frozen=True):
-    """What has happened in the repository since the session was last used."""
+    """What has changed in the repository since the session was last used."""
 
     branch: str
     branch_then: str
-    """Empty where it is not known."""
+    """Empty if it is unknown."""
     commits: int
     subjects: tuple[str, ...]
-    """Of the newest of them."""
+    """Of the newest commits."""
     changed: int
     """Files that differ from the last commit now."""
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """The last turns, where they are a good deal less than the whole."""
+    """The last turns, if they are much less than the whole."""
 
     turns: int
     tokens: int
-    """About what the first call would carry."""
+    """About how many the first call would send."""
 
 
 class ResumeCard(msgspec.Struct, frozen=True):
-    """What the person is told before the first call."""
+    """What the user sees before the first model call of a resumed session."""
 
     info: SessionInfo
     tokens: int
-    """That the first call carries."""
+    """Of the first call."""
     cache: CacheState
     price: float | None
-    """Of the first call without its answer, in US dollars, with the cache as it is; None where prices are not known."""
+    """Of the first call without its answer, in US dollars, with the cache as it is; None if prices are unknown."""
     price_cold: float | None
-    """The same where the provider has nothing of it any more."""
+    """The same with an empty cache."""
     repository: RepositoryChanges | None
-    """None outside a repository, or where git took too long."""
+    """None outside of a repository, or if git took too long."""
     memory: Mapping[str, int]
-    """Changes of long-term memory since then, by scope; those without any are left out."""
+    """The number of changes of long-term memory since then, by scope; scopes without changes are left out."""
     folder: str
-    """Where the session goes on, where that is another folder than its own; else empty."""
+    """The working folder, if it is not the folder of the session; else empty."""
     todos: tuple[Todo, ...]
     in_the_middle: bool
-    """It ended before the agent had answered."""
+    """It ended before the agent answered."""
     tail: Tail | None
-    """None where leaving out the rest would change little."""
+    """None if leaving out the rest would change little."""
     is_long: bool
-    """Worth a choice how to go on."""
+    """Long enough to ask how to continue."""
 
 
 class Resumed:
@@ -229,15 +229,15 @@ class Resumed:
 
 
 def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryChanges | None:
-    """What has happened in the repository since then; None outside of one, or where git took too long. Blocks."""
+    """What has changed in the repository since then; None outside of one, or if git took too long. Blocks."""
     branch = git_branch(cwd)
     if not branch:
         return None
     git = Git(cwd, _GIT_TIMEOUT)
     try:
-        # Where HEAD was then; a clone that is younger has no such entry, and git gives its oldest.
+        # Where HEAD was then; a younger clone has no such entry, and git returns its oldest one.
         then = git.ask("rev-parse", "--quiet", "--verify", f"HEAD@{{{since}}}").strip()
-        lines = git.ask("log", f"--max-count={_MOST_COMMITS}", "--format=%h %s", f"{then}..HEAD") if then else ""
+        lines = git.ask("log", f"--max-count={_MAX_COMMITS}", "--format=%h %s", f"{then}..HEAD") if then else ""
         changed = git.ask("status", "--porcelain", "--untracked-files=normal")
     except GitError:
         return None
@@ -250,7 +250,7 @@ async def _send_all(_emit: Emit) -> TurnFinished:
 
 
 def _begin_of_tail(entries: Sequence[TranscriptEntry]) -> int:
-    """Where the last turns begin: so many, as long as they are not too large, and one in any case."""
+    """The place of the first of the last turns: at most TAIL_TURNS, fewer if they are too large, at least one."""
     starts = [place for place, entry in enumerate(entries) if entry.number and is_own_words(entry.message)]
     fitting = (
         place
@@ -273,7 +273,7 @@ def _is_in_the_middle(messages: Sequence[Message]) -> bool:
 def _seconds_since(at: str) -> float:
     try:
         return (datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds()
-    except (ValueError, TypeError):  # somebody wrote the file by hand
+    except (ValueError, TypeError):  # the file was edited by hand
         return float("inf")
 
 

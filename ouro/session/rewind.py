@@ -19,47 +19,47 @@ if TYPE_CHECKING:
     from ouro.memory.transcript import TranscriptEntry
 
 SHELL_NOTE = "I ran this in a shell:\n\n$ "
-"""How a message begins that tells the model of the person's own shell line: nothing that was typed as a message."""
+"""The beginning of a message that holds a shell line of the user and its output: not a message that was typed."""
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A message of the person that the conversation can go back to."""
+    """A message of the user that the session can be rewound to."""
 
     number: int
     at: str
     text: str
     messages: int
-    """That would go: this one, and all that came after it."""
+    """How many would be undone: this one and all after it."""
     calls: int
     """Tool calls among them."""
     images: tuple[Image, ...] = ()
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """What was left by going back. It is kept, and the conversation can go on there again."""
+    """Messages that a rewind has left. They are kept, and the session can continue there."""
 
     number: int
     """Of its last message."""
     since: int
-    """The message behind which it parts from what is on the screen; 0: the start."""
+    """The message of the current branch after which it begins; 0: the start."""
     at: str
-    """When its last message was said."""
+    """The time of its last message."""
     texts: tuple[str, ...]
-    """What the person said in it."""
+    """The messages of the user in it."""
     messages: int
     calls: int
 
 
 class Rewound(msgspec.Struct, frozen=True):
-    """What a way back gives: the message to edit and say again, and what there is to tell."""
+    """The result of a rewind: the message to edit and send again, and what to tell the user."""
 
     text: str = ""
     images: tuple[Image, ...] = ()
-    told: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 class Undoable(Protocol):
-    """What was done outside the transcript and can be undone with it."""
+    """What turns did outside of the transcript, and can be undone with a rewind."""
 
     @property
     def what(self) -> str:
@@ -68,15 +68,15 @@ class Undoable(Protocol):
 
     @property
     def undo(self) -> Callable[[], Awaitable[Sequence[str]]]:
-        """Undoes it; returns messages for the user, one a line."""
+        """Undoes it; returns what to tell the user, a line each."""
         ...
 
 
 class Undoer(Protocol):
-    """Finds what was done outside the conversation, in one scope: files, long-term memory."""
+    """Finds what turns did outside of the transcript, in one scope: files, long-term memory."""
 
     async def find(self, number: int) -> Undoable | None:
-        """What was done since message `number`, on the line that goes on now; None where that is nothing."""
+        """What was done since message `number` on the current branch; None if nothing was."""
         ...
 
 
@@ -109,27 +109,27 @@ class Rewind:
         """All records of the session, with rewound and compacted ones.
 
         Raises:
-            SessionNotFound: nothing was said in it yet.
+            SessionNotFound: it has no messages yet.
         """
         return await self._memory.whole()
 
     def points(self) -> tuple[Point, ...]:
-        """The person's messages on this line, as far as they are loaded; oldest first."""
+        """The messages of the user on this branch, as far as they are loaded; oldest first."""
         found: list[Point] = []
         calls = 0
         for messages, entry in enumerate(reversed(self._memory.transcript.entries), 1):
             calls += len(entry.message.tool_calls)
-            if _is_said_by_person(entry):
+            if _is_typed(entry):
                 found.append(_point(entry, messages, calls))
         return tuple(reversed(found))
 
     def branches(self) -> tuple[Branch, ...]:
-        """What was left by going back, in the order in which it parts from this line."""
-        return tuple(_branch(each) for each in self._memory.transcript.branches)
+        """The branches that rewinds have left, in the order of their beginning."""
+        return tuple(map(_branch, self._memory.transcript.branches))
 
     @property
     def lacks_branches(self) -> bool:
-        """Whether there may be more branches than these: those that part from what was not loaded at first."""
+        """Whether there may be more branches: those that begin at messages that were not loaded at first."""
         return self._memory.transcript.lacks_branches
 
     @property
@@ -142,91 +142,91 @@ class Rewind:
         await self._memory.pager.earlier(count)
 
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
-        """What can be taken back with the conversation, from message `number` on; each with what it would be."""
+        """What can be undone together with the messages from `number` on, by scope, in a few words."""
         return {scope: found.what for scope, found in (await self._undoable(number, self._undoers)).items()}
 
     async def rewind(self, number: int, scopes: Collection[RewindScope] = ()) -> Rewound:
-        """Go on before the person's message `number`; gives it, to be edited.
+        """Go back to before the user's message `number`; return it, to be edited.
 
         Args:
             number: of a message in `points`.
-            scopes: what is to be taken back beside the conversation.
+            scopes: what to undo together with the messages.
 
         Raises:
-            UsageError: a turn is under way, the session is read-only, or there is no such message.
-            SaveFailed: it is not on disk; the conversation is as it was.
+            UsageError: a turn runs, the session is read-only, or there is no such message.
+            SaveFailed: it is not on disk; the transcript is as it was.
         """
-        self._refuse_where_it_cannot_be()
+        self._check()
         entry = self._entry(number)
         undoable = await self._undoable(number, scopes)
         await self._go(await self._before(entry), ("conversation", *undoable))
-        told: list[str] = []
+        notices: list[str] = []
         for scope, found in undoable.items():
-            told.extend(await _taken_back(scope, found))
-        return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(told))
+            notices.extend(await _undo(scope, found))
+        return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
 
     async def visit(self, number: int) -> None:
-        """Go on where a branch was left.
+        """Continue at the end of a branch.
 
         Raises:
-            UsageError: a turn is under way, the session is read-only, or there is no such branch.
-            SaveFailed: it is not on disk; the conversation is as it was.
+            UsageError: a turn runs, the session is read-only, or there is no such branch.
+            SaveFailed: it is not on disk; the transcript is as it was.
         """
-        self._refuse_where_it_cannot_be()
-        if number not in {each.number for each in self.branches()}:
+        self._check()
+        if number not in {branch.number for branch in self.branches()}:
             raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
         await self._go(number)
 
     async def undo(self) -> Rewound:
-        """Take back the person's last message, and all that came of it.
+        """Undo the last message of the user, and all that followed it.
 
         Raises:
-            UsageError: a turn is under way, the session is read-only, or nothing was said yet.
+            UsageError: a turn runs, the session is read-only, or there is no message yet.
             SaveFailed: as for `rewind`.
         """
-        self._refuse_where_it_cannot_be()
+        self._check()
         while not (points := self.points()) and self.has_earlier:
             await self.earlier()
         if not points:
-            raise UsageError("There is nothing to undo: nothing was said yet.")
+            raise UsageError("There is nothing to undo: the session has no messages.")
         return await self.rewind(points[-1].number)
 
     async def redo(self) -> None:
-        """Go back to where the conversation was before the last way back; as often as there were ways back.
+        """Undo the last rewind; as often as there were rewinds.
 
         Raises:
-            UsageError: a turn is under way, the session is read-only, or something was said since.
+            UsageError: a turn runs, the session is read-only, or a message was sent since.
             SaveFailed: as for `rewind`.
         """
-        self._refuse_where_it_cannot_be()
+        self._check()
         undone = self._memory.transcript.undone
         if not undone:
             raise UsageError("There is nothing to redo.", commands=["rewind"])
         await self._go(undone[-1])
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
-        """Copy the session, up to before the person's message `number` where that is given; gives the copy's id.
+        """Copy the session, or the part before the user's message `number`; return the id of the copy.
 
-        Before the first message there is nothing to copy: the id is empty then, as that of a new session is.
+        The id is empty if there is nothing before that message.
 
         Raises:
-            UsageError: nothing was said yet, or there is no such message.
+            UsageError: there is no message yet, or no such message.
             SaveFailed: there is no copy.
         """
         transcript = self._memory.transcript
         if not transcript.last_number:
-            raise UsageError("Nothing was said yet: there is nothing to fork.")
+            raise UsageError("There is nothing to fork: the session has no messages.")
         end = transcript.last_number if number is None else await self._before(self._entry(number))
         return await self._memory.fork(end, title) if end else ""
 
     def _entry(self, number: int) -> TranscriptEntry:
-        entry = next((each for each in self._memory.transcript.entries if each.number == number), None)
-        if entry is None or not _is_said_by_person(entry):
-            raise UsageError(f"There is no message {number} of yours to go back to.", commands=["rewind"])
+        entry = next((entry for entry in self._memory.transcript.entries if entry.number == number), None)
+        if entry is None or not _is_typed(entry):
+            raise UsageError(f"There is no message {number} of yours to rewind to.", commands=["rewind"])
         return entry
 
     async def _before(self, entry: TranscriptEntry) -> int:
-        """The number of what stands before a message on the line; 0: it is the first."""
+        """The number of the message before it on the branch; 0: it is the first."""
         if self._memory.pager.has_earlier and self._memory.transcript.before(entry.number) == 0:
             await self._memory.pager.earlier(1)
         return self._memory.transcript.before(entry.number)
@@ -243,25 +243,25 @@ class Rewind:
                 if scope in scopes and (undoable := await undoer.find(number)) is not None:
                     found[scope] = undoable
             except OuroError as error:
-                log.warning("what could be taken back of %s: %s", scope, error)
+                log.warning("what could be undone in %s: %s", scope, error)
         return found
 
-    def _refuse_where_it_cannot_be(self) -> None:
+    def _check(self) -> None:
         if self._is_running():
-            raise UsageError("The agent is at work: interrupt it, or wait until it is done, before you go back.")
+            raise UsageError("The agent is at work.", "Interrupt it, or wait until it is done, then rewind.")
         if self._memory.read_only:
-            raise UsageError("This session is open read-only: it stays as it is.", "/fork goes on in a copy.")
+            raise UsageError("This session is open read-only.", "/fork continues in a copy.")
 
 
-async def _taken_back(scope: RewindScope, found: Undoable) -> Sequence[str]:
-    """The conversation has gone back by now: what cannot be taken back beside it is told."""
+async def _undo(scope: RewindScope, found: Undoable) -> Sequence[str]:
+    """The session is rewound by now: an error is reported, not raised."""
     try:
         return await found.undo()
     except OuroError as error:
-        return (f"Not taken back in {scope}: {error}",)
+        return (f"Not undone in {scope}: {error}",)
 
 
-def _is_said_by_person(entry: TranscriptEntry) -> bool:
+def _is_typed(entry: TranscriptEntry) -> bool:
     message = entry.message
     is_said = bool(message.text.strip() or message.parts_of(Image))
     return message.role == "user" and is_said and not message.text.startswith(SHELL_NOTE)
@@ -273,6 +273,6 @@ def _point(entry: TranscriptEntry, messages: int, calls: int) -> Point:
 
 def _branch(left: Left) -> Branch:
     entries = left.entries
-    texts = tuple(each.message.text for each in entries if _is_said_by_person(each))
-    calls = sum(len(each.message.tool_calls) for each in entries)
+    texts = tuple(entry.message.text for entry in entries if _is_typed(entry))
+    calls = sum(len(entry.message.tool_calls) for entry in entries)
     return Branch(entries[-1].number, left.since, entries[-1].at, texts, len(entries), calls)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,7 +27,7 @@ from ouro.session.resume import Resumed
 from ouro.session.rewind import SHELL_NOTE, Rewind
 from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
-from ouro.session.turn import Questions, TurnRunner
+from ouro.session.turn import OpenQuestions, TurnRunner
 from ouro.session.turn_queue import Draft
 from ouro.session.workbench import Workbench
 from ouro.tools.shell_jobs import JobInfo
@@ -52,12 +52,12 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Controls(msgspec.Struct, frozen=True):
-    """What runs in a session: turns, tasks beside them, and their questions to the user."""
+    """What runs in a session: turns, background tasks, and their questions to the user."""
 
     turn: AgentTurn
     runner: TurnRunner
     background: Background
-    questions: Questions
+    questions: OpenQuestions
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -130,12 +130,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.memory.recalled_count,
         )
 
-    def history(self) -> Iterator[Event]:
-        """The transcript so far, as the events that showed it."""
-        return self.scrollback.shown()
-
     def events(self) -> AsyncGenerator[Event, None]:
-        """What happens beside the turns (a title, a note, a change of memory), until `close`; for one reader."""
+        """Background events (a title, a note, a change of memory), until `close`; for one reader."""
         return self.controls.background.events()
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
@@ -187,22 +183,19 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         self.workbench.permissions.mode = mode
         self.transcript.set_mode(mode)
 
-    async def set_effort(self, effort: Effort) -> None:
-        """Change how long the model thinks, from the next request on."""
-        self.workbench.models.change(self.status().model, effort)
-        await self._release_models()
-
-    async def set_model(self, name: str) -> None:
-        """Change the model, from the next request on.
+    async def set_model(self, name: str = "", effort: Effort | None = None) -> None:
+        """Change the model, or how long it thinks, from the next request on.
 
         Raises:
             NoModelError: it is unknown or has no key; the one in use stays.
         """
         models = self.workbench.models
-        models.change(name, models.effort)
-        await self._release_models()
-        self.window.measure()
-        self.transcript.set_model(self.status().model)
+        models.change(name or self.status().model, effort or models.effort)
+        if not self.running:
+            await models.release()
+        if name:
+            self.window.measure()
+            self.transcript.set_model(self.status().model)
 
     async def models(self) -> tuple[ModelChoice, ...]:
         """The known models, usable or not."""
@@ -257,7 +250,3 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.controls.turn.steering.outputs.append(Prompt(text))
         else:
             await self.transcript.add(user(text))
-
-    async def _release_models(self) -> None:
-        if not self.running:
-            await self.workbench.models.release()

@@ -1,4 +1,4 @@
-"""Turn: work that emits events, as a task that can be interrupted; TurnRunner; Questions to the user."""
+"""Turn: work that emits events, as a task that can be interrupted; TurnRunner; OpenQuestions to the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Work = Callable[[Emit], Awaitable[TurnFinished]]
 """Emits what happens; returns how it ended."""
 
 
-class Questions:
+class OpenQuestions:
     """The open questions to the user. An answer that comes before its question is dropped."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Turn:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def ended(self) -> None:
-        """Wait until it has cleaned up, whoever reads its events."""
+        """Wait until it has cleaned up."""
         if self._task is not None:
             await asyncio.wait([self._task])
 

@@ -113,7 +113,7 @@ class TurnQueue:
             self._start_worker()
 
     def say(self, draft: Draft) -> None:
-        """Start a turn with a message, or steer the turn that runs. A command runs at once, beside the turn."""
+        """Start a turn with a message, or steer the turn that runs. A command runs at once, during the turn."""
         session = self.session
         if session is None or not self.running:
             self.queue(draft)

@@ -20,7 +20,7 @@ from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Effect, Permissions, Workspace
-from ouro.session.turn import Questions, Turn
+from ouro.session.turn import OpenQuestions, Turn
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 SEEDS = range(60)
@@ -100,7 +100,7 @@ def draw_script(chance: random.Random) -> list:
 class World:
     def __init__(self, script, tmp_path: Path):
         self.memory = MemoryManager.start(DictMemoryStore(), project=str(tmp_path), model="scripted")
-        self.questions = Questions()
+        self.questions = OpenQuestions()
         self.steering: list[Prompt] = []
         self.tools = {"step": Step(), "guarded": Guarded()}
         self.model = ScriptedModel(script)

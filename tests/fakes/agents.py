@@ -15,15 +15,15 @@ from ouro.llm import Model
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Permissions
-from ouro.session.turn import Questions, TurnRunner
+from ouro.session.turn import OpenQuestions, TurnRunner
 from ouro.tools.tool import AnyTool
 
 
 def make_runner(
-    tools: Mapping[str, AnyTool], permissions: Permissions, questions: Questions | None = None
+    tools: Mapping[str, AnyTool], permissions: Permissions, questions: OpenQuestions | None = None
 ) -> ToolRunner:
     """A ToolRunner with nothing to do after a tool."""
-    return ToolRunner(tools, permissions, (questions or Questions()).ask, _nothing)
+    return ToolRunner(tools, permissions, (questions or OpenQuestions()).ask, _nothing)
 
 
 def make_compactor(

@@ -53,7 +53,7 @@ class FakePast:
 
     async def undo(self) -> Rewound:
         if not self.listed:
-            raise UsageError("There is nothing to undo: nothing was said yet.")
+            raise UsageError("There is nothing to undo: the session has no messages.")
         self.went.append(("undo",))
         return Rewound(self.listed[-1].text)
 

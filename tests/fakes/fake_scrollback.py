@@ -1,6 +1,6 @@
 """What stands before the shown part of a fake session: given pages, the newest first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ouro.events import Event
 from ouro.session.scrollback import Reached
@@ -11,6 +11,10 @@ class FakeScrollback:
 
     def __init__(self) -> None:
         self.pages: list[Sequence[Event]] = []
+        self.events: list[Event] = []
+
+    def shown(self) -> Iterator[Event]:
+        return iter(self.events)
 
     @property
     def has_more(self) -> bool:
@@ -24,5 +28,5 @@ class FakeScrollback:
         return []
 
     async def reach(self, _number: int) -> Reached:
-        """It is the last message of the person."""
+        """The last message of the user."""
         return Reached(1)

@@ -8,7 +8,7 @@ unless the turn brings one itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -123,7 +123,6 @@ class FakeSession:
         self.remember(None)
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()
-        self.shown_before: list[Event] = []
         self.scrollback = FakeScrollback()
         self.rewind = FakePast()
         self.titles = FakeTitles()
@@ -162,8 +161,13 @@ class FakeSession:
     def status(self) -> Status:
         return self._status
 
-    def history(self) -> Iterator[Event]:
-        return iter(self.shown_before)
+    @property
+    def shown_before(self) -> list[Event]:
+        return self.scrollback.events
+
+    @shown_before.setter
+    def shown_before(self, events: list[Event]) -> None:
+        self.scrollback.events = events
 
     async def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
         self.sent.append(text)
@@ -243,11 +247,8 @@ class FakeSession:
     def set_mode(self, mode) -> None:
         self._status = replace(self._status, mode=mode)
 
-    async def set_effort(self, effort) -> None:
-        self._status = replace(self._status, effort=effort)
-
-    async def set_model(self, name: str) -> None:
-        self._status = replace(self._status, model=name)
+    async def set_model(self, name: str = "", effort=None) -> None:
+        self._status = replace(self._status, model=name or self._status.model, effort=effort or self._status.effort)
 
     async def models(self) -> tuple[ModelChoice, ...]:
         return self.choices

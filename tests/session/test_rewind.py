@@ -35,7 +35,7 @@ async def say(session, *texts):
 
 def words(session):
     """What is on the screen: the person's words, and the agent's."""
-    texts = [each.text if isinstance(each, Prompted) else each.message.text for each in session.history()
+    texts = [each.text if isinstance(each, Prompted) else each.message.text for each in session.scrollback.shown()
              if isinstance(each, Prompted | Replied)]  # fmt: skip
     return [text for text in texts if text]
 
@@ -65,7 +65,7 @@ async def test_a_rewind_takes_the_rest_out_of_what_is_sent_and_shown_and_gives_t
     await collect(session.send("second", [picture]))
     await say(session, "third")
     rewound = await session.rewind.rewind(session.rewind.points()[1].number)
-    assert (rewound.text, rewound.images, rewound.told) == ("second", (picture,), ())
+    assert (rewound.text, rewound.images, rewound.notices) == ("second", (picture,), ())
     assert words(session) == ["first", "One."]
     await say(session, "second, but better")
     assert sent(model) == ["first", "One.", "second, but better"]
@@ -383,10 +383,10 @@ async def test_what_was_done_beside_the_conversation_is_offered_and_taken_back_w
     past = Rewind(session.transcript, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once)
     assert await past.can_rewind(3) == {"files": "2 files"}
     rewound = await past.rewind(3, ("files",))
-    assert rewound.told == ("api.py was changed since by another program: it stays.",)
+    assert rewound.notices == ("api.py was changed since by another program: it stays.",)
     assert (files.taken, memory.taken) == ([3], [])
     await past.redo()
-    assert (await past.rewind(3)).told == ()
+    assert (await past.rewind(3)).notices == ()
     assert files.taken == [3]
     await session.close()
     loaded = await session.transcript._store.load_session(session.id, read_only=True)
@@ -398,10 +398,10 @@ async def test_what_cannot_be_taken_back_is_told_and_the_conversation_goes_back_
     open_session, _ = make(repository, "One.", "Two.")
     session = await open_session(OpenRequest())
     await say(session, "a", "b")
-    for failing, told in (("find", ()), ("undo", ("Not taken back in files: git is gone",))):
+    for failing, told in (("find", ()), ("undo", ("Not undone in files: git is gone",))):
         past = Rewind(session.transcript, lambda: False, lambda: None, {"files": Files(failing=failing)}, at_once)
         assert await past.can_rewind(3) == ({} if failing == "find" else {"files": "2 files"})
-        assert (await past.rewind(3, ("files",))).told == told
+        assert (await past.rewind(3, ("files",))).notices == told
         assert words(session) == ["a", "One."]
         await past.redo()
     await session.close()

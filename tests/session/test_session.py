@@ -49,7 +49,7 @@ async def test_a_session_is_resumed_as_it_was_left(repository):
     await session.close()
     again = await open_session(OpenRequest("latest"))
     assert (again.id, again.title, again.todos) == (session.id, "the plan", (Todo("look", "done"), Todo("mend")))
-    shown = [type(event) for event in again.history() if not isinstance(event, ToolFinished | ToolStarted)]
+    shown = [type(event) for event in again.scrollback.shown() if not isinstance(event, ToolFinished | ToolStarted)]
     assert shown[0] is Prompted
     assert shown.count(Replied) == 2
     await again.close()
@@ -172,7 +172,7 @@ async def test_an_interrupt_in_the_middle_of_an_answer_keeps_it(repository):
             session.interrupt()
     await session.close()
     again = await open_session(OpenRequest("latest"))
-    last = list(again.history())[-1]
+    last = list(again.scrollback.shown())[-1]
     assert (last.message.text, last.message.cut) == ("So far ", True)
     await again.close()
 
@@ -238,7 +238,7 @@ async def test_an_ephemeral_session_leaves_nothing_on_disk(repository, home):
     await session.close()
     assert not (home / ".ouro" / "sessions").exists()
     again = await open_session(OpenRequest(session.id[:8]))
-    assert isinstance(next(again.history()), Prompted)
+    assert isinstance(next(again.scrollback.shown()), Prompted)
     await again.close()
 
 

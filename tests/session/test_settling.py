@@ -21,7 +21,7 @@ def learns(text):
 
 
 def head():
-    ref = get_history_dir() / "user.git" / "refs" / "heads" / "main"
+    ref = get_memory_dir() / ".git" / "refs" / "heads" / "main"
     return ref.read_text() if ref.exists() else ""
 
 

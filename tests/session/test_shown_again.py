@@ -32,7 +32,9 @@ async def say(session, text):
 
 
 def marks(session):
-    return [event for event in session.history() if isinstance(event, Compacted | Said | NotesRecalled | Titled)]
+    return [
+        event for event in session.scrollback.shown() if isinstance(event, Compacted | Said | NotesRecalled | Titled)
+    ]
 
 
 async def compacted(repository):
@@ -55,7 +57,7 @@ async def test_a_compaction_is_told_again_as_it_was_told(repository):
 
     again = await opened(repository, resume="latest")
     assert marks(again) == [told]
-    places = [type(event) for event in again.history() if isinstance(event, Compacted | Prompted)]
+    places = [type(event) for event in again.scrollback.shown() if isinstance(event, Compacted | Prompted)]
     assert places == [Prompted, Prompted, Compacted, Prompted]
     await again.close()
 
@@ -64,7 +66,7 @@ async def test_the_full_screen_shows_it_as_it_did(repository):
     session, told = await compacted(repository)
     await session.close()
     again = await opened(repository, resume="latest")
-    events = list(again.history())
+    events = list(again.scrollback.shown())
     await again.close()
 
     app = TranscriptApp(*events)
@@ -82,7 +84,7 @@ async def test_the_plain_prompt_prints_it_as_it_did(repository):
     await session.close()
     again = await opened(repository, resume="latest")
     printed: list[str] = []
-    Printer(PlainOutput(printed.append, plain=True)).replay(again.history())
+    Printer(PlainOutput(printed.append, plain=True)).replay(again.scrollback.shown())
     await again.close()
     line = f"Compacted: {told.before:,} → {told.after:,} tokens; {told.covered} messages give way to a summary"
     assert line in "".join(printed)

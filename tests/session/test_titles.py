@@ -44,7 +44,7 @@ async def test_after_the_first_turn_a_model_finds_a_title_and_it_is_told(reposit
     assert await anext(session.events()) == Titled("Mend the import in api.py")
     assert (session.title, session.status().usage.cost) == ("Mend the import in api.py", 0.001)
     [request] = asked_for_titles(model)
-    assert request.messages[1].text.startswith("Person: the import in api.py is broken")
+    assert request.messages[1].text.startswith("User: the import in api.py is broken")
     assert request.messages[1].text.endswith("Agent: Mended.")
     assert (request.tools, [each.title for each in await records_of(session, TitleRecord)][-1]) == (
         (),
@@ -151,7 +151,7 @@ async def test_where_nobody_wants_one_no_model_is_asked(repository, home, settin
 async def test_asked_for_by_hand_it_takes_the_place_of_any_title(repository):
     open_session, _model = make(repository, "One.", "Mend the parser", "...", titles=False)
     session = await open_session(OpenRequest())
-    with pytest.raises(UsageError, match="Nothing was said yet"):
+    with pytest.raises(UsageError, match="There are no messages yet"):
         await session.titles.find()
     await say(session, "one")
     session.rename("mine")
@@ -184,6 +184,6 @@ def test_a_title_is_cleaned(answer, title):
 def test_the_excerpt_is_short_and_has_beginning_and_end():
     long = [user("the beginning"), *(assistant("middle " * 100) for _ in range(50)), user("the end")]
     text = excerpt(long)
-    assert text.startswith("Person: the beginning")
-    assert text.endswith("Person: the end")
+    assert text.startswith("User: the beginning")
+    assert text.endswith("User: the end")
     assert len(text) < 4_100

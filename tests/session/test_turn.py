@@ -7,7 +7,7 @@ import pytest
 from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.events import Permit, QuestionAsked, QuestionClosed, Reply, Said, TurnFinished
-from ouro.session.turn import Questions, Turn, TurnRunner
+from ouro.session.turn import OpenQuestions, Turn, TurnRunner
 
 
 async def collect(turn):
@@ -81,7 +81,7 @@ async def test_closing_the_stream_ends_the_task():
 
 
 async def test_an_answer_before_its_question_is_dropped():
-    questions, seen = Questions(), []
+    questions, seen = OpenQuestions(), []
     asked = QuestionAsked("1", Question("Which?"))
     assert not questions.answer("1", Permit("yes"))
     waiting = asyncio.create_task(questions.ask(asked, seen.append))

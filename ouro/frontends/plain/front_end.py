@@ -89,7 +89,7 @@ class ReplFrontEnd:
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Print the end of the transcript, and put the draft into the prompt. Images cannot be sent again."""
-        self._replay(list(self.session.history()))
+        self._replay(list(self.session.scrollback.shown()))
         self.redraw()
         if images:
             self.say("The images of this message are lost: the plain prompt cannot send images.", "warning")
@@ -127,9 +127,9 @@ class ReplFrontEnd:
             reached = await self.session.scrollback.reach(message)
         except OuroError as error:
             self.say(str(error), "error")
-            self._replay(list(self.session.history()))
+            self._replay(list(self.session.scrollback.shown()))
             return
-        events = list(self.session.history())
+        events = list(self.session.scrollback.shown())
         starts = [place for place, event in enumerate(events) if isinstance(event, Prompted)]
         if reached.is_left:
             self.say(LEFT_BRANCH, "warning")
@@ -213,7 +213,7 @@ class ReplFrontEnd:
         if message:
             await self.go_to(message)
         else:
-            self._replay(list(session.history()))
+            self._replay(list(session.scrollback.shown()))
         self.redraw()
 
     def _replay(self, events: Sequence[Event]) -> None:

@@ -122,7 +122,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Show the session's transcript again, from its newest messages."""
         if self.session is not None:
             self.transcript.clear()
-            self.writer.replay(self.session.history())
+            self.writer.replay(self.session.scrollback.shown())
             self.todos.todos = self.session.todos
             self.resume.close()
             self.show_state()
