@@ -26,7 +26,7 @@ def path(home, monkeypatch):
     """A session of which a screen reads the end first; somebody's editor has ruined its third message."""
     monkeypatch.setenv("OURO_SESSIONS_TITLES", "false")
     monkeypatch.setenv("OURO_MEMORY_ENABLED", "false")
-    monkeypatch.setattr(session_reader, "MOST_SHOWN", 3000)
+    monkeypatch.setattr(session_reader, "MAX_SHOWN", 3000)
     wait(
         YamlFileMemoryStore(get_sessions_dir()).import_session(
             HEADER, [MessageRecord(number, AT, user(f"m{number}")) for number in range(1, 200)]
@@ -69,6 +69,6 @@ async def test_that_the_rest_cannot_be_read_is_told(path, repository, monkeypatc
     monkeypatch.setattr(YamlFileMemoryStore, "load_session", fails_for_the_rest)
     session = await opened(repository)
     reading = asyncio.create_task(told(session))
-    await asyncio.gather(session.resumed.card(), session.transcript.read_all())
+    await asyncio.gather(session.resumed.card(), session.transcript.pager.loaded())
     await session.close()
     assert [each.text.partition(":")[0] for each in await reading] == ["What was said earlier could not be read"]
