@@ -71,4 +71,4 @@ async def test_that_the_rest_cannot_be_read_is_told(path, repository, monkeypatc
     reading = asyncio.create_task(told(session))
     await asyncio.gather(session.resumed.card(), session.transcript.pager.loaded())
     await session.close()
-    assert [each.text.partition(":")[0] for each in await reading] == ["What was said earlier could not be read"]
+    assert [each.text.partition(":")[0] for each in await reading] == ["Earlier messages could not be read"]
