@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     OpenSession = Callable[[OpenRequest], Awaitable[Session]]
     OpenCatalog = Callable[[], Awaitable[SessionCatalog]]
 
-SUBCOMMANDS = {
-    "sessions": "list, show, export, rename, remove and repair sessions",
-    "usage": "tokens and money by model: today, this month, and in all",
-    "models": "the models that can be used, and why the others cannot",
-    "memory": "what is remembered: list, search, change, import, export, check it",
-    "config": "each setting, its value, and where that comes from",
-    "doctor": "check the installation, and say what to mend",
-    "completion": "a script that completes this command line in bash, zsh or fish",
-    "demo": "see ouro mend a small program, without a model or a key",
+GROUPS = {
+    "sessions": "list, show, export, import, rename, delete and repair sessions",
+    "usage": "show tokens and cost by model: today, this month, all",
+    "models": "list usable models, and why others are not usable; set one up",
+    "memory": "list, search, change, import, export and check long-term memory",
+    "config": "show each setting, its value and its source",
+    "doctor": "check the installation",
+    "completion": "print a script that completes this command line in bash, zsh or fish",
+    "demo": "watch ouro repair a small program, without a model or a key",
 }
-"""Each is a module of `ouro/subcommands/` with `add_arguments(parser)` and `run(args)`."""
+"""The words behind `ouro`. Their actions are in `ouro/commands/builtin.py`, which is loaded when one is run."""
 
 PICK = "?"
 """`--resume` without a value; as in `session/opening.py`, which is loaded after the first frame."""
@@ -74,8 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from ouro.errors import OuroError
 
     try:
-        if given and given[0] in SUBCOMMANDS:
-            return _run_subcommand(given[0], given[1:])
+        if given and given[0] in GROUPS:
+            return _run_action(given[0], given[1:])
         return _run(_parser().parse_args(given))
     except OuroError as error:
         from ouro.utils.text import clean
@@ -90,48 +90,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _run_subcommand(name: str, arguments: Sequence[str]) -> int:
-    import argparse
-    import importlib
+def _run_action(group: str, words: Sequence[str]) -> int:
+    from ouro.commands.shell import run as run_action
+    from ouro.shell_opener import ShellOpener
 
-    if name == "memory":
-        from ouro.commands.shell import run as run_action
-        from ouro.shell_opener import ShellOpener
-
-        return run_action(name, arguments, ShellOpener(_whole_parser))
-    module = importlib.import_module(f"ouro.subcommands.{name}")
-    parser = argparse.ArgumentParser(
-        prog=f"ouro {name}", description=SUBCOMMANDS[name], formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    module.add_arguments(parser)
-    parser.set_defaults(whole_parser=_whole_parser)
-    args = parser.parse_args(arguments)
-    if getattr(args, "action", "") is None:  # `ouro memory`: which actions there are is what one wants to know
-        parser.print_help(sys.stderr)
-        return 2
-    return int(module.run(args))
+    return run_action(group, words, ShellOpener(_whole_parser))
 
 
 def _whole_parser() -> argparse.ArgumentParser:
-    """The command line with its subcommands, as a shell completes it."""
-    import importlib
+    """The command line with all actions, for shell completion."""
+    from ouro.commands.shell import add_arguments
 
     parser = _parser(with_message=False)
-    subparsers = parser.add_subparsers()
-    for name, text in SUBCOMMANDS.items():
-        if name == "memory":
-            from ouro.commands.shell import add_arguments
-
-            add_arguments(subparsers.add_parser(name, help=text), name)
-            continue
-        importlib.import_module(f"ouro.subcommands.{name}").add_arguments(subparsers.add_parser(name, help=text))
+    groups = parser.add_subparsers()
+    for name, text in GROUPS.items():
+        add_arguments(groups.add_parser(name, help=text), name)
     return parser
 
 
 def _parser(with_message: bool = True) -> argparse.ArgumentParser:
     import argparse
 
-    commands = "\n".join(f"  ouro {name:<10} {text}" for name, text in SUBCOMMANDS.items())
+    commands = "\n".join(f"  ouro {name:<10} {text}" for name, text in GROUPS.items())
     parser = argparse.ArgumentParser(
         prog="ouro",
         description="A terminal coding agent that remembers.",

@@ -151,6 +151,12 @@ class ShellOpener:
         """Replaces keys and other secrets."""
         return _mask().mask
 
+    def demo(self, front_end: str) -> int:
+        """Play the demo."""
+        from ouro.demo import play
+
+        return play(front_end)
+
     def _follow(self, index: Index, stores: Iterable[GitMemoryStore]) -> None:
         from ouro.memory.index.index import Sources
         from ouro.memory.index.note_indexer import MemoryFolder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from ouro.commands.action import Action, arg
 
@@ -11,7 +12,11 @@ _SESSION = "an id, its start, `latest`, or words of its title or messages"
 _YES = arg("-y", "--yes", action="store_true", help="do not ask")
 _FORCE = arg("--force", action="store_true", help="overwrite an existing file")
 _NOTE = arg("note", metavar="ID", help="a note's id or its start")
+_ONE_SESSION = arg("session", metavar="SESSION", help=_SESSION)
 _PROPOSAL = arg("proposal", nargs="?", default="", metavar="ID", help="needed if several are pending")
+
+_USAGE = Action("usage", "usage.usage", "Show tokens and cost by model: this session, today, this month, all", (),
+                ("usage", "usage --json"), "both", aliases=("cost", "stats"))  # fmt: skip
 
 SESSION_COMMANDS: tuple[Action, ...] = (
     Action("help", "info.show_help", "Show the commands and keys", None, ("help memory",), "session",
@@ -197,8 +202,7 @@ COMMANDS: tuple[Action, ...] = (
            ("review the last commit",), "session", "[what to review]", between_turns=True),
     Action("diff", "work.diff", "Show what differs from the last commit"),
     Action("status", "info.status", "Show the model, mode, folder and session"),
-    Action("usage", "usage.usage", "Show tokens and cost by model: this session, today, this month, all",
-           aliases=("cost", "stats")),
+    _USAGE,
     Action("context", "window.context", "Show what fills the model's window, and what a compaction would do"),
     Action("compact", "window.compact", "Summarize the session to make room; name what must be kept", None,
            ("compact the API of the parser",), "session", "[what to keep]", ("compress",), between_turns=True),
@@ -212,7 +216,59 @@ COMMANDS: tuple[Action, ...] = (
 )  # fmt: skip
 """The slash commands."""
 
-ACTIONS: tuple[Action, ...] = MEMORY_ACTIONS
+SHELL_ACTIONS: tuple[Action, ...] = (
+    Action("sessions list", "sessions.list_sessions", "List the sessions of this folder, last used first",
+           (arg("words", nargs="*", metavar="WORD", help="in the title or in a message"),
+            arg("--all", dest="every", action="store_true", help="of every folder")),
+           ("sessions list --all",), "shell"),
+    Action("sessions show", "sessions.show", "Show facts about a session, its first message and its last answer",
+           (_ONE_SESSION,), ("sessions show latest",), "shell"),
+    Action("sessions export", "sessions.export", "Print a whole session as Markdown, HTML or JSON",
+           (_ONE_SESSION, arg("-o", "--output", default="", metavar="FILE", help="write to a new file"),
+            arg("--format", dest="to", choices=("markdown", "html", "json"), help="else by the ending of the file"),
+            _FORCE),
+           ("sessions export 0d9f3c52 --output chat.html",), "shell"),
+    Action("sessions import", "session_import.import_sessions",
+           "Import sessions of Claude Code, Codex, an older ouro or an export",
+           (arg("paths", nargs="*", type=Path, metavar="PATH", help="files or folders; none: the usual places"),
+            arg("--from", dest="program", choices=("claude-code", "codex", "json", "ouro-old"),
+                help="the program, if it is not detected"),
+            arg("--all", dest="every", action="store_true", help="import all that is found, without asking")),
+           ("sessions import --all",), "shell"),
+    Action("sessions rename", "sessions.rename", "Set the title of a session", (_ONE_SESSION, arg("title")),
+           ('sessions rename latest "the broken import"',), "shell"),
+    Action("sessions rm", "sessions.remove", "Move sessions to the trash",
+           (arg("sessions", nargs="+", metavar="SESSION", help=_SESSION), _YES,
+            arg("--purge", action="store_true", help="delete them, also those in the trash")),
+           ("sessions rm 0d9f3c52",), "shell"),
+    Action("sessions restore", "sessions.restore", "Bring a session back from the trash; without one, list the trash",
+           (arg("session", nargs="?", default="", metavar="SESSION", help=_SESSION),),
+           ("sessions restore 0d9f3c52",), "shell"),
+    Action("sessions clean", "sessions.clean_up", "Move sessions that were not used for long to the trash",
+           (arg("--days", type=int, default=None, metavar="N", help="else `sessions.keep_days`"), _YES),
+           ("sessions clean --days 180",), "shell"),
+    Action("sessions repair", "sessions.repair", "Set damaged parts aside, keep the rest, and rebuild the index",
+           (arg("session", nargs="?", default="", metavar="SESSION", help=f"{_SESSION}; none: all"),),
+           ("sessions repair",), "shell"),
+    _USAGE,
+    Action("models", "models.models", "List usable models, and why others are not usable",
+           (arg("--setup", action="store_true", help="choose a model and write it to models.yaml"),),
+           ("models --setup", "models --json | jq -r '.models[] | select(.usable).name'"), "shell"),
+    *MEMORY_ACTIONS,
+    Action("config", "installation.config", "Show each setting, its value and its source", (),
+           ("config --json | jq '.\"permissions.mode\".source'",), "shell"),
+    Action("doctor", "doctor.doctor", "Check the installation; exit code 1 if something must be repaired", (),
+           ("doctor --json | jq '.[] | select(.state != \"good\")'",), "shell"),
+    Action("completion", "installation.completion", "Print a script that completes ouro's command line",
+           (arg("shell", choices=("bash", "zsh", "fish")),),
+           ("completion bash > ~/.local/share/bash-completion/completions/ouro",), "shell"),
+    Action("demo", "installation.demo", "Watch ouro repair a small program, without a model or a key",
+           (arg("--plain", action="store_true", help="in the plain prompt"),
+            arg("--headless", action="store_true", help="without a screen; questions are answered with yes")),
+           ("demo", "demo --plain", "demo --headless"), "shell"),
+)  # fmt: skip
+
+ACTIONS: tuple[Action, ...] = tuple(each for each in SHELL_ACTIONS if each.place != "session")
 """All that `ouro WORD` runs."""
 
 

@@ -55,7 +55,7 @@ async def copy(front_end: FrontEnd, _argument: str) -> None:
 
 async def export(front_end: FrontEnd, argument: str) -> None:
     """Write the session, all of it, to a Markdown, HTML or JSON file."""
-    from ouro.commands.export.export import ENDINGS, document, format_of
+    from ouro.commands.export import ENDINGS, document, format_of
     from ouro.utils.files import write_document
 
     session = front_end.session

@@ -7,11 +7,14 @@ import asyncio
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore
     from ouro.memory.long_term.sync import SyncReport
     from ouro.memory.sessions.session_catalog import SessionCatalog
+    from ouro.memory.yaml_backend import YamlFileMemoryStore
     from ouro.session import Session
 
 _Result = TypeVar("_Result")
@@ -82,6 +86,10 @@ class Opener(Protocol):
         """Replaces keys and other secrets in a text."""
         ...
 
+    def demo(self, front_end: str) -> int:
+        """Play the demo in `screen`, `plain`, `headless` or `json`; returns the exit code."""
+        ...
+
     def whole_parser(self) -> argparse.ArgumentParser:
         """The parser of the whole command line."""
         ...
@@ -102,12 +110,11 @@ def run(group: str, words: Sequence[str], opener: Opener) -> int:
         return 2
     args.pop("action", None)
     context = ShellContext(opener, as_json=args.pop("json"))
-    answer = asyncio.run(action.function(context, **args))
-    if not isinstance(answer, Answer):
-        return int(answer or 0)
-    text = as_json(answer.value) if context.as_json else as_text(answer.view)
-    if text:
-        sys.stdout.write(f"{text}\n")
+    with _interruptible():
+        answer: Answer | None = asyncio.run(action.function(context, **args))
+    if answer is None:
+        return context.afterwards()
+    context.print_answer(answer)
     return answer.exit_code
 
 
@@ -134,6 +141,23 @@ def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
     parser.set_defaults(chosen=action)
 
 
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl+C raises at once. asyncio would wait for the next await, and much here blocks on purpose."""
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class ShellContext:
     """What an action may use on the command line (see `ActionContext`)."""
 
@@ -143,6 +167,8 @@ class ShellContext:
         self.opener = opener
         self.as_json = as_json
         self.cwd = Path.cwd()
+        self.afterwards: Callable[[], int] = lambda: 0
+        """Runs once the action is over, outside of its event loop; returns the exit code."""
 
     @property
     def can_ask(self) -> bool:
@@ -155,6 +181,11 @@ class ShellContext:
     def show(self, view: View) -> None:
         if not self.as_json:
             sys.stdout.write(f"{as_text(view)}\n")
+
+    def print_answer(self, answer: Answer) -> None:
+        """Print an answer as JSON or as text."""
+        if text := as_json(answer.value) if self.as_json else as_text(answer.view):
+            sys.stdout.write(f"{text}\n")
 
     def progress(self, text: str) -> None:
         """Replace the progress line on a terminal; empty: remove it."""
@@ -235,7 +266,7 @@ class ShellContext:
         from ouro.memory.long_term.search import Badges, doubted_files, filter_of, trusted_projects
         from ouro.utils.repository import find_root
 
-        sessions = await (await self.catalog()).sessions() if filters else []
+        sessions = await self.store.list_sessions() if filters.get("session") else []
         with self.opener.search() as search:
             trusted = trusted_projects(search.index, self.cwd)
             hits = search.find(words, limit, filter_of(filters, lambda: sessions, self.cwd, trusted))
@@ -264,13 +295,19 @@ class ShellContext:
             store = desk.scope(scope).store
             return synchronise(store, remote_of(store, remote), progress)
 
+    @cached_property
+    def store(self) -> YamlFileMemoryStore:
+        """The sessions of the user."""
+        from ouro.memory.yaml_backend import YamlFileMemoryStore
+        from ouro.utils.runtime import get_sessions_dir
+
+        return YamlFileMemoryStore(get_sessions_dir())
+
     async def catalog(self) -> SessionCatalog:
         from ouro.memory.sessions.session_catalog import catalog_on
-        from ouro.memory.yaml_backend import YamlFileMemoryStore
         from ouro.utils.runtime import get_index_path, get_sessions_dir
 
-        folder = get_sessions_dir()
-        return catalog_on(YamlFileMemoryStore(folder), folder, get_index_path(), str(self.cwd.resolve()))
+        return catalog_on(self.store, get_sessions_dir(), get_index_path(), str(self.cwd.resolve()))
 
     def open_session(self) -> AbstractAsyncContextManager[Session]:
         return self.opener.session()

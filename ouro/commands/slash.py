@@ -222,7 +222,7 @@ class SessionContext:
         if lookup is None:
             raise UsageError("There is no index here.")
         index = lookup.search().index
-        sessions = await catalog.sessions() if filters else []
+        sessions = await catalog.sessions() if filters.get("session") else []
         narrowed = await asyncio.to_thread(
             lambda: filter_of(filters, lambda: sessions, self.cwd, trusted_projects(index, self.cwd))
         )

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from ouro.commands.front_end import FrontEnd
-from ouro.commands.render.markdown import block
-from ouro.memory.sessions.usage import ModelUse, UsagePeriod
+from msgspec.structs import asdict
+
+from ouro.commands.action import ActionContext, Answer
+from ouro.commands.render.view import Quote
+from ouro.memory.sessions.usage import ModelUse, UsagePeriod, periods_of, today
 from ouro.messages import Usage
-from ouro.session.budget import SpendingLimit
+from ouro.session.budget import SpendingLimit, SpendingReport, spending_limits
 from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.commands.shell import ShellContext
 
 _NAMES = {"session": "This session", "today": "Today", "month": "This month", "all": "All sessions"}
 _BUDGETS = {"session": "in this session", "today": "today", "month": "this month"}
@@ -17,11 +23,30 @@ _HEADS = ("read", "cached", "written", "calls", "cost")
 UNKNOWN = "unknown"
 
 
-async def usage(front_end: FrontEnd, _argument: str) -> None:
-    """Show what was used: tokens and money by model, in this session, today, this month; and what is left."""
-    report = await front_end.session.budget.report()
-    lines = [*usage_lines(report.periods), *budget_lines(report.limits)]
-    front_end.show(block("\n".join(lines)))
+async def usage(context: ActionContext) -> Answer:
+    """Tokens and cost by model, and what is left of the budgets."""
+    if context.session is not None:
+        report = await context.session.budget.report()
+    else:
+        report = await _report_on_disk(cast("ShellContext", context))
+    data = {
+        "day": today(),
+        **{period.name: _period_data(period) for period in report.periods},
+        "budgets": [{**asdict(limit), "left": limit.left} for limit in report.limits],
+    }
+    return Answer(data, [Quote("\n".join([*usage_lines(report.periods), *budget_lines(report.limits)]))])
+
+
+async def _report_on_disk(context: ShellContext) -> SpendingReport:
+    sessions = [*await context.store.list_sessions(), *await context.store.list_deleted()]
+    periods = periods_of(sessions, await context.store.load_costs(), today())
+    limits = (context.setting("limits.max_cost_day"), context.setting("limits.max_cost_month"))
+    return SpendingReport(periods, spending_limits(periods, *limits))
+
+
+def _period_data(period: UsagePeriod) -> dict[str, Any]:
+    models = [{"model": use.model, "calls": use.calls, **asdict(use.usage)} for use in period.models]
+    return {"models": models, "total": asdict(period.total), "every_price_is_known": period.is_priced}
 
 
 def usage_lines(periods: Iterable[UsagePeriod]) -> list[str]:

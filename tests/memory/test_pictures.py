@@ -9,7 +9,7 @@ import pytest
 from fakes.model_server import Call, Reply
 
 from ouro.assemble import Options, open_session
-from ouro.commands.export.export import document
+from ouro.commands.export import document
 from ouro.events import Compacted, TurnFinished
 from ouro.messages import Image
 from ouro.session import OpenRequest

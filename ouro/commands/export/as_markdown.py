@@ -15,10 +15,11 @@ from ouro.commands.export.outline import (
     TakenBack,
     ToolUse,
     call_title,
+    can_be_shown,
     local_time,
+    picture_name,
     pieces,
 )
-from ouro.commands.export.pictures import can_be_shown, picture_name
 from ouro.commands.render.markdown import block, code, escape, facts, todo_list, unified_diff
 from ouro.display import Body, CommandOutput, Diff, Plain, Todos
 from ouro.memory.sessions.session_reader import WholeSession

@@ -22,7 +22,7 @@ from ouro.memory.sessions.records import (
 from ouro.memory.sessions.session_reader import WholeSession
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply, Usage
-from ouro.utils.text import one_line
+from ouro.utils.text import clean, one_line
 
 _NOTHING = Message("user", ())
 _LINE = 90
@@ -199,3 +199,16 @@ def _compaction(record: CompactionRecord) -> Mark:
         return Mark(f"Compacted: {len(record.dropped)} old outputs were no longer sent.", record.at)
     text = f"Compacted: in place of messages {first} to {last} a summary was sent from here on."
     return Mark(text, record.at, record.summary)
+
+
+_SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+def can_be_shown(image: Image, largest: int) -> bool:
+    """Whether a picture may stand in a document; one that is markup (SVG) never does."""
+    return image.media_type in _SHOWN and 0 < len(image.data) <= largest
+
+
+def picture_name(image: Image) -> str:
+    """What a picture is called, on one line."""
+    return " ".join(clean(image.name).split())[:120] or clean(image.media_type)

@@ -24,7 +24,7 @@ class TestModels:
     def test_without_any_says_how_to_get_one_and_exits_with_3(self, capsys):
         assert main(["models"]) == 3
         shown = capsys.readouterr().out
-        assert "`ouro models --setup` sets one up; `ouro demo` shows ouro without one." in shown
+        assert "No model can be used. Set one up: `ouro models --setup`." in shown
         assert "ANTHROPIC_API_KEY is not set" in shown
         assert "Ollama     http://127.0.0.1:1/v1" in shown
 
@@ -72,7 +72,7 @@ class TestModels:
         number = child.match[1]
         child.expect("Number")
         child.sendline("99")
-        child.expect("A number from 1 to")
+        child.expect("is not a number from 1 to")
         child.sendline(number)
         child.expect("Your OpenRouter key")
         child.sendline("sk-or-secret")
@@ -104,7 +104,7 @@ class TestConfig:
         rows = [line.split(maxsplit=2) for line in shown.splitlines()]
         assert ["tui.theme", "dark", "~/.ouro/config.yaml:2"] in [[cell.strip() for cell in row] for row in rows]
         assert ["permissions.mode", "plan", "OURO_PERMISSIONS_MODE"] in [[cell.strip() for cell in row] for row in rows]
-        assert "OURO_PERMISION_MODE is set, but no setting is called so." in shown
+        assert "OURO_PERMISION_MODE is set, but there is no such setting." in shown
 
     def test_speaks_json(self, capsys):
         assert main(["config", "--json"]) == 0

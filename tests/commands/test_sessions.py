@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from fakes.waiting import wait
 
+from ouro.commands.shell import run as run_action
 from ouro.errors import SessionInUse, SessionNotFound, UsageError
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, Message, Text, ToolCall, ToolReply, Usage, tool, user
-from ouro.subcommands import sessions
+from ouro.shell_opener import ShellOpener
 
 AT = "2026-11-21T20:14:03.120Z"
 IDS = ("0d9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f", "1e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f")
@@ -41,9 +42,7 @@ def root(home, tmp_path, monkeypatch) -> Path:
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    sessions.add_arguments(parser)
-    return sessions.run(parser.parse_args(arguments))
+    return run_action("sessions", arguments, ShellOpener(argparse.ArgumentParser))
 
 
 def test_list_shows_the_sessions_of_this_folder(root, capsys):
@@ -64,9 +63,7 @@ def test_list_says_where_there_are_none(home, tmp_path, monkeypatch, root, capsy
     monkeypatch.chdir(tmp_path / "new")
     run("list")
 
-    assert capsys.readouterr().out == (
-        "No session of this folder yet. `ouro sessions list --all` shows 2 of other folders.\n"
-    )
+    assert capsys.readouterr().out == ("No session of this folder yet. 2 of other folders: ouro sessions list --all\n")
 
 
 def test_list_for_programs(root, tmp_path, capsys):
@@ -98,6 +95,7 @@ def test_list_for_programs(root, tmp_path, capsys):
                 }
             ],
             "fork_of": "",
+            "mode": "",
         }
     ]
 
@@ -116,7 +114,7 @@ def test_show_tells_what_is_known(root, tmp_path, capsys):
         "messages   4\n"
         "cost       $0.2500\n"
         f"file       {path} ({path.stat().st_size:,} bytes)\n"
-        "\nfirst said:\n  fix the import\n"
+        "\nfirst message:\n  fix the import\n"
         "\nlast answer:\n  Done.\n"
     )
 
@@ -204,7 +202,7 @@ def test_rm_asks_and_takes_everything_but_yes_for_no(root, capsys, monkeypatch):
 
 def test_rm_without_anyone_to_ask_needs_yes(root, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    with pytest.raises(UsageError, match="Nobody is there to ask"):
+    with pytest.raises(UsageError, match="pass --yes to confirm"):
         run("rm", "latest")
 
     run("rm", *IDS, "--yes")
@@ -229,7 +227,7 @@ def test_repair_without_a_name_looks_at_every_session(root, capsys):
     assert capsys.readouterr().out == (
         f"0d9f3c52  Moved 0 records and 8 bytes at the end to {torn}.\n"
         "0d9f3c52  Kept 5 records.\n"
-        "1 of 2 needed nothing. The index was made again: 2 sessions.\n"
+        "1 of 2 had no damage. The index was rebuilt: 2 sessions.\n"
     )
 
 

@@ -9,7 +9,7 @@ from fakes.fake_session import FakeSession
 from fakes.waiting import wait
 from fakes.whole_sessions import ID, PNG, everything
 
-from ouro.commands.export.export import document
+from ouro.commands.export import document
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.importers.own_json import read_own_json

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from fakes.waiting import wait
 
+from ouro.commands.shell import run as run_action
 from ouro.errors import SessionNotFound, UsageError
 from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord, timestamp
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
-from ouro.subcommands import sessions
+from ouro.shell_opener import ShellOpener
 
 OLD = "2025-01-02T03:04:05.000Z"
 IDS = tuple(f"{letter}e9f3c52-7e1b-4d0a-9a55-3b8f0c1d2e4f" for letter in "abc")
@@ -37,9 +38,7 @@ class Terminal(io.StringIO):
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    sessions.add_arguments(parser)
-    return sessions.run(parser.parse_args(arguments))
+    return run_action("sessions", arguments, ShellOpener(argparse.ArgumentParser))
 
 
 def titles(infos):
@@ -48,9 +47,7 @@ def titles(infos):
 
 def test_rm_moves_to_the_trash_and_restore_takes_it_back(store, capsys):
     run("rm", "first", "--yes")
-    assert capsys.readouterr().out == (
-        "Moved to the trash: ae9f3c52 first\n`ouro sessions restore ae9f3c52` takes it back.\n"
-    )
+    assert capsys.readouterr().out == ("Moved to the trash: ae9f3c52 first\nRestore: ouro sessions restore ae9f3c52\n")
     assert (titles(wait(store.list_sessions())), titles(wait(store.list_deleted()))) == (["new", "second"], ["first"])
     run("restore")
     assert "ae9f3c52" in capsys.readouterr().out
@@ -61,7 +58,7 @@ def test_rm_moves_to_the_trash_and_restore_takes_it_back(store, capsys):
 def test_purge_removes_for_good_also_what_is_in_the_trash(store, capsys):
     run("rm", "first", "--yes")
     run("rm", "first", "second", "--yes", "--purge", "--json")
-    assert json.loads(capsys.readouterr().out.partition("back.\n")[2]) == {
+    assert json.loads(capsys.readouterr().out.partition("restore ae9f3c52\n")[2]) == {
         "removed": [IDS[0], IDS[1]],
         "for_good": True,
     }
@@ -71,7 +68,7 @@ def test_purge_removes_for_good_also_what_is_in_the_trash(store, capsys):
 
 
 def test_clean_needs_a_number_of_days(store):
-    with pytest.raises(UsageError, match="kept for good"):
+    with pytest.raises(UsageError, match="keep_days"):
         run("clean")
 
 
@@ -79,7 +76,7 @@ def test_clean_shows_what_it_would_move_and_asks(store, capsys, monkeypatch):
     run("clean", "--days", "30")
     out = capsys.readouterr().out
     assert "ae9f3c52" in out
-    assert "Nobody is there to ask: `--yes` moves them to the trash.\nNothing was moved.\n" in out
+    assert "Nothing was moved: pass --yes to confirm.\n" in out
     assert len(wait(store.list_sessions())) == 3
 
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
@@ -95,7 +92,7 @@ def test_clean_obeys_the_setting_and_leaves_what_is_open(store, home, capsys):
     (home / ".ouro" / "config.yaml").write_text("sessions: {keep_days: 30}\n")
     wait(store.load_session(IDS[0]))
     run("clean", "--yes")
-    assert "ae9f3c52 first: This session is already open" in capsys.readouterr().out
+    assert "ae9f3c52 first: This session is already open" in capsys.readouterr().err
     assert titles(wait(store.list_deleted())) == ["second"]
 
 
@@ -105,7 +102,7 @@ def test_list_finds_words_of_titles_and_of_what_was_said(store, capsys, tmp_path
     run("list", "--json", "new")
     assert [each["title"] for each in json.loads(capsys.readouterr().out)] == ["new"]
     run("list", "nowhere")
-    assert capsys.readouterr().out == "No session has these words, in its title or in what was said.\n"
+    assert capsys.readouterr().out == "No matches in titles or messages.\n"
 
 
 def test_the_sessions_of_another_worktree_are_listed(store, repository, tmp_path, monkeypatch, capsys):

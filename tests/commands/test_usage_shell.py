@@ -51,4 +51,4 @@ def test_usage_for_programs(home, capsys):
 
 def test_nothing_used_yet_is_said(home, capsys):
     assert main(["usage"]) == 0
-    assert capsys.readouterr().out == "Today: nothing\n\nThis month: nothing\n\nAll sessions: nothing\n\n"
+    assert capsys.readouterr().out == "Today: nothing\n\nThis month: nothing\n\nAll sessions: nothing\n"

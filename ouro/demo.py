@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import shlex
@@ -15,43 +14,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.subcommands.output import show
-
 if TYPE_CHECKING:
     from ouro.assemble import Opener
     from ouro.events import PermissionAsked, Permit
     from ouro.frontends.tui.look import Look
 
-EXAMPLE = "examples:\n  ouro demo\n  ouro demo --plain\n  ouro demo --headless   # answers the question by itself"
 PACE = 0.035
 """Seconds between two words: as fast as one reads."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `ouro demo`."""
-    parser.epilog = EXAMPLE
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--plain", action="store_true", help="in the plain prompt")
-    where.add_argument("--headless", action="store_true", help="without a screen; nobody is asked anything")
-    parser.add_argument("--json", action="store_true", help="headless, and the result as JSON")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Play the demo; gives the exit code."""
+def play(front_end: str) -> int:
+    """Play the demo in `screen`, `plain`, `headless` or `json`; returns the exit code."""
     from ouro.utils.log import start_log
 
     look = _look()
     with _scratch() as project:
         start_log()
-        if args.headless or args.json or not _is_terminal():
-            return _headless(project, as_json=args.json)
-        return _plain(project) if args.plain or _is_dumb() else _full_screen(project, look)
+        if front_end in ("headless", "json") or not _is_terminal():
+            return _headless(project, as_json=front_end == "json")
+        return _plain(project) if front_end == "plain" or _is_dumb() else _full_screen(project, look)
 
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
     """A project to mend, and an ouro home beside it, so that nothing of the person's is read or written."""
-    from ouro.subcommands.demo_story import make_project
+    from ouro.demo_story import make_project
 
     top, home_before = Path(tempfile.mkdtemp(prefix="ouro-demo-")).resolve(), os.environ.get("OURO_HOME")
     os.environ["OURO_HOME"] = str(top / "home")
@@ -70,7 +57,7 @@ def _scratch() -> Iterator[Path]:
 
 def _opener(project: Path, *, watched: bool = True) -> Opener:
     from ouro.assemble import Options, opener
-    from ouro.subcommands.demo_story import recorded_model
+    from ouro.demo_story import recorded_model
 
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     test_command = f"{python} -m unittest"
@@ -80,9 +67,9 @@ def _opener(project: Path, *, watched: bool = True) -> Opener:
 
 
 def _headless(project: Path, *, as_json: bool) -> int:
+    from ouro.demo_story import TASK
     from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
     from ouro.session import OpenRequest
-    from ouro.subcommands.demo_story import TASK
 
     sys.stderr.write(f"ouro: a demo with a recorded model: nothing leaves this machine.\n› {TASK}\n")
     options = HeadlessOptions(TASK, output="json" if as_json else "text", decide=_yes)
@@ -98,11 +85,11 @@ def _yes(asked: PermissionAsked) -> Permit:
 
 
 def _plain(project: Path) -> int:
+    from ouro.demo_story import TASK
     from ouro.frontends.plain.repl import run_repl
     from ouro.session import OpenRequest
-    from ouro.subcommands.demo_story import TASK
 
-    show("A demo with a recorded model: nothing leaves this machine. Answer the question with y.")
+    sys.stdout.write("A demo with a recorded model: nothing leaves this machine. Answer the question with y.\n")
     code = asyncio.run(run_repl(_opener(project), OpenRequest(), TASK))
     _say_goodbye()
     return code
@@ -111,9 +98,9 @@ def _plain(project: Path) -> int:
 def _full_screen(project: Path, look: Look) -> int:
     from dataclasses import replace
 
+    from ouro.demo_story import TASK
     from ouro.frontends.tui import first_frame
     from ouro.session import OpenRequest
-    from ouro.subcommands.demo_story import TASK
 
     look = replace(look, cwd=project)
     frame = first_frame.draw(look)
@@ -148,4 +135,4 @@ def _is_dumb() -> bool:
 
 
 def _say_goodbye() -> None:
-    show("The demo's folder is removed. `ouro models --setup` adds a model; `ouro` begins.")
+    sys.stdout.write("The demo's folder is removed. `ouro models --setup` adds a model; `ouro` begins.\n")

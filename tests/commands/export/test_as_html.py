@@ -2,7 +2,7 @@ from html.parser import HTMLParser
 
 from fakes.whole_sessions import everything, hostile, whole
 
-from ouro.commands.export.export import document
+from ouro.commands.export import document
 from ouro.memory.sessions.records import MessageRecord
 from ouro.messages import assistant, user
 

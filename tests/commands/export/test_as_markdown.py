@@ -1,7 +1,7 @@
 from fakes.whole_sessions import HOSTILE, everything, hostile, whole
 from markdown_it import MarkdownIt
 
-from ouro.commands.export.export import document
+from ouro.commands.export import document
 from ouro.memory.sessions.records import MessageRecord
 from ouro.messages import Image, ToolReply, assistant, tool, user
 

@@ -1,0 +1,238 @@
+"""Sessions on disk: list, show, export, rename, trash, repair."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec.structs import asdict
+
+from ouro.commands.action import Answer, confirm
+from ouro.commands.render.view import Code, CommandText, Quote, Title, View, ViewItem, line, table
+from ouro.errors import SessionInUse, UsageError
+from ouro.utils.runtime import get_sessions_dir
+from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.commands.shell import ShellContext
+    from ouro.memory.backend import SessionInfo
+    from ouro.messages import Message
+
+_MAX_LISTED = 20
+
+
+async def list_sessions(context: ShellContext, words: Sequence[str], every: bool) -> Answer:
+    """The sessions of this folder, last used first."""
+    catalog = await context.catalog()
+    everywhere = await catalog.sessions()
+    found = everywhere if every else [info for info in everywhere if catalog.is_here(info.project)]
+    if words:
+        found = await catalog.matching(found, " ".join(words))
+    view: View = table(_row(info, with_project=every) for info in found)
+    if not view and words:
+        view = [line("No matches in titles or messages.")]
+    elif not view:
+        others = [f" {len(everywhere):,} of other folders: ", CommandText("sessions list --all")] if everywhere else []
+        view = [line(f"No session{'' if every else ' of this folder'} yet.", *others)]
+    return Answer([_data(info) for info in found], view)
+
+
+async def show(context: ShellContext, session: str) -> Answer:
+    """Facts about a session, its summary, its first message and its last answer."""
+    from ouro.memory.backend import MessageRecord, SummaryRecord
+
+    catalog = await context.catalog()
+    info = await context.store.get_session_stats((await catalog.find(session)).id)
+    loaded = await context.store.load_session(info.id, read_only=True)
+    rows = [
+        ("title", info.title),
+        ("id", info.id),
+        ("folder", info.project),
+        ("model", info.model),
+        ("started", _when(info.created_at)),
+        ("last used", _when(info.updated_at)),
+        ("messages", str(info.messages)),
+        ("cost", _cost(info.cost).strip()),
+        ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
+    ]
+    view: list[ViewItem] = [*table(row for row in rows if row[1]), *(line(f"! {notice}") for notice in loaded.notices)]
+    summaries = [record.summary for record in loaded.records if isinstance(record, SummaryRecord)]
+    messages = [record.message for record in loaded.records if isinstance(record, MessageRecord)]
+    for title, texts in (
+        ("summary:", summaries[-1:]),
+        ("first message:", _texts(messages, "user")[:1]),
+        ("last answer:", _texts(messages, "assistant")[-1:]),
+    ):
+        view += [item for text in texts if text for item in (Title(title), Quote(_excerpt(text)))]
+    return Answer(_data(info), view)
+
+
+async def export(
+    context: ShellContext,
+    session: str,
+    output: str,
+    to: Literal["markdown", "html", "json"] | None,
+    force: bool,
+) -> Answer | None:
+    """A whole session as Markdown, HTML or JSON."""
+    from ouro.commands.export import document, format_of
+    from ouro.memory.sessions.session_reader import read_whole
+    from ouro.utils.files import write_document
+
+    catalog = await context.catalog()
+    info = await catalog.find(session)
+    path = Path(output).expanduser() if output else None
+    chosen = to or ("json" if context.as_json else format_of(path) if path else "markdown")
+    pieces = document(await read_whole(context.store, info.id), chosen)
+    if path is None:
+        sys.stdout.writelines(pieces)
+        return None
+    write_document(path, pieces, force=force)
+    return Answer({"file": output, "format": chosen}, [line(f"Wrote {output}.")])
+
+
+async def rename(context: ShellContext, session: str, title: str) -> Answer:
+    """Set the title of a session."""
+    from ouro.memory.transcript import title_of
+
+    words = title_of(title)
+    if not words:
+        raise UsageError("The title is empty.")
+    catalog = await context.catalog()
+    found = await catalog.find(session)
+    await catalog.rename(found.id, words)
+    return Answer(_data(await catalog.info(found.id)), [line(f"{found.id[:8]} is now called {words}.")])
+
+
+async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
+    """Move sessions to the trash, or delete them."""
+    from ouro.memory.sessions.session_search import find_session
+
+    catalog = await context.catalog()
+    deleted = await catalog.deleted() if purge else []
+    everything = [*await catalog.sessions(), *deleted]
+    found = [find_session(everything, query, catalog.project) for query in dict.fromkeys(sessions)]
+    removed = []
+    for info in found:
+        if not await confirm(context, _question(info, purge), "Yes", assume_yes=yes):
+            continue
+        if info not in deleted:
+            await catalog.delete(info.id)
+        if purge:
+            await catalog.purge(info.id)
+        removed.append(info)
+    view = [line(f"{'Deleted' if purge else 'Moved to the trash:'} {info.id[:8]} {info.title}") for info in removed]
+    if removed and not purge:
+        view.append(line("Restore: ", CommandText(f"sessions restore {removed[-1].id[:8]}")))
+    return Answer({"removed": [info.id for info in removed], "for_good": purge}, view)
+
+
+async def restore(context: ShellContext, session: str) -> Answer:
+    """Bring a session back from the trash; without one, list the trash."""
+    from ouro.memory.sessions.session_search import find_session
+
+    catalog = await context.catalog()
+    deleted = await catalog.deleted()
+    if not session:
+        value = [{"id": info.id, "title": info.title, "updated_at": info.updated_at} for info in deleted]
+        return Answer(value, _listed(deleted) or [line("The trash is empty.")])
+    info = find_session(deleted, session, catalog.project)
+    await catalog.restore(info.id)
+    return Answer({"restored": info.id}, [line(f"Restored {info.id[:8]} {info.title}.")])
+
+
+async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer:
+    """Move sessions that were not used for long to the trash, after a preview."""
+    days = context.setting("sessions.keep_days") if days is None else days
+    if days is None:
+        raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
+    if days < 1:
+        raise UsageError(f"--days is {days}: it must be at least 1.")
+    before = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    catalog = await context.catalog()
+    old = [info for info in await catalog.sessions() if info.updated_at < before]
+    is_sure = bool(old) and (yes or context.can_ask)
+    if old and not yes:
+        context.show(_listed(old))
+        size = f"{plural(len(old), 'session')} ({sum(info.size for info in old):,} bytes)"
+        is_sure = is_sure and await confirm(context, f"Move {size}, not used for {days} days, to the trash?", "Yes")
+    moved = []
+    for info in old if is_sure else ():
+        try:
+            await catalog.delete(info.id)
+        except SessionInUse as error:
+            context.say(f"{info.id[:8]} {info.title}: {error.message}", "warning")
+        else:
+            moved.append(info)
+    value = {"days": days, "old": [info.id for info in old], "moved": [info.id for info in moved]}
+    if not old:
+        return Answer(value, [line(f"Every session was used in the last {days} days.")])
+    if not is_sure:
+        return Answer(
+            value, [line("Nothing was moved." if context.can_ask else "Nothing was moved: pass --yes to confirm.")]
+        )
+    return Answer(value, [line(f"Moved {plural(len(moved), 'session')} to the trash. Restore one: ",
+                               CommandText("sessions restore ID"))])  # fmt: skip
+
+
+async def repair(context: ShellContext, session: str) -> Answer:
+    """Set damaged parts aside, keep the rest, and rebuild the index of sessions."""
+    catalog = await context.catalog()
+    chosen = [await catalog.find(session)] if session else await context.store.list_sessions()
+    done = {info.id: await context.store.repair_session(info.id) for info in chosen}
+    count = await context.store.rebuild_index()
+    value = {"repaired": {key: list(lines) for key, lines in done.items() if lines}, "sessions": count}
+    sound = sum(not lines for lines in done.values())
+    rows = [(session_id[:8], text) for session_id, lines in done.items() for text in lines]
+    rest = f"{sound} of {len(done)} had no damage. The index was rebuilt: {plural(count, 'session')}."
+    return Answer(value, [*table(rows), line(rest)])
+
+
+def _data(info: SessionInfo) -> dict[str, Any]:
+    spent = [{"day": use.day, "model": use.model, "calls": use.calls, **asdict(use.usage)} for use in info.spent]
+    return {**asdict(info), "cost": info.cost, "spent": spent}
+
+
+def _row(info: SessionInfo, *, with_project: bool) -> tuple[str, ...]:
+    cells = (Code(info.id[:8]), _when(info.updated_at), f"{info.messages:>5} messages", _cost(info.cost))
+    return (*cells, info.project, info.title) if with_project else (*cells, info.title)
+
+
+def _listed(sessions: Sequence[SessionInfo]) -> View:
+    more = [line(f"… and {len(sessions) - _MAX_LISTED} more")] if len(sessions) > _MAX_LISTED else []
+    return [*table((info.id[:8], _figures(info), info.title) for info in sessions[:_MAX_LISTED]), *more]
+
+
+def _question(info: SessionInfo, purge: bool) -> str:
+    what = "Delete" if purge else "Move to the trash:"
+    end = "? This cannot be undone." if purge else "?"
+    return f"{what} “{info.title}” ({info.id[:8]}, {_figures(info)}){end}"
+
+
+def _figures(info: SessionInfo) -> str:
+    parts = [_when(info.updated_at), plural(info.messages, "message"), f"{info.size:,} bytes", _cost(info.cost).strip()]
+    return " · ".join(filter(None, parts))
+
+
+def _texts(messages: Sequence[Message], role: str) -> list[str]:
+    return [message.text for message in messages if message.role == role and message.text.strip()]
+
+
+def _when(at: str) -> str:
+    try:
+        return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
+    except ValueError:
+        return at[:16]
+
+
+def _cost(cost: float | None) -> str:
+    return ("" if cost is None else f"${cost:.4f}").rjust(8)
+
+
+def _excerpt(text: str) -> str:
+    lines = text.strip().splitlines()
+    shown = [f"  {row[:200]}" for row in lines[:8]]
+    return "\n".join([*shown, f"  … {len(lines) - 8} more lines"] if len(lines) > 8 else shown)

@@ -1,1 +1,0 @@
-"""What `ouro WORD` does without a conversation: one subcommand a file."""
