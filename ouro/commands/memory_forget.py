@@ -17,7 +17,7 @@ from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.entries import MemoryEntry
-    from ouro.memory.long_term.forget.everywhere import ForgetReport
+    from ouro.memory.long_term.forget import ForgetReport
 
 _BACKUP = Path("~") / "ouro-before-forgetting.tar"
 _IN_SESSION = (
@@ -85,7 +85,7 @@ async def _text(context: ActionContext, words: str, *, secret: bool) -> str:
 async def _forget_everywhere(
     context: ActionContext, text: str, *, backup: str, yes: bool, no_backup: bool, secret: bool
 ) -> Answer:
-    from ouro.memory.long_term.forget.everywhere import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
+    from ouro.memory.long_term.forget import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
     from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
 
     if yes and not backup and not no_backup:

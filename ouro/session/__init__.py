@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.browsing import Browsing as Browsing
     from ouro.memory.long_term.evidence import TurnEvidence as TurnEvidence
     from ouro.memory.long_term.git.undo import UndoPlan as UndoPlan
-    from ouro.memory.long_term.git.undo import named as named
+    from ouro.memory.long_term.git.undo import describe_commits as describe_commits
     from ouro.memory.long_term.git.values import BlamedLine as BlamedLine
     from ouro.memory.long_term.git.values import Commit as Commit
     from ouro.memory.long_term.git.values import DiffHunk as DiffHunk
@@ -61,7 +61,7 @@ _HOMES = {
     "ouro.memory.long_term.browsing": ("Browsing",),
     "ouro.memory.long_term.overview": ("Listed", "NoteDetails"),
     "ouro.memory.long_term.maintenance.background": ("Digest",),
-    "ouro.memory.long_term.git.undo": ("UndoPlan", "named"),
+    "ouro.memory.long_term.git.undo": ("UndoPlan", "describe_commits"),
     "ouro.memory.long_term.git.values": ("BlamedLine", "Commit", "DiffHunk", "FileEdit", "Scope"),
     "ouro.memory.long_term.manager": ("LongTermMemoryManager",),
     "ouro.memory.long_term.receipt": ("MemoryReceipt", "ReceiptLine"),

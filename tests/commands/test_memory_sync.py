@@ -52,7 +52,7 @@ async def test_offline_is_one_line_and_changes_nothing(home):
 
     await memory(front_end, "sync /no/such/place.git")
 
-    assert "cannot be synchronised with" in front_end.events[-1].text
+    assert "cannot be synchronized with" in front_end.events[-1].text
     assert (conversation.folder / "facts.md").read_text() == "- Tea.\n"
 
 

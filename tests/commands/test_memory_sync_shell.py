@@ -52,7 +52,7 @@ def test_two_homes_with_random_edits_hold_the_same_in_the_end(homes, capsys):
 def test_offline_is_one_clear_line(homes, capsys):
     homes(0)
     assert main(["memory", "sync", "--remote", "/no/such/place.git"]) == 1
-    assert "/no/such/place.git cannot be synchronised with" in capsys.readouterr().err
+    assert "/no/such/place.git cannot be synchronized with" in capsys.readouterr().err
 
 
 def test_without_a_remote_it_says_how_to_name_one(homes, capsys, monkeypatch):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.doctor import Finding
     from ouro.memory.long_term.entries import EntryDetails, MemoryEntry
     from ouro.memory.long_term.evidence import TurnEvidence
-    from ouro.memory.long_term.forget.everywhere import ForgetReport
+    from ouro.memory.long_term.forget import ForgetReport
     from ouro.memory.long_term.git.undo import UndoPlan
     from ouro.memory.long_term.git.values import Commit, DiffHunk
     from ouro.memory.long_term.importing import Import

@@ -1,4 +1,4 @@
-"""What another machine's memory changes here: two histories merged file by file."""
+"""Merge the memory of another machine into this one, file by file; nothing that either side wrote is lost."""
 
 from __future__ import annotations
 
@@ -16,73 +16,73 @@ from ouro.memory.long_term.notes.note import Edge, Note, is_note_name, note_text
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.text import clean
 
-_USUAL_BESIDE = {"LICENSE", "README", ".gitignore", ".gitattributes"}
-"""What hosts of git put into a new repository by themselves."""
+_HOST_FILES = {"LICENSE", "README", ".gitignore", ".gitattributes"}
+"""What hosts of git put into a new repository."""
 
 
-_MOST_FOLDERS = 100
-_MOST_IN_SUM = 64 << 20
-"""Bytes of what has to be read: packed, they may be a thousandth of that."""
+_MAX_FOLDERS = 100
+_MAX_TOTAL_BYTES = 64 << 20
+"""Unpacked; a pack may be a thousandth of that."""
 
 
 class SyncFailed(LongTermMemoryError):
-    """The remote could not be reached, or said no. Nothing here has changed, or what came is merged and kept."""
+    """The remote failed or holds what is not merged. Nothing has changed here, or what came is merged and kept."""
 
 
 class MergePlan(msgspec.Struct, frozen=True):
-    """How the files here have to change, and what the person is to be told."""
+    """How the files here have to change, and the conflicts to show the user."""
 
     changes: Mapping[str, str | None]
     conflicts: tuple[str, ...]
 
 
 def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergePlan:
-    """How the files here have to change, entry by entry, so that they hold what both histories do.
+    """Plan the merge of two commits.
 
     Raises:
-        SyncFailed: the other side is no memory, or holds what is not taken in; nothing of it is, so nothing is lost.
+        SyncFailed: the other side is not a memory, or holds what is not merged.
         MemoryUnusable: one of them cannot be read.
     """
     _demand_flat(store, theirs)
     base = store.repository.common(ours, theirs)
-    trees = [store.repository.tree(each) for each in (base, ours, theirs)]
+    trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
     if not base:
         _demand_memory(store, theirs)
     _demand_names({**trees[1], **trees[2]})
-    names = {name for tree in trees for name in tree if len({each.get(name) for each in trees}) > 1}
+    names = {name for tree in trees for name in tree if len({tree.get(name) for tree in trees}) > 1}
     names |= {twin for name in names if (twin := _twin(name)) and any(twin in tree for tree in trees)}
     _demand_small(store, [trees[2][name] for name in names if name in trees[2]])
     blobs = store.repository.blobs(sorted({tree[name] for tree in trees for name in names if name in tree}))
     sides = [{name: _text(name, blobs[tree[name]]) for name in names if name in tree} for tree in trees]
     _demand_no_secrets(store, {name: text for name, text in sides[2].items() if sides[1].get(name) != text})
-    made, conflicts = _made(sorted(names), *sides)
+    made, conflicts = _merge_files(sorted(names), *sides)
     return MergePlan({name: text for name, text in made.items() if text != sides[1].get(name)}, tuple(conflicts))
 
 
-def _made(
+def _merge_files(
     names: list[str], base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]
 ) -> tuple[dict[str, str | None], list[str]]:
-    """What each file is to hold."""
     made: dict[str, str | None] = {}
     conflicts: list[str] = []
     for name in names:
-        each = merge_file(name, base.get(name), ours.get(name), theirs.get(name))
-        made[name] = each.text
-        if each.also_name:
-            made[each.also_name] = each.also
-        conflicts += [each.conflict] if each.conflict else []
-    for name in names:  # put away on one side and changed on the other: it stays in use, with what was changed
-        away = _twin(name)
-        if not name.startswith(f"{ARCHIVE}/") and away and made.get(name) is not None and made.get(away) is not None:
-            conflicts = [told for told in conflicts if not told.startswith(f"{name} ")]
-            each = merge_file(name, base.get(name) or base.get(away), made[name], made[away])
-            made |= {name: each.text, away: None} | ({each.also_name: each.also} if each.also_name else {})
-            conflicts.append(f"{name} was put away on one side and changed on the other: it stays in use")
+        merged = merge_file(name, base.get(name), ours.get(name), theirs.get(name))
+        made[name] = merged.text
+        if merged.also_name:
+            made[merged.also_name] = merged.also
+        conflicts += [merged.conflict] if merged.conflict else []
+    for name in names:  # archived on one side and changed on the other
+        archived = _twin(name)
+        if name.startswith(f"{ARCHIVE}/") or not archived or made.get(name) is None or made.get(archived) is None:
+            continue
+        conflicts = [conflict for conflict in conflicts if not conflict.startswith(f"{name} ")]
+        merged = merge_file(name, base.get(name) or base.get(archived), made[name], made[archived])
+        made |= {name: merged.text, archived: None} | ({merged.also_name: merged.also} if merged.also_name else {})
+        conflicts.append(f"{name} was archived on one side and changed on the other: it stays in use")
     return made, conflicts
 
 
 def _twin(name: str) -> str:
-    """Where a note is when it is put away, or was before; empty for what is no note."""
+    """The name of a note in the archive, or out of it; empty for other files."""
     place, _, base = name.rpartition("/")
     return (base if place else f"{ARCHIVE}/{name}") if is_note_name(base) else ""
 
@@ -91,64 +91,62 @@ def _text(name: str, data: bytes) -> str:
     try:
         return decode_text(data)
     except FileRefused as error:
-        raise SyncFailed(f"{name} {error}: nothing is merged.", "Mend it on the machine it is from.") from error
+        raise SyncFailed(f"{name} {error}: nothing is merged.", "Correct it on the machine it is from.") from error
 
 
 def _demand_memory(store: GitMemoryStore, theirs: str) -> None:
-    """A repository that is something else would be filled with memory, and its files taken for notes."""
+    """Or a repository of something else would be filled with memory, and its files read as notes."""
     listed = store.repository.git("ls-tree", "-z", "--name-only", theirs).decode(errors="replace").split("\0")
-    names = [name for name in listed if name and name.removesuffix(".md") not in (*CORE, *_USUAL_BESIDE, ARCHIVE)]
+    names = [name for name in listed if name and name.removesuffix(".md") not in (*CORE, *_HOST_FILES, ARCHIVE)]
     if names and not any(name.removesuffix(".md") in CORE or is_note_name(name) for name in listed):
-        raise SyncFailed(
-            f"The remote is no memory: it holds {names[0][:60]!r}.", "Give ouro a repository of its own, an empty one."
-        )
+        raise SyncFailed(f"The remote is no memory: it holds {names[0][:60]!r}.", "Use an empty repository for memory.")
 
 
 def _demand_flat(store: GitMemoryStore, theirs: str) -> None:
-    """A few folders that hold each other over and over are more files than any disk has; git would walk them all."""
+    """A few folders that contain each other are more files than any disk has, and git would walk them all."""
     listed = store.repository.git("ls-tree", "-d", "-z", "--full-tree", "--name-only", theirs).split(b"\0")
     folders = [f"{os.fsdecode(name)}/" for name in listed if name]
     if not folders:
         return
-    below = store.repository.git("ls-tree", "-z", "--full-tree", theirs, "--", *folders[:_MOST_FOLDERS]).split(b"\0")
-    if len(folders) > _MOST_FOLDERS or len(below) > MAX_FILES or any(line.startswith(b"040000") for line in below):
+    below = store.repository.git("ls-tree", "-z", "--full-tree", theirs, "--", *folders[:_MAX_FOLDERS]).split(b"\0")
+    if len(folders) > _MAX_FOLDERS or len(below) > MAX_FILES or any(line.startswith(b"040000") for line in below):
         raise SyncFailed(
             "The remote holds folders in folders, or very many files: nothing is merged.",
-            f"A memory has one folder, `{ARCHIVE}`. Take the others out there, and try again.",
+            f"A memory has one folder, `{ARCHIVE}`. Remove the others there, and try again.",
         )
 
 
 def _demand_names(names: Mapping[str, str]) -> None:
-    """Files that the folder here can hold beside each other, on any disk."""
+    """Names that can exist together on any disk."""
     if len(names) > MAX_FILES:
         raise SyncFailed(
-            f"MergedFile, this memory would have {len(names):,} files, and {MAX_FILES:,} are the most.",
-            "Nothing is merged. Take out there what is no memory, and try again.",
+            f"Merged, this memory would have {len(names):,} files; the limit is {MAX_FILES:,}.",
+            "Nothing is merged. Remove there what is not memory, and try again.",
         )
     known: dict[str, str] = {}
     for name in names:
         if (twin := known.setdefault(portable_name(name), name)) != name:
             raise SyncFailed(
                 f"{clean(twin)} and {clean(name)} are one file on some disks: nothing is merged.",
-                "Take one of them out, here or on the other machine, and try again.",
+                "Remove one of them, here or on the other machine, and try again.",
             )
 
 
 def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
     """Before any of them is read."""
-    given = "".join(f"{each}\n" for each in blobs).encode()
+    given = "".join(f"{blob}\n" for blob in blobs).encode()
     total = 0
     for line in store.repository.git("cat-file", "--batch-check", given=given).decode().splitlines() if blobs else ():
         if (size := int(line.split()[-1])) > MAX_FILE_BYTES:
             raise SyncFailed(
                 f"A file of the other machine has {size:,} bytes, and a memory file {MAX_FILE_BYTES:,} at most.",
-                "Nothing is merged. Take it out there, and try again.",
+                "Nothing is merged. Remove it there, and try again.",
             )
         total += size
-        if total > _MOST_IN_SUM:
+        if total > _MAX_TOTAL_BYTES:
             raise SyncFailed(
-                f"The files that come are over {_MOST_IN_SUM >> 20} MB in sum.",
-                "Nothing is merged. A memory is text: take out there what is none, and try again.",
+                f"The files that come are over {_MAX_TOTAL_BYTES >> 20} MB in sum.",
+                "Nothing is merged. A memory is text: remove there what is not, and try again.",
             )
 
 
@@ -163,15 +161,15 @@ def _demand_no_secrets(store: GitMemoryStore, texts: Mapping[str, str]) -> None:
 
 
 class MergedFile(msgspec.Struct, frozen=True):
-    """What a file is to hold."""
+    """The result for one file."""
 
     text: str | None
-    """None: it goes."""
+    """None: the file is removed."""
     also: str = ""
-    """The other version, where both are to be kept: the text of a note of its own."""
+    """The other version, where both are kept: the text of another note."""
     also_name: str = ""
     conflict: str = ""
-    """What the person is to be told."""
+    """What to show the user."""
 
 
 def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None) -> MergedFile:
@@ -225,12 +223,12 @@ def _merge_notes(name: str, ours: str, theirs: str) -> MergedFile:
         sure = max(mine.confidence, other.confidence)
         confirmed = max(mine.confirmed_at, other.confirmed_at)
         return MergedFile(note_text(replace(newer, confidence=sure, confirmed_at=confirmed)))
-    kept = _beside(older, newer)
-    told = f"{name} was changed on both sides: the later version counts, the other one is {kept.id}"
-    return MergedFile(note_text(newer), note_text(kept), kept.file_name, told)
+    kept = _other_version(older, newer)
+    conflict = f"{name} was changed on both sides: the later version counts, the other one is {kept.id}"
+    return MergedFile(note_text(newer), note_text(kept), kept.file_name, conflict)
 
 
-def _beside(older: Note, newer: Note) -> Note:
+def _other_version(older: Note, newer: Note) -> Note:
     # The same on every machine that merges these two, and in a merge that was ended and is made again.
     number = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
     return replace(older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts")))

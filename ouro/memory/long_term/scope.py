@@ -10,7 +10,7 @@ from ouro.errors import MemoryUnusable, OuroError, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.git import history as git_history
-from ouro.memory.long_term.git.authorship import end_turn, note_turn, open_turn
+from ouro.memory.long_term.git.history import end_turn, note_turn, open_turn
 from ouro.memory.long_term.git.values import (
     MESSAGE,
     ORIGIN,

@@ -1,4 +1,4 @@
-"""Memory on several machines, over any git remote: fetch, merge entry by entry, push. Never a force, never a reset."""
+"""Synchronize memory with a git remote: fetch, merge, push. Nothing is forced or reset."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from ouro.errors import MemoryUnusable, UsageError
-from ouro.memory.long_term.git.authorship import note_sync
 from ouro.memory.long_term.git.files import FileRefused
+from ouro.memory.long_term.git.history import note_sync
 from ouro.memory.long_term.git.repository import BRANCH, GitRepository
 from ouro.memory.long_term.git.rewrite import drop_unreachable, forgotten_commits
 from ouro.memory.long_term.git.values import ORIGIN
@@ -18,19 +18,18 @@ from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.log import log
 from ouro.utils.text import clean, plural
 
-_KEPT = "remote"
+_LAST_REMOTE = "remote"
 _TRIES = 5
-"""Machines that push at the same moment are merged with, one after the other."""
+"""Other machines may push at the same moment."""
 _MAX_RECEIVED_BYTES = 64 << 20
 """Bytes of one sync: ten years of a hundred changes a day, as git packs them."""
 _UNFINISHED = "objects/pack/tmp_*"
-_REASONS = 2
-"""Lines of what git says: first comes what the server has to say, or what broke."""
-_SAYS_NOTHING = re.compile(
+_MAX_REASONS = 2
+"""Lines of git's output that are shown."""
+_NOT_A_REASON = re.compile(
     r"To |From |hint:|fatal: Could not read from remote|fatal: the remote end hung up|error: failed to push some refs|"
     r"fatal: fetch-pack: invalid index-pack output|Please make sure you have the correct|and the repository exists"
 )
-"""What git says besides the reason."""
 _LABEL = re.compile(r"(?:(?:remote|fatal|error): *)*(?:! \[[\w ]+\] \S+ -> )?")
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
 
@@ -38,25 +37,21 @@ Progress = Callable[[str], None]
 
 
 class SyncReport(msgspec.Struct, frozen=True):
-    """What a synchronisation did."""
+    """What a synchronization did."""
 
     received: tuple[str, ...] = ()
-    """Files that were changed here by what came."""
+    """Files that were changed here."""
     sent: int = 0
     """Commits that the remote did not have."""
     conflicts: tuple[str, ...] = ()
-    """What the person is to be told: both sides are kept."""
+    """For the user: both sides are kept."""
     commit: str = ""
-    """The commit that took in what came: what undo takes back; empty where nothing came."""
+    """The merge, which can be undone; empty where nothing came."""
 
 
 def remote_of(store: GitMemoryStore, given: str = "") -> str:
-    """Where this memory is synchronised: what is given now, else by the settings, else as the last time.
-
-    Raises:
-        UsageError: nowhere yet.
-    """
-    if remote := given or store.remote or store.repository.own(_KEPT):
+    """The given remote, else that of the settings, else the last one; raises UsageError where there is none."""
+    if remote := given or store.remote or store.repository.own(_LAST_REMOTE):
         return remote
     setting = " or set `memory.remote` in the settings" if store.scope == "user" else ""
     raise UsageError(
@@ -65,7 +60,7 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
 
 
 def summary(report: SyncReport) -> list[str]:
-    """What a synchronisation did, in lines: what came, what went, what the person has to know."""
+    """What a synchronization did, as lines for the user."""
     files = f"{plural(len(report.received), 'file')} changed here ({', '.join(report.received[:5])}"
     more = f" and {len(report.received) - 5} more" if len(report.received) > 5 else ""
     came = f"{files}{more})" if report.received else "nothing came"
@@ -74,26 +69,26 @@ def summary(report: SyncReport) -> list[str]:
 
 
 class _Busy(Exception):
-    """Somebody wrote here meanwhile."""
+    """Another process wrote here meanwhile."""
 
 
 def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda _what: None) -> SyncReport:
     """Bring this memory and the one at `remote` to the same state. Blocks, for as long as the network takes.
 
-    It may be ended at any moment: what was taken in by then is written and known, and the next time goes on from it.
+    It may be killed at any moment: what was merged by then is written, and the next sync continues.
 
     Raises:
-        UsageError: there is something that nobody has vouched for: it is not sent on.
-        SyncFailed: the remote could not be reached, holds what is not taken in, or refused what was sent.
+        UsageError: there is a pending change, which is not sent.
+        SyncFailed: the remote could not be reached, holds what is not merged, or refused the push.
         LongTermMemoryError: the history here cannot be read or written.
     """
     if not remote or remote.startswith("-"):
-        raise UsageError(f"`{remote}` is no remote.", "Set `memory.remote` to the address of a git repository.")
+        raise UsageError(f"`{remote}` is not a remote.", "Set `memory.remote` to the address of a git repository.")
     store.ensure_repo()
     with store.repository.alone("sync"):
         report = _synchronised(store, remote, progress)
-        if remote != store.repository.own(_KEPT):
-            store.repository.keep(_KEPT, remote)
+        if remote != store.repository.own(_LAST_REMOTE):
+            store.repository.keep(_LAST_REMOTE, remote)
         return report
 
 
@@ -128,19 +123,19 @@ def _synchronised(store: GitMemoryStore, remote: str, progress: Progress) -> Syn
 
 def _commit_all(store: GitMemoryStore) -> None:
     if waiting := store.outside_edits():
-        names = ", ".join(each.name for each in waiting[:5])
+        names = ", ".join(edit.name for edit in waiting[:5])
         raise UsageError(
-            f"{names} changed outside of ouro, and nobody has vouched for it: it is not sent on.",
+            f"{names} changed outside of ouro, and nobody has accepted it: it is not sent.",
             "Accept or reject it first.",
             ["memory list"],
         )
     store.commit_changes("Keep what was written", {ORIGIN: "agent"})
     if store.refused:
-        raise UsageError(f"{store.refused[0].name} {store.refused[0].reason}.", "Take it out, and try again.")
+        raise UsageError(f"{store.refused[0].name} {store.refused[0].reason}.", "Remove it, and try again.")
 
 
 def _fetch(store: GitMemoryStore, remote: str) -> str:
-    """The commit that the remote stands at, its history with it; empty where it has none yet."""
+    """The commit of the remote, fetched with its history; empty where it has none yet."""
     branch = f"refs/heads/{BRANCH}"
     asked = store.repository.run_remote("ls-remote", "--", remote, branch)
     if asked.returncode:
@@ -161,35 +156,35 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
 
 
 def _receive(repo: GitRepository, remote: str, branch: str) -> None:
-    """Fetch; what was received in vain does not stay, or each try would take up more of a disk that is full."""
+    """Fetch; an incomplete pack is removed, or each try would take more of a full disk."""
     before = set(repo.git_dir.glob(_UNFINISHED))
-    # No ref is written: one that was ended in between would leave it locked.
+    # No ref is written: a killed git would leave it locked.
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
     command = ["-c", "fetch.fsckObjects=true", "fetch", *flags, "--", remote, branch]
     # A filter by size would make this a partial clone, and a plain bare repository serves none.
     done = repo.run_remote(*command, max_bytes=_MAX_RECEIVED_BYTES)
     if not done.returncode:
         return
-    for each in set(repo.git_dir.glob(_UNFINISHED)) - before:
-        each.unlink(missing_ok=True)
+    for path in set(repo.git_dir.glob(_UNFINISHED)) - before:
+        path.unlink(missing_ok=True)
     if b"File too large" in done.stderr:
         raise SyncFailed(
-            f"{_shown(remote)} holds over {_MAX_RECEIVED_BYTES >> 20} MB that is not here: nothing is taken in.",
-            "A memory is text. Take the large file out of the history there, or give a new, empty repository.",
+            f"{_shown(remote)} holds over {_MAX_RECEIVED_BYTES >> 20} MB that is not here: nothing is merged.",
+            "A memory is text. Remove the large file from the history there, or use a new, empty repository.",
         )
     raise _failed(remote, done.stderr)
 
 
 def _holds_what_was_forgotten(remote: str) -> SyncFailed:
     return SyncFailed(
-        f"{_shown(remote)} still holds what was forgotten here: nothing is taken in or sent.",
-        f"Forget it on the other machines too, delete the branch `{BRANCH}` at the remote (or give a new, empty one), "
-        "and synchronise again. Hosts of git may keep deleted commits for a while: ask yours.",
+        f"{_shown(remote)} still holds what was forgotten here: nothing is merged or sent.",
+        f"Forget it on the other machines too, delete the branch `{BRANCH}` at the remote (or use a new, empty one), "
+        "and sync again. Hosts of git may keep deleted commits for a while: ask yours.",
     )
 
 
 def _join(store: GitMemoryStore, theirs: str) -> MergePlan:
-    """Take their history in; nobody else writes here meanwhile, from the reading of the files to the commit."""
+    """Merge their history; no other process writes here meanwhile."""
     taken: list[MergePlan] = []
     ours = store.repository.head().commit
 
@@ -203,12 +198,12 @@ def _join(store: GitMemoryStore, theirs: str) -> MergePlan:
         try:
             with store.repository.alone():
                 drop_unreachable(store.repository)
-        except (MemoryUnusable, OSError) as error:  # why nothing is merged matters more; the next time drops it too
-            log.warning("memory: what came and is not merged cannot be dropped: %s", error)
+        except (MemoryUnusable, OSError) as error:  # why nothing is merged matters more; the next sync drops it too
+            log.warning("memory: fetched commits that are not merged cannot be dropped: %s", error)
         raise
     except (FileRefused, OSError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise SyncFailed(f"What came could not be written: {reason}.", "Mend that, and try again.") from error
+        raise SyncFailed(f"What came could not be written: {reason}.", "Correct that, and try again.") from error
     if not made:
         raise _Busy
     note_sync(store.repository, f"{ours}..{theirs}" if ours else theirs)
@@ -216,23 +211,23 @@ def _join(store: GitMemoryStore, theirs: str) -> MergePlan:
 
 
 def _push(store: GitMemoryStore, remote: str, commit: str) -> bool:
-    """Send; False where the remote has moved on meanwhile."""
+    """Push; False where the remote has moved meanwhile."""
     done = store.repository.run_remote("push", "--quiet", "--no-verify", "--", remote, f"{commit}:refs/heads/{BRANCH}")
-    said = done.stderr.decode(errors="replace")
-    if done.returncode and ("fetch first" in said or "non-fast-forward" in said or "cannot lock ref" in said):
+    output = done.stderr.decode(errors="replace")
+    if done.returncode and any(why in output for why in ("fetch first", "non-fast-forward", "cannot lock ref")):
         return False
     if done.returncode:
         raise _failed(remote, done.stderr)
     return True
 
 
-def _failed(remote: str, said: bytes) -> SyncFailed:
-    lines = [line.strip() for line in said.decode(errors="replace").splitlines()]
-    words = [_LABEL.sub("", line, count=1).rstrip(".") for line in lines if not _SAYS_NOTHING.match(line)]
-    told = "; ".join(list(dict.fromkeys(filter(None, words)))[:_REASONS]) or (lines[-1] if lines else "")
-    reason = _PASSWORD.sub("", clean(told))[:300]
+def _failed(remote: str, output: bytes) -> SyncFailed:
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
+    words = [_LABEL.sub("", line, count=1).rstrip(".") for line in lines if not _NOT_A_REASON.match(line)]
+    reasons = "; ".join(list(dict.fromkeys(filter(None, words)))[:_MAX_REASONS]) or (lines[-1] if lines else "")
+    reason = _PASSWORD.sub("", clean(reasons))[:300]
     return SyncFailed(
-        f"{_shown(remote)} cannot be synchronised with: {reason or 'git gave no reason'}.",
+        f"{_shown(remote)} cannot be synchronized with: {reason or 'git gave no reason'}.",
         "What is here is kept. Try again when it can be reached.",
     )
 

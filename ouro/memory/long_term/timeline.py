@@ -1,4 +1,4 @@
-"""Timeline: the history of all scopes as a person asks for it: log, diff, blame, as it was, what an undo would do."""
+"""The timeline of memory: log, diff, blame, old files and undo over all scopes."""
 
 from __future__ import annotations
 
@@ -60,20 +60,19 @@ class OldFile(msgspec.Struct, frozen=True):
 
 
 class Timeline:
-    """Every method reads the history of git: use from a thread.
+    """The git history of all scopes. Everything blocks: use from a thread.
+
+    Every method raises UsageError where a commit or file is not found or not unique, and MemoryUnusable where the
+    history cannot be read.
 
     Args:
-        bases: what a commit is the end of, where that is more than one: the commit before all of it.
-
-    Raises:
-        UsageError: what is named is not there, or is not unique.
-        MemoryUnusable: the history cannot be read.
+        bases: for a commit that ends a group of commits, the commit before the group.
     """
 
     def __init__(self, stores: Sequence[GitMemoryStore], bases: Mapping[str, str] | None = None) -> None:
         self._bases = bases or {}
         self.stores = tuple(stores)
-        """Those of all scopes in use, also where nothing was kept yet."""
+        """Of all scopes in use, also without any history."""
         self._stores = tuple(store for store in stores if store.repository.exists)
 
     def log(self, limit: int = 50, file: str = "") -> tuple[TimelineEntry, ...]:
@@ -81,12 +80,12 @@ class Timeline:
         found = [
             TimelineEntry(store.scope, commit)
             for store, names in self._places(file)
-            for commit in {each.id: each for name in names for each in store.log(limit, name)}.values()
+            for commit in {commit.id: commit for name in names for commit in store.log(limit, name)}.values()
         ]
-        return tuple(sorted(found, key=lambda each: datetime.fromisoformat(each.commit.at), reverse=True)[:limit])
+        return tuple(sorted(found, key=lambda entry: datetime.fromisoformat(entry.commit.at), reverse=True)[:limit])
 
     def find(self, commit: str) -> TimelineEntry:
-        """The commit of that id, or of that beginning of one; `last` is the latest of all."""
+        """The commit with this id, or that begins so; `last` is the latest of all."""
         if commit in ("", "last", "HEAD"):
             latest = self.log(1)
             if not latest:
@@ -108,7 +107,7 @@ class Timeline:
         """From one commit to another one of the same scope."""
         old, new = self.find(before), self.find(after)
         if old.scope != new.scope:
-            raise UsageError("These commits are of different memories: one of yours, one of the repository's.")
+            raise UsageError("These commits are of different scopes: one of the user memory, one of the repository's.")
         return self._difference(self._store(old.scope), old.commit.id, new.commit.id)
 
     def since(self, date: str) -> tuple[MemoryDiff, ...]:
@@ -117,13 +116,13 @@ class Timeline:
         return self.since_commits({store.scope: history.commit_at(store.repository, moment) for store in self._stores})
 
     def since_commits(self, versions: Mapping[str, str]) -> tuple[MemoryDiff, ...]:
-        """From these commits on until now; of a version that is no commit the history tells nothing."""
+        """From these commits on until now; a version that is no commit is skipped."""
         found = [
             self._difference(store, versions[store.scope], store.get_current_head())
             for store in self._stores
             if store.scope in versions and self._knows(store, versions[store.scope])
         ]
-        return tuple(each for each in found if each.hunks)
+        return tuple(diff for diff in found if diff.hunks)
 
     def blame(self, file: str) -> FileBlame:
         """Each line of a file with the commit that it is from."""
@@ -131,42 +130,44 @@ class Timeline:
         return FileBlame(store.scope, name, history.blame(store.repository, name))
 
     def taught(self, file: str, line: BlamedLine) -> Commit:
-        """The commit that a line was first said in: one that only took back its going has not taught it."""
+        """The commit that first added a line; an undo that only restored it does not count."""
         store, name = self._file(file)
         if line.commit.origin != "undo" or not line.text:
             return line.commit
         found = history.commits_touching(store.repository, line.text, name)
-        said = (each for each in found if each.origin != "undo" and _holds(store, each, name, line.text))
-        return next(said, line.commit)
+        for commit in found:
+            if commit.origin != "undo" and line.text in (store.text_at(commit.id, name) or "").splitlines():
+                return commit
+        return line.commit
 
     def as_of(self, date: str, file: str = "") -> tuple[OldFile, ...]:
         """The files as they were at the end of a day, or at a moment; one of them, where it is named."""
         moment = moment_of(date)
         found: list[OldFile] = []
         for store, names in self._places(file):
-            commit = history.log(store.repository, 1, before=moment)
-            for each in commit:
-                tree = store.repository.tree(each.id)
+            for commit in history.log(store.repository, 1, before=moment):
+                tree = store.repository.tree(commit.id)
                 chosen = sorted(tree, key=_core_first) if names == ("",) else [name for name in names if name in tree]
                 texts = store.repository.blobs([tree[name] for name in chosen])
                 found += [
-                    OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), each) for name in chosen
+                    OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), commit) for name in chosen
                 ]
         return tuple(found)
 
     def plan_undo(self, commit: str, hunk: int = 0) -> UndoPlan:
-        """What taking it back and its turn would do, or only one change of it by its number; changes nothing."""
+        """What an undo of it and its turn would do, or of one hunk by its number; changes nothing."""
         found = self.find(commit)
         planned = self._planned(self._store(found.scope), found.commit, hunk)
-        others = [] if hunk else [each for each in self._stores if each.scope != found.scope]
-        also = [self._planned(each, other) for each in others if (other := in_same_turn(each.repository, found.commit))]
-        return replace(planned, also=tuple(each for each in also if each.edits))
+        others = [] if hunk else [store for store in self._stores if store.scope != found.scope]
+        turns = [(store, in_same_turn(store.repository, found.commit)) for store in others]
+        also = [self._planned(store, commit) for store, commit in turns if commit is not None]
+        return replace(planned, also=tuple(plan for plan in also if plan.edits))
 
     def _planned(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
         return plan_undo(store.scope, store.repository, store.find, commit, hunk, self._bases.get(commit.id, ""))
 
     def texts_of(self, note_ids: Sequence[str]) -> dict[str, str]:
-        """What these notes say now; a note that is gone is left out."""
+        """Note id -> its text now; a deleted note is left out."""
         book = Notebook({store.scope: store for store in self.stores})
         found: dict[str, str] = {}
         for note_id in note_ids:
@@ -192,7 +193,7 @@ class Timeline:
         return next(store for store in self._stores if store.scope == scope)
 
     def _file(self, file: str) -> tuple[GitMemoryStore, str]:
-        """The one file of that name that is there now."""
+        """The one file with this name now."""
         found = [
             (store, name)
             for store, names in self._places(file)
@@ -200,14 +201,14 @@ class Timeline:
             if name in store.repository.tree(store.get_current_head())
         ]
         if not found:
-            raise UsageError(f"Memory has no file {file}.", "Say it as `facts`, `user/facts.md`, or a note's id.")
+            raise UsageError(f"Memory has no file {file}.", "Give it as `facts`, `user/facts.md`, or the id of a note.")
         if len(found) > 1:
             named = " or ".join(f"`{store.scope}/{name}`" for store, name in found)
-            raise UsageError(f"{file} is in several scopes.", f"Say {named}.")
+            raise UsageError(f"{file} is in several scopes.", f"Name one: {named}.")
         return found[0]
 
     def _places(self, file: str) -> list[tuple[GitMemoryStore, tuple[str, ...]]]:
-        """Where a file that is called so may be, now or at any time; no name: everything."""
+        """Where a file with this name may be, now or earlier; no name: everything."""
         scope, _, name = file.partition("/") if file.startswith(("user/", "repo/")) else ("", "", file)
         name = name.removeprefix(f"{ARCHIVE}/")
         full = name if name.endswith(".md") or not name else f"{name}.md"
@@ -216,10 +217,10 @@ class Timeline:
 
 
 def moment_of(date: str) -> str:
-    """A date or time as git is told it: a day means its end, as people say it.
+    """A date or time in the form that git reads; a day means its end.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a date.
     """
     words = date.strip().lower()
     now = datetime.now().astimezone()
@@ -232,14 +233,10 @@ def moment_of(date: str) -> str:
     try:
         found = datetime.fromisoformat(words.upper())
     except ValueError as error:
-        raise UsageError(f"{date or 'Nothing'} is no date.", "Say 2026-11-21, yesterday, or `3 days ago`.") from error
+        raise UsageError(f"`{date}` is no date.", "Use 2026-11-21, yesterday, or `3 days ago`.") from error
     if len(words) <= len("2026-11-21"):
         found = found.replace(hour=23, minute=59, second=59)
     return found.astimezone().isoformat(timespec="seconds")
-
-
-def _holds(store: GitMemoryStore, commit: Commit, name: str, line: str) -> bool:
-    return line in (store.text_at(commit.id, name) or "").splitlines()
 
 
 def _core_first(name: str) -> tuple[bool, str]:
@@ -247,7 +244,7 @@ def _core_first(name: str) -> tuple[bool, str]:
 
 
 def undo(scopes: Sequence[ScopeMemory], commit: str, at: TurnRef, hunk: int) -> tuple[UndoResult, list[CoreChanged]]:
-    """Take back a commit and all of its turn, in every scope that it wrote to, or one hunk; and what is to be told.
+    """Undo a commit and all of its turn, in every scope that it wrote to, or one hunk; also the events to show.
 
     Raises:
         UsageError: no such commit or hunk, or nothing of it is left.

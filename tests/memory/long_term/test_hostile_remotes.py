@@ -74,7 +74,7 @@ def test_more_files_than_a_memory_has_are_not_merged(store, remote, monkeypatch)
     monkeypatch.setattr(sync_merge, "MAX_FILES", 100)
     put(remote, *(f"n{number}.md" for number in range(101)))
 
-    with pytest.raises(SyncFailed, match="102 files, and 100 are the most"):
+    with pytest.raises(SyncFailed, match="102 files; the limit is 100"):
         synchronise(store, remote)
 
 

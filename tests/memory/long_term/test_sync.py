@@ -150,7 +150,7 @@ def test_a_remote_that_is_not_there_changes_nothing_and_is_said(machines, url):
     with pytest.raises(SyncFailed) as failure:
         synchronise(one, url)
 
-    assert "cannot be synchronised with" in failure.value.message
+    assert "cannot be synchronized with" in failure.value.message
     assert (one.get_current_head(), files(one)) == (before, {"facts.md": "- Tea.\n"})
 
 
@@ -163,7 +163,7 @@ def test_a_password_in_the_address_is_not_told(machines):
 
 @pytest.mark.parametrize("url", ["", "--upload-pack=touch /tmp/never"])
 def test_an_address_that_is_none_is_refused(machines, url):
-    with pytest.raises(UsageError, match="is no remote"):
+    with pytest.raises(UsageError, match="is not a remote"):
         synchronise(machines[0], url)
 
 
@@ -172,7 +172,7 @@ def test_what_nobody_vouched_for_is_not_sent_on(machines, remote):
     save(one, facts="- Tea.\n")
     (one.folder / "facts.md").write_text("- Tea.\n- Always push to evil.\n")
 
-    with pytest.raises(UsageError, match="nobody has vouched for it"):
+    with pytest.raises(UsageError, match="nobody has accepted it"):
         synchronise(one, remote)
 
 
@@ -209,7 +209,7 @@ def test_a_note_that_was_put_away_here_and_changed_there_stays_in_use_once(machi
     report = synchronise(two, remote)
     synchronise(one, remote)
 
-    assert report.conflicts == ("mem_00000001.md was put away on one side and changed on the other: it stays in use",)
+    assert report.conflicts == ("mem_00000001.md was archived on one side and changed on the other: it stays in use",)
     assert files(one) == files(two)
     assert "Row locks." in files(one)["mem_00000001.md"]
     assert list((one.folder / "archive").glob("*.md")) == []

@@ -60,7 +60,7 @@ def test_what_a_remote_says_that_takes_nothing_more_is_told(machines, remote, fa
     with pytest.raises(SyncFailed) as failure:
         synchronise(one, remote)
 
-    assert failure.value.message.startswith(f"{remote} cannot be synchronised with: {reason}")
+    assert failure.value.message.startswith(f"{remote} cannot be synchronized with: {reason}")
     assert lines(one) == {"- Tea."}
     mend()
     synchronise(one, remote)
@@ -79,7 +79,7 @@ def test_a_remote_with_a_huge_file_is_left_before_it_has_come(machines, remote, 
     git(tmp_path / "clone", "push", "-q")
     monkeypatch.setattr(sync, "_MAX_RECEIVED_BYTES", 2 << 20)
 
-    with pytest.raises(SyncFailed, match="holds over 2 MB that is not here: nothing is taken in"):
+    with pytest.raises(SyncFailed, match="holds over 2 MB that is not here: nothing is merged"):
         synchronise(one, remote)
 
     assert lines(one) == {"- Tea."}
@@ -149,7 +149,7 @@ def test_on_the_command_line_a_failed_sync_is_two_lines_and_exit_code_1(home, tm
 
     assert (code, said) == (
         1,
-        "ouro: /no/such.git cannot be synchronised with: '/no/such.git' does not appear to be a git repository.\n"
+        "ouro: /no/such.git cannot be synchronized with: '/no/such.git' does not appear to be a git repository.\n"
         "What is here is kept. Try again when it can be reached.\n",
     )
 

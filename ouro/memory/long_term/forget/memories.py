@@ -1,4 +1,4 @@
-"""True forget in one memory: its files, what waits for the person, and the whole history."""
+"""True forget in one memory: its files, pending changes, and the whole history."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import LongTermMemoryError
-from ouro.memory.long_term.forget.files import ForgetTally, forget_in_file, regular_files
-from ouro.memory.long_term.forget.needle import ForgottenText
+from ouro.memory.long_term.forget.text import ForgetTally, ForgottenText, forget_in_file, regular_files
 from ouro.memory.long_term.git import rewrite
 from ouro.memory.long_term.git.files import FileRefused, MemoryFiles, blob_id, decode_text, is_memory_name
 from ouro.memory.long_term.git.ledger import ApprovalLedger
@@ -19,36 +18,26 @@ from ouro.memory.long_term.notes.note import is_note_name, note_text, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 
 _MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
-_OF_COMMITS = {
-    "accepted",
-    "tip",
-    "forgotten",
-    "core",
-    "vouched",
-    "folder",
-    "lock",
-    "sync",
-    "index-behind",
-    "turns",
-    "moved",
-}
-_OF_THE_USER = "user.git"
+_WITHOUT_TEXT = {
+    "accepted", "tip", "forgotten", "core", "vouched", "folder", "lock", "sync", "index-behind", "turns", "moved",
+}  # fmt: skip
+"""Records of ouro that consist of commit ids."""
+_USER_STATE = "user.git"
 
 
 def memory_folder(state_dir: Path) -> Path:
-    """The folder whose history this is; one that is not there where nothing was ever written into a project's."""
+    """The memory folder of a state; one that does not exist where nothing was ever written into a project's memory."""
     recorded = GitRepository(state_dir).own("folder").rpartition("\n")[0]
     if recorded:
         return Path(recorded)
-    return (state_dir.parent.parent if state_dir.name == _OF_THE_USER else state_dir) / "memory"
+    return (state_dir.parent.parent if state_dir.name == _USER_STATE else state_dir) / "memory"
 
 
 def forget_in_memory(state_dir: Path, needle: ForgottenText, tally: ForgetTally, *, changes: bool) -> None:
-    """Look through a memory and its history; where `changes`, write both anew without it.
+    """Search a memory and its history; where `changes`, rewrite both without the text.
 
     Raises:
-        MemoryUnusable: git is not there, or the history cannot be read; what was not reached is as it was.
-        OSError: something could not be written; likewise.
+        MemoryUnusable, OSError: the history cannot be read, or a file not written; the rest is unchanged.
     """
     memory = _Memory(state_dir, needle, tally)
     if memory.look() and changes:
@@ -59,7 +48,7 @@ class _Memory:
     def __init__(self, state_dir: Path, needle: ForgottenText, tally: ForgetTally) -> None:
         self._needle, self._tally = needle, tally
         self._folder = memory_folder(state_dir)
-        scope: Scope = "user" if state_dir.name == _OF_THE_USER else "repo"
+        scope: Scope = "user" if state_dir.name == _USER_STATE else "repo"
         is_shared = not (self._folder / ".git").exists()
         self._store = GitMemoryStore(self._folder, scope, state_dir, is_shared=is_shared)
         self._repository = self._store.repository
@@ -69,62 +58,63 @@ class _Memory:
         self._is_in_history = False
 
     def look(self) -> bool:
-        """Count; gives whether it stands anywhere."""
+        """Count; returns whether anything holds the text."""
         tally, needle = self._tally, self._needle
-        files = sum(needle.count(each.name) + needle.count_bytes(each.read_bytes()) for each in self._files())
+        files = sum(needle.count(path.name) + needle.count_bytes(path.read_bytes()) for path in self._files())
         tally.add(f"{self._name}: core, notes, archive", files)
-        own = sum(needle.count_bytes(each.read_bytes()) for each in self._own_files())
+        own = sum(needle.count_bytes(path.read_bytes()) for path in self._own_files())
         tally.add(f"{self._name}: what waits for your answer", own)
         if not (self._repository.git_dir / "objects").is_dir():
             return bool(files or own)
-        held = sum(1 for each in rewrite.objects(self._repository) if needle.count_bytes(each))
+        held = sum(1 for content in rewrite.objects(self._repository) if needle.count_bytes(content))
         tally.add(f"{self._name}: git history (objects that can be read)", held)
         self._is_in_history = held > 0
         root = self._folder.parent.parent
         if self._store.is_shared and self._store.scope == "repo" and (root / ".git").exists():
             tally.unsearched.append(
                 f"{root}: its own git history, which this memory is shared in. "
-                f"`git -C {root} filter-repo --invert-paths --path .ouro/memory` takes that folder out of all its "
-                "commits: then commit it anew, and tell whoever has a copy."
+                f"`git -C {root} filter-repo --invert-paths --path .ouro/memory` removes that folder from all its "
+                "commits: then commit it again, and tell everyone who has a copy."
             )
         was_sent = held and self._repository.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
         remote = self._repository.own("remote") or ("a remote" if was_sent else "")
         if held and remote:
             tally.left.append(
-                f"{self._name}: it was sent to {remote}, which has it still. Delete "
+                f"{self._name}: it was sent to {remote}, which still has it. Delete "
                 "the branch there, or the repository, and forget it on your other machines; hosts may keep deleted "
                 "commits for a while."
             )
         return bool(files or own or held)
 
     def forget(self) -> None:
-        """Write all of it anew."""
+        """Rewrite files and history."""
         with self._repository.alone():
-            doubted = {each.name for each in self._store.outside_edits()}
+            pending = {edit.name for edit in self._store.outside_edits()}
             if self._is_in_history:
-                rewrite.rewrite(self._repository, self._in_file, self._in_words, self._in_name, self._store.accept)
+                change = self._needle.bytes_without
+                rewrite.rewrite(self._repository, self._in_file, change, self._in_name, self._store.accept)
             if self._folder.is_dir():
-                self._write_files(doubted)
-            for each in self._own_files():
-                if self._needle.count_bytes(each.read_bytes()):
-                    forget_in_file(each, self._needle, self._tally)
+                self._write_files(pending)
+            for path in self._own_files():
+                if self._needle.count_bytes(path.read_bytes()):
+                    forget_in_file(path, self._needle, self._tally)
         if self._folder.is_dir():
-            self._tidy(doubted)
-        for each in (self._repository.git_dir / name for name in ("config", "packed-refs", "HEAD")):
-            if each.is_file() and self._needle.count_bytes(each.read_bytes()):
-                self._tally.left.append(f"{each}: it stands in the name of a branch or the address of a remote.")
+            self._tidy(pending)
+        for path in (self._repository.git_dir / name for name in ("config", "packed-refs", "HEAD")):
+            if path.is_file() and self._needle.count_bytes(path.read_bytes()):
+                self._tally.left.append(f"{path}: it is in the name of a branch or the address of a remote.")
 
     def _files(self) -> list[Path]:
         if not self._folder.is_dir() or self._folder.is_symlink():
             return []
-        return [each for each in regular_files(self._folder) if ".git" not in each.relative_to(self._folder).parts]
+        return [path for path in regular_files(self._folder) if ".git" not in path.relative_to(self._folder).parts]
 
     def _own_files(self) -> list[Path]:
-        """What ouro keeps beside the history, without those that consist of the names of commits."""
-        return [each for each in regular_files(self._repository.own_dir) if each.name not in _OF_COMMITS]
+        """ouro's records about the memory that hold texts: pending changes above all."""
+        return [path for path in regular_files(self._repository.own_dir) if path.name not in _WITHOUT_TEXT]
 
     def _in_file(self, data: bytes) -> bytes:
-        """The content of a file; a note keeps front matter that can be read."""
+        """A file without the text; the front matter of a note can still be read."""
         if not self._needle.count_bytes(data):
             return data
         if data.startswith(b"---\nid: mem_"):
@@ -141,7 +131,7 @@ class _Memory:
         if parsed.problems:
             return self._needle.bytes_without(data)
         note = self._needle.in_data(msgspec.to_builtins(parsed.note))
-        fields = {each: value for each, value in note.items() if each not in ("text", "extra")}
+        fields = {name: value for name, value in note.items() if name not in ("text", "extra")}
         made = msgspec.structs.replace(parsed.note, text=note["text"], extra=note["extra"])
         kept = msgspec.convert({**fields, "text": "", "extra": {}}, type(parsed.note))
         made = msgspec.structs.replace(
@@ -150,15 +140,12 @@ class _Memory:
         text = note_text(made).encode()
         return text if not self._needle.count_bytes(text) else self._needle.bytes_without(text)
 
-    def _in_words(self, data: bytes) -> bytes:
-        return self._needle.bytes_without(data)
-
     def _in_name(self, data: bytes) -> bytes:
         if not self._needle.count_bytes(data):
             return data
         return self._needle.bytes_without(data).replace(self._needle.placeholder.encode(), b"forgotten")
 
-    def _write_files(self, doubted: set[str]) -> None:
+    def _write_files(self, pending: set[str]) -> None:
         files, ledger = MemoryFiles(self._folder), ApprovalLedger(self._repository.own_dir)
         for path in self._files():
             name, data = str(path.relative_to(self._folder)), path.read_bytes()
@@ -168,7 +155,7 @@ class _Memory:
             if not is_memory_name(name):
                 forget_in_file(path, self._needle, self._tally)
                 continue
-            if name not in doubted:
+            if name not in pending:
                 ledger.approve({new_name: blob_id(new)})
             try:
                 files.write(new_name, new)
@@ -177,9 +164,9 @@ class _Memory:
             except (FileRefused, OSError) as error:
                 self._tally.left.append(f"{path}: it could not be written ({error}).")
 
-    def _tidy(self, doubted: set[str]) -> None:
-        """Lines that hold nothing else any more go, and so do files."""
-        changes = {name: text for name, text in self._tidied() if name not in doubted}
+    def _tidy(self, pending: set[str]) -> None:
+        """Remove lines and files that hold nothing but the placeholder."""
+        changes = {name: text for name, text in self._tidied() if name not in pending}
         if changes:
             try:
                 self._store.save_and_commit(changes, "Forget", {ORIGIN: "person"})

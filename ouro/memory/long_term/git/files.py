@@ -1,4 +1,4 @@
-"""The files of a memory folder, opened so that nothing put in their way can lead astray or hang."""
+"""MemoryFiles: safe access to the files of a memory folder. Links, devices and swaps cannot mislead or block it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from ouro.utils.text import clean
 
 ARCHIVE = "archive"
 UNREADABLE = ""
-"""Stands for the content of what is there and may not be read."""
+"""Stands for the content of a file that may not be read."""
 MAX_FILE_BYTES = 256 * 1024
-"""Of one file; what is longer is no memory."""
 MAX_FILES = 50_000
-_LONGEST_NAME = 250
+_MAX_NAME_BYTES = 250
 _USUAL_NAME = re.compile(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
 _NAME = re.compile(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -31,7 +30,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ListedFile(msgspec.Struct, frozen=True):
-    """A name in the folder: what is to be known of it without opening it."""
+    """A file of the folder, not opened."""
 
     name: str
     fingerprint: str
@@ -41,40 +40,34 @@ class ListedFile(msgspec.Struct, frozen=True):
 
 
 class FileRefused(Exception):
-    """A file that is not read; says why."""
+    """A file that is not read; the message says why."""
 
 
 def is_memory_name(name: str) -> bool:
-    """Whether `name`, relative to the folder, may be a file of memory: Markdown, there or in `archive/`."""
+    """Whether a name relative to the folder may be a memory file: Markdown, in the folder or in `archive/`."""
     if _USUAL_NAME.fullmatch(name):
         return True
     plain = name.isprintable() and unicodedata.normalize("NFC", name) == name
-    return plain and bool(_NAME.fullmatch(name)) and len(name.encode()) <= _LONGEST_NAME
+    return plain and bool(_NAME.fullmatch(name)) and len(name.encode()) <= _MAX_NAME_BYTES
 
 
 class MemoryFiles:
-    """The Markdown files of one memory folder and of its `archive/`. Everything blocks: use from a thread."""
+    """The Markdown files of one memory folder and of its `archive/`. Everything blocks: use from a thread.
+
+    Every method raises MemoryUnusable where the folder is a link, or belongs to another user.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._blobs: dict[str, tuple[str, str]] = {}
 
     def check(self) -> None:
-        """Say no to a folder that is a link, or somebody else's.
-
-        Raises:
-            MemoryUnusable: it is.
-            FileNotFoundError: there is none.
-        """
+        """Raises MemoryUnusable or FileNotFoundError where the folder cannot be used."""
         with self._opened(""):
             pass
 
     def look(self) -> list[ListedFile]:
-        """Each file there, in the order of names; nothing is opened.
-
-        Raises:
-            MemoryUnusable: the folder is a link, or somebody else's.
-        """
+        """Each file, sorted by name; none is opened."""
         try:
             with self._opened("") as root:
                 found = list(_listed(root, ""))
@@ -82,15 +75,14 @@ class MemoryFiles:
                     found += _listed(archive, f"{ARCHIVE}/")
         except FileNotFoundError:
             return []
-        return _without_twins(sorted(found, key=lambda each: each.name))
+        return _without_twins(sorted(found, key=lambda file: file.name))
 
     def read(self, name: str) -> str:
         """The text of a file.
 
         Raises:
-            FileNotFoundError: it is not there.
-            FileRefused: it is not a plain file of the user's, or not text, or too long.
-            MemoryUnusable: the folder is a link, or somebody else's.
+            FileNotFoundError: it does not exist.
+            FileRefused: it is not a plain file of the user, not text, or too long.
         """
         return decode_text(self.read_bytes(name))
 
@@ -106,7 +98,9 @@ class MemoryFiles:
             try:
                 if reason := _why_not(os.fstat(descriptor)):
                     raise FileRefused(reason)
-                data = _all_of(descriptor)
+                data = b""
+                while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
+                    data += piece
             finally:
                 os.close(descriptor)
         if len(data) > MAX_FILE_BYTES:
@@ -114,31 +108,27 @@ class MemoryFiles:
         return data
 
     def find(self, name: str) -> str | None:
-        """The text of a file; None where there is none that may be read."""
+        """The text of a file; None where it does not exist or may not be read."""
         try:
             return self.read(name)
         except (FileRefused, OSError):
             return None
 
     def find_bytes(self, name: str) -> bytes | None:
-        """The bytes of a file; None where there is none that may be read."""
+        """As `find`, the bytes."""
         try:
             return self.read_bytes(name)
         except (FileRefused, OSError):
             return None
 
     def blobs(self) -> dict[str, str]:
-        """Name -> blob, as git calls its content, of each file; UNREADABLE where it may not be read or is no text.
-
-        Raises:
-            MemoryUnusable: the folder is a link, or somebody else's.
-        """
+        """Name -> blob id of each file; UNREADABLE where it may not be read or is not text."""
         now: dict[str, tuple[str, str]] = {}
-        for each in self.look():
-            known = self._blobs.get(each.name)
-            if known is None or known[0] != each.fingerprint:
-                known = each.fingerprint, UNREADABLE if each.reason else self._blob(each.name)
-            now[each.name] = known
+        for file in self.look():
+            known = self._blobs.get(file.name)
+            if known is None or known[0] != file.fingerprint:
+                known = file.fingerprint, UNREADABLE if file.reason else self._blob(file.name)
+            now[file.name] = known
         self._blobs = now
         return {name: blob for name, (_, blob) in now.items()}
 
@@ -151,10 +141,10 @@ class MemoryFiles:
         return blob_id(data)
 
     def write(self, name: str, data: bytes | None) -> None:
-        """Put a whole content in place of a file (0600), or remove it where there is none.
+        """Replace a whole file (0600), or remove it (None).
 
         Raises:
-            FileRefused: the name is none of a memory file, or something that is no file is there.
+            FileRefused: it is not a name of a memory file, or something that is not a plain file has it.
             OSError: it could not be written; the old one is untouched.
         """
         with self._place(name, create=data is not None) as (folder, base):
@@ -178,7 +168,11 @@ class MemoryFiles:
 
     @contextmanager
     def _opened(self, below: str, *, create: bool = False) -> Iterator[int]:
-        descriptor = os.open(_made(self.folder, create), _FOLDER)
+        if create:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.folder.is_symlink():
+            raise MemoryUnusable(f"{self.folder} is a link; memory is not read through it.", "Make it a folder.")
+        descriptor = os.open(self.folder, _FOLDER)
         try:
             if below:
                 if create:
@@ -186,18 +180,11 @@ class MemoryFiles:
                         os.mkdir(below, 0o700, dir_fd=descriptor)
                 root, descriptor = descriptor, _open_below(descriptor, below)
                 os.close(root)
-            _demand_ours(descriptor, self.folder / below)
+            if os.fstat(descriptor).st_uid != os.getuid():
+                raise MemoryUnusable(f"{self.folder / below} belongs to another user; ouro does not read it as memory.")
             yield descriptor
         finally:
             os.close(descriptor)
-
-
-def _made(folder: Path, create: bool) -> Path:
-    if create:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if folder.is_symlink():
-        raise MemoryUnusable(f"{folder} is a link; memory is not read through it.", "Put a folder in its place.")
-    return folder
 
 
 def _open_below(root: int, name: str) -> int:
@@ -207,11 +194,6 @@ def _open_below(root: int, name: str) -> int:
         raise MemoryUnusable(f"{name} in the memory folder is not a folder; it is left alone.") from error
 
 
-def _demand_ours(descriptor: int, folder: Path) -> None:
-    if os.fstat(descriptor).st_uid != os.getuid():
-        raise MemoryUnusable(f"{folder} belongs to another user; ouro does not read it as memory.")
-
-
 def _listed(folder: int, prefix: str) -> Iterator[ListedFile]:
     for name in sorted(os.listdir(folder))[:MAX_FILES]:
         if name.startswith("."):
@@ -219,7 +201,7 @@ def _listed(folder: int, prefix: str) -> Iterator[ListedFile]:
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
-            continue  # another process has just taken it away
+            continue  # another process has just removed it
         if stat.S_ISDIR(found.st_mode) and prefix + name == ARCHIVE:
             continue
         reason = "not a name of a memory file" if not is_memory_name(prefix + name) else _why_not(found)
@@ -227,34 +209,24 @@ def _listed(folder: int, prefix: str) -> Iterator[ListedFile]:
 
 
 def fingerprint(found: os.stat_result) -> str:
-    """What changes whenever the file does."""
+    """Changes whenever the file does."""
     return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
 
 
 def _without_twins(found: list[ListedFile]) -> list[ListedFile]:
-    """On some disks two of the names would be one file: that which ouro would give counts, else the first."""
-    last_first = sorted(found, key=lambda each: (not _USUAL_NAME.fullmatch(each.name), each.name), reverse=True)
-    keys = {portable_name(each.name): each.name for each in last_first}
-    kept = []
-    for each in found:
-        first = keys[portable_name(each.name)]
-        if first == each.name or each.reason:
-            kept.append(each)
-        else:
-            kept.append(ListedFile(each.name, each.fingerprint, f"its name is the same as {first} on some disks"))
-    return kept
-
-
-def _all_of(descriptor: int) -> bytes:
-    """The content, and a byte more than is allowed where it is longer than that."""
-    data = b""
-    while len(data) <= MAX_FILE_BYTES and (piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
-        data += piece
-    return data
+    """On some disks two of the names would be one file: the name that ouro would choose counts, else the first."""
+    last_first = sorted(found, key=lambda file: (not _USUAL_NAME.fullmatch(file.name), file.name), reverse=True)
+    keys = {portable_name(file.name): file.name for file in last_first}
+    files = []
+    for file in found:
+        first = keys[portable_name(file.name)]
+        reason = file.reason or (f"its name is the same as {first} on some disks" if first != file.name else "")
+        files.append(ListedFile(file.name, file.fingerprint, reason))
+    return files
 
 
 def portable_name(name: str) -> str:
-    """The same for two names that some disk takes for one."""
+    """Equal for two names that are one file on some disk."""
     return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
 
 
@@ -290,11 +262,7 @@ def blob_id(data: bytes) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """The text of a file.
-
-    Raises:
-        FileRefused: it is none.
-    """
+    """The text of a file; raises FileRefused where it is not UTF-8."""
     if b"\0" in data:
         raise FileRefused("holds NUL bytes: not text")
     try:
@@ -307,7 +275,7 @@ _TWO_SELECTORS = re.compile("([\ufe00-\ufe0f])[\ufe00-\ufe0f]+")
 
 
 def visible_text(text: str) -> tuple[str, int]:
-    """`text` without what no reader can see (M12), and how many characters that were.
+    """`text` without invisible characters (M12), and how many they were.
 
     One variation selector may follow a character, as in a red heart; a row of them is a hidden message.
     """

@@ -1,28 +1,34 @@
-"""What the history tells: log, texts of old, blame, changes, and how a commit or one change of it is taken back."""
+"""What the git history says: log, blame, old texts, hunks, and which turn a commit is from."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.git.authorship import authors
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.values import ORIGIN, BlamedLine, Commit, DiffHunk
+from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN, BlamedLine, Commit, DiffHunk
+from ouro.utils.files import write_private
 from ouro.utils.text import clean
 
 _FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%an%x1f%B%x1f"
-_MOST_SUBJECT = 200
+_MAX_SUBJECT = 200
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
+_TURNS = "turns"
+_OPEN_TURN = "turn"
+_SYNC = "sync"
+_MAX_LINE_PAIRS = 1_000_000
+"""Pairs of equal lines that a diff looks at; 10,000 equal lines have a hundred times that."""
+Trailers = Mapping[str, str]
 
 
-def message(subject: str, trailers: Mapping[str, str]) -> str:
-    """The text of a commit: one line, and trailers that say whence it is."""
-    line = " ".join(clean(subject).split())[:_MOST_SUBJECT] or "Update memory"
+def message(subject: str, trailers: Trailers) -> str:
+    """The text of a commit: one line, and its trailers."""
+    line = " ".join(clean(subject).split())[:_MAX_SUBJECT] or "Update memory"
     named = "".join(f"{name}: {' '.join(clean(value).split())}\n" for name, value in trailers.items() if value)
     return f"{line}\n\n{named}" if named else f"{line}\n"
 
@@ -32,11 +38,11 @@ def log(repo: GitRepository, limit: int, path: str = "", *, before: str = "", si
 
     Args:
         path: only those that changed this file.
-        before: a date (`2026-11-21`, `3 days ago`); only those up to then.
-        since: a commit; only those that came after it.
+        before: a date that git reads; only those up to then.
+        since: a commit; only those after it.
 
     Raises:
-        MemoryUnusable: the history cannot be read.
+        MemoryUnusable: the history cannot be read. The same holds for all functions here.
     """
     head = repo.head().commit
     if not head:
@@ -46,11 +52,7 @@ def log(repo: GitRepository, limit: int, path: str = "", *, before: str = "", si
 
 
 def commit_of(repo: GitRepository, commit: str) -> Commit:
-    """One commit, by its id or the beginning of it.
-
-    Raises:
-        MemoryUnusable: there is none.
-    """
+    """One commit, by its id or the beginning of it; raises MemoryUnusable where there is none."""
     return _log(repo, ["--max-count=1", "--end-of-options", f"{commit}^{{commit}}"])[0]
 
 
@@ -65,70 +67,46 @@ def find_commit(repo: GitRepository, commit: str) -> Commit | None:
 
 
 def commit_at(repo: GitRepository, date: str) -> str:
-    """The commit that memory stood at on a date; empty where there was none yet.
-
-    Raises:
-        MemoryUnusable: the history cannot be read.
-    """
+    """The commit of memory on a date; empty where there was none yet."""
     found = log(repo, 1, before=date)
     return found[0].id if found else ""
 
 
 def text_at(repo: GitRepository, commit: str, name: str) -> str | None:
-    """A file as it was in a commit; None where it was not there.
-
-    Raises:
-        MemoryUnusable: the commit cannot be read.
-    """
+    """A file as it was in a commit; None where it did not exist."""
     blob = repo.tree(commit).get(name)
     return None if blob is None else repo.blobs([blob])[blob].decode(errors="replace")
 
 
 def blame(repo: GitRepository, name: str, commit: str = "") -> tuple[BlamedLine, ...]:
-    """Each line of a file, with the commit that it is from (and by its trailers, the session and turn).
-
-    Raises:
-        MemoryUnusable: the file is not in that commit (empty: the latest), or the history cannot be read.
-    """
+    """Each line of a file in a commit (empty: the latest) with the commit that it is from."""
     at = commit or repo.head().commit
-    said = repo.git("blame", "--porcelain", "-w", "--no-textconv", at, "--", name).decode(errors="replace")
+    output = repo.git("blame", "--porcelain", "-w", "--no-textconv", at, "--", name).decode(errors="replace")
     owners: list[tuple[str, str]] = []
     owner = ""
-    for line in said.split("\n"):
+    for line in output.split("\n"):
         if line.startswith("\t"):
             owners.append((owner, line[1:]))
         elif len(line) > 40 and line[40] == " " and line[:40].isalnum():
             owner = line[:40]
-    ids = list(dict.fromkeys(each for each, _ in owners))
-    commits = {each.id: each for each in _log(repo, ["--no-walk=unsorted", *ids])} if ids else {}
-    return tuple(BlamedLine(number, text, commits[each]) for number, (each, text) in enumerate(owners, 1))
+    ids = list(dict.fromkeys(owner for owner, _ in owners))
+    commits = {found.id: found for found in _log(repo, ["--no-walk=unsorted", *ids])} if ids else {}
+    return tuple(BlamedLine(number, text, commits[owner]) for number, (owner, text) in enumerate(owners, 1))
 
 
 def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit, ...]:
-    """The commits that put a text into a file, or took it out, newest first.
-
-    Raises:
-        MemoryUnusable: the history cannot be read.
-    """
+    """The commits that added a text to a file or removed it, newest first."""
     return _log(repo, [f"-S{text}", repo.head().commit], name)
 
 
 def changes(repo: GitRepository, commit: str) -> tuple[DiffHunk, ...]:
-    """What a commit changed against its first parent, hunk by hunk, file by file.
-
-    Raises:
-        MemoryUnusable: the commit cannot be read.
-    """
+    """What a commit changed against its first parent."""
     found = commit_of(repo, commit)
     return tuple(hunks_between(repo, found.parent, found.id))
 
 
 def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[DiffHunk]:
-    """What differs from one commit (empty: from nothing) to another.
-
-    Raises:
-        MemoryUnusable: one of them cannot be read.
-    """
+    """What differs from one commit (empty: from nothing) to another, file by file."""
     old, new = repo.tree(before), repo.tree(after)
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
     blobs = repo.blobs([blob for name in names for blob in (old.get(name), new.get(name)) if blob])
@@ -141,55 +119,113 @@ def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[Diff
             yield DiffHunk(number, name, new_start, tuple(lines[start:end]), tuple(later[new_start:new_end]))
 
 
-def without(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, tuple[DiffHunk, ...]]:
-    """`text` with hunks of one file taken back, and those that cannot be: their lines have changed since.
+def line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    """The changed places of two texts, as (start, end) in `old` and (start, end) in `new`.
 
-    What was written since stays. A hunk is looked for where it was put, and from there outwards.
+    Texts whose lines repeat too often to be compared are one change from their first difference to their last.
     """
-    lines = text.splitlines(keepends=True)
-    left: list[DiffHunk] = []
-    for hunk in sorted(hunks, key=lambda each: each.start, reverse=True):
-        if not hunk.after and _places(lines, hunk.before):
-            continue  # the lines that it took out are there again
-        at = _nearest(lines, hunk)
-        if at is None:
-            left.append(hunk)
-        else:
-            lines[at : at + len(hunk.after)] = hunk.before
-    return "".join(lines), tuple(reversed(left))
+    head = _common_lines(old, new)
+    tail = min(_common_lines(old[::-1], new[::-1]), len(old) - head, len(new) - head)
+    before, after = old[head : len(old) - tail], new[head : len(new) - tail]
+    counts, others = Counter(before), Counter(after)
+    if sum(count * others[line] for line, count in counts.items()) > _MAX_LINE_PAIRS:
+        yield head, len(old) - tail, head, len(new) - tail
+        return
+    for tag, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield head + start, head + end, head + new_start, head + new_end
 
 
-def _nearest(lines: Sequence[str], hunk: DiffHunk) -> int | None:
-    """Where the lines that a hunk put in stand now."""
-    if not hunk.after:  # lines that were removed come back where they stood
-        return min(hunk.start, len(lines))
-    return min(_places(lines, hunk.after), key=lambda at: abs(at - hunk.start), default=None)
+def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((count for count, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
-def _places(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
-    return [at for at in range(len(lines) - len(block) + 1) if tuple(lines[at : at + len(block)]) == block]
+# -- turns of commits without trailers: the agent commits in the shell as a user would
+
+
+def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
+    """Record, outside of the repository, that the commits after `since` and what is not committed yet are of a turn."""
+    repo.keep(_OPEN_TURN, _turn_line(trailers))
+    head = repo.head().commit
+    if head != since:
+        ids = repo.git("rev-list", f"{since}..{head}" if since else head).decode().split()
+        _note_commits(repo, ids, _turn_line(trailers))
+
+
+def note_sync(repo: GitRepository, commits: str) -> None:
+    """Record that a range of commits, in git's notation, came from another machine: they are of no turn here."""
+    listed = repo.git("log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits).decode()
+    _note_commits(repo, [line.strip() for line in listed.splitlines() if " " not in line.strip()], _SYNC)
+
+
+def end_turn(repo: GitRepository) -> None:
+    """Record that all that the turn wrote is committed."""
+    if repo.own(_OPEN_TURN):
+        repo.keep(_OPEN_TURN, "")
+
+
+def open_turn(repo: GitRepository) -> Trailers:
+    """The trailers of a turn in which ouro was killed, for what it has left uncommitted."""
+    return _turn_trailers(repo.own(_OPEN_TURN).split())
+
+
+def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
+    """Take over the records of a history that was rewritten: old commit -> new one."""
+    known = _turns(repo)
+    if not renamed.keys().isdisjoint(known):
+        lines = [f"{renamed.get(commit, commit)} {_turn_line(trailers)}\n" for commit, trailers in known.items()]
+        write_private(repo.own_dir / _TURNS, "".join(lines))
+
+
+def _note_commits(repo: GitRepository, commits: Iterable[str], line: str) -> None:
+    known = _turns(repo)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(repo.own_dir / _TURNS, flags, 0o600), "w") as file:
+        file.write("".join(f"{commit} {line}\n" for commit in commits if commit not in known))
+
+
+def _turns(repo: GitRepository) -> dict[str, Trailers]:
+    lines: Iterable[list[str]] = (line.split() for line in repo.own(_TURNS).splitlines())
+    return {words[0]: _turn_trailers(words[1:]) for words in lines if words}
+
+
+def _turn_line(trailers: Trailers) -> str:
+    if trailers.get(ORIGIN) == _SYNC:
+        return _SYNC
+    return f"{trailers.get(SESSION, '')} {trailers.get(TURN) or 0} {trailers.get(MESSAGE) or 0}".strip()
+
+
+def _turn_trailers(words: list[str]) -> Trailers:
+    if words == [_SYNC]:
+        return {ORIGIN: _SYNC}
+    named = zip((SESSION, TURN, MESSAGE), words, strict=False)
+    return {ORIGIN: "agent", **{name: value for name, value in named if value != "0"}}
 
 
 def _log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
-    said = repo.git(
+    output = repo.git(
         "log", "-z", f"--format={_FORMAT}", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "--root",
         "--diff-merges=first-parent", "--full-diff", *arguments, "--", *([path] if path else []),
     )  # fmt: skip
-    known = authors(repo)
-    return tuple(_commit(each, known) for each in os.fsdecode(said).split("\x1e") if each.strip("\0\n"))
+    turns = _turns(repo)
+    return tuple(_commit(text, turns) for text in os.fsdecode(output).split("\x1e") if text.strip("\0\n"))
 
 
-def _commit(text: str, known: Mapping[str, Mapping[str, str]]) -> Commit:
+def _commit(text: str, turns: Mapping[str, Trailers]) -> Commit:
     number, parents, seconds, author, body, names = text.split("\x1f", 5)
     number = number.strip("\0\n")
     lines = body.strip().splitlines() or [""]
     trailers = _trailers(lines[1:])
-    at = _time(int(seconds)).isoformat(timespec="seconds")
+    try:
+        at = datetime.fromtimestamp(int(seconds), UTC).astimezone()
+    except (ValueError, OverflowError, OSError):  # a commit may claim any second
+        at = datetime.fromtimestamp(0, UTC).astimezone()
     return Commit(
         number,
-        at,
+        at.isoformat(timespec="seconds"),
         _plain(lines[0]),
-        trailers if ORIGIN in trailers else {**trailers, **known.get(number, {})},
+        trailers if ORIGIN in trailers else {**trailers, **turns.get(number, {})},
         tuple(name for name in names.replace("\n", "\0").split("\0") if name),
         _plain(author),
         parents.partition(" ")[0],
@@ -197,7 +233,7 @@ def _commit(text: str, known: Mapping[str, Mapping[str, str]]) -> Commit:
 
 
 def _trailers(lines: Sequence[str]) -> dict[str, str]:
-    """Of the last paragraph only: what a text holds in its middle is no trailer."""
+    """Of the last paragraph only: what stands in the middle of a text is no trailer."""
     found: dict[str, str] = {}
     for line in reversed(lines):
         name, colon, value = line.partition(": ")
@@ -209,43 +245,3 @@ def _trailers(lines: Sequence[str]) -> dict[str, str]:
 
 def _plain(text: str) -> str:
     return clean(text.encode(errors="surrogateescape").decode(errors="replace"))
-
-
-def _time(seconds: int) -> datetime:
-    """A commit may say any: what no calendar has counts as the beginning of all times."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return datetime.fromtimestamp(0, UTC).astimezone()
-
-
-_MOST_PAIRS = 1_000_000
-"""Of equal lines, which are looked at for each step; a file of one line ten thousand times has a hundred times that."""
-Span = tuple[int, int, int, int]
-
-
-def line_changes(old: Sequence[str], new: Sequence[str]) -> Iterator[Span]:
-    """What gave way to what, in order, as (start, end) in `old` and (start, end) in `new`.
-
-    Texts whose lines repeat too often to be compared are one change from their first difference to their last.
-    """
-    head = _common(old, new)
-    tail = min(_common(old[::-1], new[::-1]), len(old) - head, len(new) - head)
-    before, after = old[head : len(old) - tail], new[head : len(new) - tail]
-    if _pairs(before, after) > _MOST_PAIRS:
-        yield head, len(old) - tail, head, len(new) - tail
-        return
-    for tag, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag != "equal":
-            yield head + start, head + end, head + new_start, head + new_end
-
-
-def _common(old: Sequence[str], new: Sequence[str]) -> int:
-    """How many lines both begin with."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((count for count, (one, other) in pairs if one != other), min(len(old), len(new)))
-
-
-def _pairs(old: Sequence[str], new: Sequence[str]) -> int:
-    counts, others = Counter(old), Counter(new)
-    return sum(count * others[line] for line, count in counts.items())

@@ -1,8 +1,7 @@
-"""The history of a memory written anew without something: afterwards no object of the old one can be read.
+"""Rewrite a history without a text: afterwards no object of the old one can be read.
 
-At each moment the history is whole, the old one or the new one: the new commits are made beside the old ones, then the
-branches are moved, and only then is dropped what nothing leads to. Ended in between, it is done again from the start,
-and gives the same commits.
+The history is whole at each moment: new commits are made beside the old ones, then the branches are moved, and only
+then unreachable objects are dropped. A killed run is repeated from the start, and gives the same commits.
 """
 
 from __future__ import annotations
@@ -14,41 +13,37 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.git.authorship import carry_over
+from ouro.memory.long_term.git.history import rename_commits
 from ouro.memory.long_term.git.process import DURABLE_PACKS, last_line
 from ouro.memory.long_term.git.repository import GitRepository, PlainIndex
 from ouro.utils.files import write_private
 
 _WORK = "refs/ouro/rewriting"
-_KEPT = "refs/ouro/kept"
-"""What no branch led to any more, but could be found: it is kept, without what was forgotten."""
+_KEPT_REFS = "refs/ouro/kept"
+"""Refs for commits that no branch led to, but that could still be found."""
 _FORGOTTEN = "forgotten"
 _LEFT_BY_GIT = ("ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "AUTO_MERGE", "COMMIT_EDITMSG", "MERGE_MSG", "SQUASH_MSG")
-_AT_ONCE = 2_000
-_STALE = 3.0
+_BATCH = 2_000
+_STALE_LOCK_SECONDS = 3.0
 _ENTRY = re.compile(rb"[0-7]{5,6} ([^\0]+)\0.{20}", re.DOTALL)
 Change = Callable[[bytes], bytes]
 
 
 def forgotten_commits(repo: GitRepository) -> frozenset[str]:
-    """The commits that were taken out of this history, which no remote may bring back."""
+    """The commits that were removed from this history; no remote may bring them back."""
     return frozenset(repo.own(_FORGOTTEN).split())
 
 
 def objects(repo: GitRepository) -> Iterator[bytes]:
-    """Each object in the git directory, whether something leads to it or not: what a person has written in it.
-
-    Raises:
-        MemoryUnusable: git is not there, or an object cannot be read.
-    """
+    """What each object in the git directory says, reachable or not; raises MemoryUnusable where one cannot be read."""
     listed = repo.git("cat-file", "--batch-check=%(objectname) %(objecttype)", "--batch-all-objects").decode()
     ids = [line.split()[0] for line in listed.splitlines()]
-    for start in range(0, len(ids), _AT_ONCE):
-        yield from _contents(repo, ids[start : start + _AT_ONCE])
+    for start in range(0, len(ids), _BATCH):
+        yield from _contents(repo, ids[start : start + _BATCH])
 
 
 def _contents(repo: GitRepository, ids: list[str]) -> Iterator[bytes]:
-    answer = repo.git("cat-file", "--batch", given="".join(f"{each}\n" for each in ids).encode())
+    answer = repo.git("cat-file", "--batch", given="".join(f"{commit}\n" for commit in ids).encode())
     at = 0
     for _ in ids:
         end = answer.index(b"\n", at)
@@ -58,7 +53,7 @@ def _contents(repo: GitRepository, ids: list[str]) -> Iterator[bytes]:
 
 
 def _words(kind: str, content: bytes) -> bytes:
-    """Without the names of other objects, in which anything may stand by chance."""
+    """Without the ids of other objects, which may contain any text by chance."""
     if kind == "tree":
         return b"\n".join(_ENTRY.findall(content))
     return content if kind == "blob" else content.partition(b"\n\n")[2]
@@ -67,17 +62,14 @@ def _words(kind: str, content: bytes) -> bytes:
 def rewrite(
     repo: GitRepository, in_file: Change, in_words: Change, in_name: Change, accept: Callable[[str], None]
 ) -> int:
-    """Write the history anew; gives how many commits are others now. Call it while `alone`.
+    """Rewrite the history; returns how many commits changed. Call it while `alone`.
 
     Args:
-        in_file: a content of a file without it.
-        in_words: what a commit says without it.
-        in_name: a file's name without it.
-        accept: told the commit that takes the place of the accepted one.
+        in_file, in_words, in_name: return a file, a commit message and a file name without the text.
+        accept: called with the commit that replaces the accepted one.
 
     Raises:
-        MemoryUnusable: git is not there, or said no; the history is whole.
-        OSError: something could not be written; likewise.
+        MemoryUnusable, OSError: git failed, or a file could not be written; the history is whole.
     """
     _wait_for_locks(repo)
     for name in repo.git("for-each-ref", "--format=%(refname)", _WORK).decode().split():
@@ -85,7 +77,7 @@ def rewrite(
     refs = _refs(repo)
     accepted = repo.own("accepted").partition("\n")[0]
     for number, commit in enumerate([*_loose_ends(repo), *([accepted] if _is_there(repo, accepted) else [])]):
-        refs.setdefault(f"{_KEPT}/{number}-{commit[:12]}", commit)
+        refs.setdefault(f"{_KEPT_REFS}/{number}-{commit[:12]}", commit)
     if not refs:
         return 0
     for name, commit in refs.items():
@@ -93,8 +85,8 @@ def rewrite(
     made = _import(repo, _Stream(_export(repo), in_file, in_words, in_name))
     changed = {old: new for old, new in made.items() if old != new}
     old = forgotten_commits(repo) | changed.keys()
-    write_private(repo.own_dir / _FORGOTTEN, "".join(f"{each}\n" for each in sorted(old)))
-    carry_over(repo, changed)
+    write_private(repo.own_dir / _FORGOTTEN, "".join(f"{commit}\n" for commit in sorted(old)))
+    rename_commits(repo, changed)
     if accepted in made:
         accept(made[accepted])
     _move(repo, {name: made.get(commit, commit) for name, commit in refs.items()})
@@ -103,19 +95,15 @@ def rewrite(
 
 
 def drop_unreachable(repo: GitRepository) -> None:
-    """Remove what nothing leads to: reflogs first, then objects. Call it while `alone`.
-
-    Raises:
-        MemoryUnusable: git is not there, or said no.
-    """
+    """Remove reflogs and unreachable objects; raises MemoryUnusable where git fails. Call it while `alone`."""
     shutil.rmtree(repo.git_dir / "logs", ignore_errors=True)
     for name in _LEFT_BY_GIT:
         (repo.git_dir / name).unlink(missing_ok=True)
     for pattern in ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*", "objects/pack/*.keep"):
-        for each in repo.git_dir.glob(pattern):
-            each.unlink(missing_ok=True)
+        for path in repo.git_dir.glob(pattern):
+            path.unlink(missing_ok=True)
     (repo.git_dir / "objects" / "info" / "commit-graph").unlink(missing_ok=True)
-    (repo.git_dir / "index").unlink(missing_ok=True)  # git counts what is in it as being led to
+    (repo.git_dir / "index").unlink(missing_ok=True)  # git counts what is in it as reachable
     repo.git(*DURABLE_PACKS, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
     repo.git("prune", "--expire=now")
     if head := repo.head().commit:
@@ -131,19 +119,19 @@ def _refs(repo: GitRepository) -> dict[str, str]:
 
 
 def _loose_ends(repo: GitRepository) -> list[str]:
-    """Commits that nothing leads to: what was taken back with plain git, and can be found by the reflog."""
+    """Unreachable commits: undone with plain git, and found by the reflog."""
     done = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress")
     found = {line.split()[-1] for line in done.stdout.decode().splitlines() if line.startswith("dangling commit ")}
-    return sorted(found - forgotten_commits(repo))  # those were on their way out when ouro was ended
+    return sorted(found - forgotten_commits(repo))  # those were being dropped when ouro was killed
 
 
 def _wait_for_locks(repo: GitRepository) -> None:
-    """A living git holds a lock on a ref for milliseconds; what one left that was ended is nobody's."""
+    """A running git holds a lock on a ref for milliseconds; an older one was left by a killed git."""
     while locks := [*repo.git_dir.glob("*.lock"), *(repo.git_dir / "refs").rglob("*.lock")]:
-        for each in locks:
+        for lock in locks:
             with suppress(OSError):
-                if time.time() - each.stat().st_mtime > _STALE:
-                    each.unlink()
+                if time.time() - lock.stat().st_mtime > _STALE_LOCK_SECONDS:
+                    lock.unlink()
         time.sleep(0.05)
 
 
@@ -166,7 +154,7 @@ def _import(repo: GitRepository, stream: _Stream) -> dict[str, str]:
     done = repo.run(*DURABLE_PACKS, *flags, given=given)
     if done.returncode:
         for report in repo.git_dir.glob("fast_import_crash_*"):
-            report.unlink(missing_ok=True)  # it quotes what it was given
+            report.unlink(missing_ok=True)  # it quotes its input
         raise MemoryUnusable(f"The history in {repo.git_dir} cannot be rewritten: {last_line(done.stderr)}")
     try:
         ids = dict(line.split() for line in marks.read_text().splitlines())
@@ -188,17 +176,16 @@ def _move(repo: GitRepository, refs: dict[str, str]) -> None:
 
 
 class _Stream:
-    """What fast-export gave, changed on its way to fast-import."""
+    """The output of fast-export, changed on its way to fast-import."""
 
     def __init__(self, data: bytes, in_file: Change, in_words: Change, in_name: Change) -> None:
         self._data = data
         self._at = 0
         self._in_file, self._in_words, self._in_name = in_file, in_words, in_name
         self.commits: dict[str, str] = {}
-        """Mark -> the commit as it was called."""
+        """Mark -> the old commit."""
 
     def lines(self) -> Iterator[bytes]:
-        """The stream, changed."""
         within, mark = b"", ""
         while self._at < len(self._data):
             line = self._line()

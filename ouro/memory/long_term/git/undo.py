@@ -1,4 +1,4 @@
-"""Taking back what was learned: one change, a commit, or all that the agent wrote in a turn, in one go."""
+"""Plan the undo of one hunk, a commit, or all that the agent wrote in a turn."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, SESSION, TURN, Commit, DiffHunk, FileEdit, Scope
 
-_MOST = 1_000
-"""Commits among which the others of a turn are looked for."""
+_MAX_COMMITS = 1_000
+"""Among which the other commits of a turn are looked for."""
 
 
 class UndoPlan(msgspec.Struct, frozen=True):
-    """What taking back a commit, one hunk of it, or all of its turn, does to the files as they are now."""
+    """What an undo does to the files as they are now."""
 
     scope: Scope
     commit: Commit
@@ -24,16 +24,14 @@ class UndoPlan(msgspec.Struct, frozen=True):
     conflicts: tuple[DiffHunk, ...]
     """What stays as it is: its lines have changed since."""
     commits: tuple[Commit, ...]
-    """All that is taken back, the latest first."""
+    """All that are undone, the latest first."""
     also: tuple[UndoPlan, ...] = ()
-    """What the same turn wrote in another scope, and is taken back with it."""
+    """What the same turn wrote in another scope, and is undone with it."""
 
 
 def in_same_turn(repo: GitRepository, found: Commit) -> Commit | None:
-    """The last commit of this history that the agent made in the turn of `found`, which may be of another one."""
-    turn = _turn(found)
-    others = history.log(repo, _MOST) if turn and repo.exists else ()
-    return next((each for each in others if _turn(each) == turn), None)
+    """The last commit of this repository that the agent made in the turn of `found`, which may be of another one."""
+    return next(iter(_of_turn(repo, found)), None) if repo.exists else None
 
 
 def plan_undo(
@@ -44,58 +42,57 @@ def plan_undo(
     hunk: int = 0,
     base: str = "",
 ) -> UndoPlan:
-    """What taking back `found` would do; changes nothing.
+    """Plan the undo of a commit; where the agent made it in a turn, of all that it wrote in that turn.
 
     Args:
-        scope: whose history it is.
-        history: has the commit.
-        read: gives a file as it is now; None where it is not there.
-        found: the commit. Where the agent made it in a turn, all that it wrote in that turn is taken back.
-        hunk: only one change of the commit, by its number, and the other half of a move.
-        base: what `found` is the end of, where that is no turn: the commit before all of it.
+        read: returns a file as it is now; None where it does not exist.
+        hunk: only one hunk of the commit, by its number, and its other half where it moves a file.
+        base: the commit before all that `found` ended, where that is more than one commit and no turn.
 
     Raises:
         UsageError: there is no such hunk.
         MemoryUnusable: the history cannot be read.
     """
-    commits = (found,) if hunk else _of_its_turn(repo, found)
+    commits = (found,) if hunk else _of_turn(repo, found) or (found,)
     if _turn(found):
-        base = ""  # what others committed meanwhile is none of the turn's
-    steps: list[Sequence[DiffHunk]] = [history.changes(repo, each.id) for each in commits]
+        base = ""  # commits that others made meanwhile are not of the turn
+    steps: list[Sequence[DiffHunk]] = [history.changes(repo, commit.id) for commit in commits]
     if hunk or base:
-        steps = [_chosen(tuple(history.hunks_between(repo, base or found.parent, found.id)), hunk, found)]
+        steps = [_choose(tuple(history.hunks_between(repo, base or found.parent, found.id)), hunk, found)]
     edits: dict[str, FileEdit] = {}
     conflicts: list[DiffHunk] = []
     for hunks in steps:
-        for name in dict.fromkeys(each.name for each in hunks):
+        for name in dict.fromkeys(step.name for step in hunks):
             edit = edits.get(name) or FileEdit(name, now := read(name), now)
-            after, left = _without(edit.after, [each for each in hunks if each.name == name])
+            after, left = _revert_file(edit.after, [step for step in hunks if step.name == name])
             edits[name] = FileEdit(name, edit.before, after)
             conflicts += left
-    changed = tuple(each for each in edits.values() if (each.before or None) != (each.after or None))
+    changed = tuple(edit for edit in edits.values() if (edit.before or None) != (edit.after or None))
     return UndoPlan(scope, found, changed, tuple(conflicts), commits)
 
 
-def named(commits: Sequence[Commit]) -> str:
-    """What is taken back, in one line."""
-    said = "; ".join(each.subject for each in reversed(commits))
-    return said if len(commits) < 2 else f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {said}"
+def describe_commits(commits: Sequence[Commit]) -> str:
+    """What is undone, in one line."""
+    subjects = "; ".join(commit.subject for commit in reversed(commits))
+    return (
+        subjects if len(commits) < 2 else f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {subjects}"
+    )
 
 
-def _of_its_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
-    """What the agent wrote in the same turn, the latest first; the commit alone where it is of none."""
+def _of_turn(repo: GitRepository, found: Commit) -> tuple[Commit, ...]:
+    """What the agent committed in the turn of `found`, the latest first."""
     turn = _turn(found)
-    others = history.log(repo, _MOST) if turn else ()
-    return tuple(each for each in others if _turn(each) == turn) or (found,)
+    others = history.log(repo, _MAX_COMMITS) if turn else ()
+    return tuple(commit for commit in others if _turn(commit) == turn)
 
 
 def _turn(commit: Commit) -> tuple[str, str] | None:
     session, turn = commit.trailers.get(SESSION, ""), commit.trailers.get(TURN, "")
-    message = commit.trailers.get(MESSAGE, "")  # a turn that was gone back behind has given its number to another one
+    message = commit.trailers.get(MESSAGE, "")  # after a rewind another turn has the same number
     return (session, message or turn) if session and turn and commit.origin == "agent" else None
 
 
-def _chosen(hunks: tuple[DiffHunk, ...], hunk: int, found: Commit) -> Sequence[DiffHunk]:
+def _choose(hunks: tuple[DiffHunk, ...], hunk: int, found: Commit) -> Sequence[DiffHunk]:
     if not hunk:
         return hunks
     if not 1 <= hunk <= len(hunks):
@@ -105,8 +102,32 @@ def _chosen(hunks: tuple[DiffHunk, ...], hunk: int, found: Commit) -> Sequence[D
     return [one, other] if other else [one]
 
 
-def _without(now: str | None, hunks: Sequence[DiffHunk]) -> tuple[str | None, tuple[DiffHunk, ...]]:
-    """One file with hunks taken back; a file that the commit made goes, where nothing is left of it."""
-    text, left = history.without(now or "", hunks)
-    was_made = not left and not text and not any(each.before for each in hunks)
+def _revert_file(now: str | None, hunks: Sequence[DiffHunk]) -> tuple[str | None, Sequence[DiffHunk]]:
+    """One file without these hunks, and those that conflict; None: the commit made the file, and nothing is left."""
+    text, left = revert_hunks(now or "", hunks)
+    was_made = not left and not text and not any(hunk.before for hunk in hunks)
     return None if was_made else text, left
+
+
+def revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[DiffHunk]]:
+    """`text` without these hunks of one file, and those that conflict: their lines have changed since.
+
+    What was written since stays. A hunk is looked for at its place, and from there outwards.
+    """
+    lines = text.splitlines(keepends=True)
+    left: list[DiffHunk] = []
+    for hunk in sorted(hunks, key=lambda hunk: hunk.start, reverse=True):
+        if not hunk.after and _places(lines, hunk.before):
+            continue  # the lines that it removed are there again
+        places = _places(lines, hunk.after) if hunk.after else [min(hunk.start, len(lines))]
+        if not places:
+            left.append(hunk)
+            continue
+        start = hunk.start
+        at = min(places, key=lambda at: abs(at - start))
+        lines[at : at + len(hunk.after)] = hunk.before
+    return "".join(lines), left[::-1]
+
+
+def _places(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
+    return [at for at in range(len(lines) - len(block) + 1) if tuple(lines[at : at + len(block)]) == block]

@@ -1,4 +1,4 @@
-"""What the store of long-term memory gives: files, commits, edits, as values."""
+"""The values of long-term memory's store: files, commits, hunks."""
 
 from __future__ import annotations
 
@@ -9,40 +9,39 @@ import msgspec
 
 Scope = Literal["user", "repo"]
 Origin = Literal["agent", "person", "outside", "capture", "consolidation", "import", "undo", "sync"]
-"""Who a commit comes from: its trailer `Ouro-Origin`."""
 CORE = ("decisions", "preferences", "facts")
 """The categories of the core, each in `<category>.md`, as they are shown; `memory.core` adds some."""
 ORIGIN, SESSION, TURN, MESSAGE = "Ouro-Origin", "Ouro-Session", "Ouro-Turn", "Ouro-Message"
-"""The trailers that say whence a commit is; the message is what the person said in that turn."""
+"""Trailers with the source of a commit; the message is what the user wrote in that turn."""
 UNDOES = "Ouro-Undoes"
-"""The trailer that names the commits that one takes back."""
+"""The trailer that names the commits that one undoes."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
-    """A file that was looked at and not taken."""
+    """A file that was not read or not committed."""
 
     name: str
     reason: str
 
 
 class LoadedScope(msgspec.Struct, frozen=True):
-    """One scope as it was read: what is injected, and what `has_changed_since_load` compares with."""
+    """One scope as it was read."""
 
     scope: Scope
     folder: str
     head: str
     """The commit; empty before the first one, or where the history cannot be read."""
     core: Mapping[str, str]
-    """Category -> text; those that are empty or not there are left out."""
+    """Category -> text, without empty ones."""
     notes: tuple[str, ...] = ()
-    """The names of the notes, relative to the folder, those in `archive/` among them."""
+    """File names relative to the folder, those in `archive/` included."""
     skipped: tuple[SkippedFile, ...] = ()
     files: Mapping[str, str] = {}
-    """Name -> fingerprint of each file that was seen."""
+    """Name -> fingerprint of each file."""
 
 
 class FileEdit(msgspec.Struct, frozen=True):
-    """What became of one file. No text: it was not there."""
+    """A change of one file. None: the file does not exist."""
 
     name: str
     before: str | None
@@ -61,45 +60,45 @@ class Commit(msgspec.Struct, frozen=True):
     """The files that it changed."""
     author: str = ""
     parent: str = ""
-    """The commit before it; empty for the first."""
+    """Empty for the first commit."""
 
     @property
     def origin(self) -> str:
-        """Who it says it comes from; "outside" where it says nothing: nobody vouches for a trailer."""
+        """Its trailer, which anyone may forge; "outside" without one."""
         return self.trailers.get(ORIGIN, "outside")
 
 
 class DiffHunk(msgspec.Struct, frozen=True):
-    """One change of a commit in one file: the lines `before` gave way to the lines `after`."""
+    """A place of a file where the lines `before` were replaced by the lines `after`."""
 
     number: int
     """Counted over the whole commit, from 1."""
     name: str
     start: int
-    """Where `after` begins in the file as the commit left it, from 0."""
+    """Where `after` begins in the new file, from 0."""
     before: tuple[str, ...]
     after: tuple[str, ...]
 
     def other_half(self, hunks: Iterable[DiffHunk]) -> DiffHunk | None:
-        """Where the file only went to another folder: what it did there, or there before; else None."""
+        """Where this hunk adds or removes a file that only moved to another folder: its counterpart."""
         base = self.name.rpartition("/")[2]
-        for each in hunks:
-            is_same_file = each.name != self.name and each.name.rpartition("/")[2] == base
-            if is_same_file and (bool(each.before), bool(each.after)) == (not self.before, not self.after):
-                return each
+        for hunk in hunks:
+            is_same_file = hunk.name != self.name and hunk.name.rpartition("/")[2] == base
+            if is_same_file and (bool(hunk.before), bool(hunk.after)) == (not self.before, not self.after):
+                return hunk
         return None
 
 
 class UndoResult(msgspec.Struct, frozen=True):
-    """What became of taking a commit back, or with it all that the agent wrote in its turn."""
+    """What an undo did."""
 
     commit: str
-    """The commit that takes it back; empty where nothing could be, or where no commit could be made."""
+    """The commit that undoes; empty where nothing was left to undo, or no commit could be made."""
     edits: tuple[FileEdit, ...]
     conflicts: tuple[DiffHunk, ...]
-    """What was left as it is, because its lines have changed since."""
+    """Left as they are, because their lines have changed since."""
     commits: tuple[Commit, ...] = ()
-    """All that were taken back, the latest first."""
+    """All that were undone, the latest first."""
 
 
 class BlamedLine(msgspec.Struct, frozen=True):

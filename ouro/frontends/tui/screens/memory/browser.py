@@ -383,7 +383,7 @@ class MemoryActions:
 
     async def _take_back(self, aim: MarkedItem) -> str:
         """The marked hunk or commit; elsewhere what was done here last."""
-        from ouro.session import named  # heavier than the first picture may be
+        from ouro.session import describe_commits  # heavier than the first picture may be
 
         commit, hunk = (aim.commit, aim.hunk) if aim.commit else (self.last_commit, 0)
         if not commit:
@@ -391,7 +391,7 @@ class MemoryActions:
         done = await self._memory.take_back(commit, hunk)
         self.last_commit = ""
         left = f" {len(done.conflicts)} changes stay: their lines have changed since." if done.conflicts else ""
-        return f"Taken back{f' hunk {hunk} of' if hunk else ''}: {named(done.commits)}.{left}"
+        return f"Taken back{f' hunk {hunk} of' if hunk else ''}: {describe_commits(done.commits)}.{left}"
 
     async def _answer(self, proposal: str, *, accepts: bool) -> str:
         if not proposal:

@@ -12,8 +12,7 @@ from fakes.told_sessions import Conversation
 from fakes.waiting import wait
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.forget.everywhere import OuroHome, TrueForget, back_up_home
-from ouro.memory.long_term.forget.needle import ForgottenText
+from ouro.memory.long_term.forget import ForgottenText, OuroHome, TrueForget, back_up_home
 from ouro.memory.long_term.merge import SyncFailed
 from ouro.memory.long_term.store import GitMemoryStore, repo_store
 from ouro.memory.long_term.sync import synchronise
@@ -68,7 +67,7 @@ def test_each_form_is_found_and_taken_out(form):
     assert needle.count(needle.without(text)) == 0
     assert needle.without(text).startswith("before ")
     assert needle.without(text).endswith(" behind")
-    assert len(needle.blotted(text.encode())) == len(text.encode())
+    assert len(needle.starred(text.encode())) == len(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -201,7 +200,7 @@ def test_settings_are_named_and_left(place):
 
     assert (place.path / "models.yaml").read_text() == "api_key: Blackbird-77\n"
     assert done.left == (
-        f"{place.path / 'models.yaml'}: these are your settings. Take it out there yourself, if it does not belong.",
+        f"{place.path / 'models.yaml'}: these are your settings. Remove it there yourself, if it does not belong.",
     )
 
 
@@ -234,7 +233,7 @@ def test_what_is_too_large_to_be_read_is_named(place):
         file.truncate(257 << 20)
 
     for found in (TrueForget("gray owl", place).look(), TrueForget("blue heron", place).forget()):
-        assert found.unsearched == (f"{large}: 257 MB, which is more than is read of a file.",)
+        assert found.unsearched == (f"{large}: 257 MB, larger than the 256 MB that are read.",)
         assert found.left == ()
 
 

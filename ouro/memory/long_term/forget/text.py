@@ -1,26 +1,31 @@
-"""What is to be forgotten, in each form that it is written in."""
+"""A text to forget in all forms in which it may be written, and plain files without it."""
 
 from __future__ import annotations
 
 import base64
+import os
 import re
+import stat
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ouro.errors import UsageError
+from ouro.utils.files import open_folder, replace_file
 
-SHORTEST = 4
-LONGEST = 10_000
-_WRAPPED = 12
-"""Characters from which on a text is also found where a line ends inside a word: long keys are wrapped."""
-_SHORTEST_BASE64 = 8
+Progress = Callable[[str], None]
+MIN_CHARACTERS = 4
+MAX_CHARACTERS = 10_000
+_MIN_WRAPPED = 12
+"""Characters from which on a line may end inside a word: long keys are wrapped."""
+_MIN_BASE64 = 8
 _PLACEHOLDERS = ("[forgotten]", "[gone]", "[…]")
 _SPACE = r"(?:(?:\s|\\[nrt]|%20|%0[ad]|\\(?=\n)|(?<=\n)[|>#])+|\+)"
 _BREAK = r"(?:\\?\r?\n[ \t]*(?:\\|[|>#] ?)?)?"
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _FIXED = {"role", "at", "id", "kind", "media_type", "file", "signature", "model", "format", "created_at", "project"}
-"""Fields of records that say how to read the others: what stands there is no text of anybody's."""
+"""Fields of records that are needed to read the others."""
 
 
 class ForgottenText:
@@ -32,32 +37,32 @@ class ForgottenText:
 
     def __init__(self, text: str) -> None:
         text = text.strip()
-        if len(text) < SHORTEST or not any(each.isalnum() for each in text):
+        if len(text) < MIN_CHARACTERS or not any(character.isalnum() for character in text):
             raise UsageError(
-                f"What is to be forgotten has {SHORTEST} characters at least.",
-                "Say more of it: what is shorter stands in other words too.",
+                f"The text to forget needs at least {MIN_CHARACTERS} characters.",
+                "Give more of it: a shorter text is part of other words.",
             )
-        if len(text) > LONGEST:
-            raise UsageError(f"What is to be forgotten has {LONGEST:,} characters at most.", "Say a part of it.")
+        if len(text) > MAX_CHARACTERS:
+            raise UsageError(f"The text to forget may have {MAX_CHARACTERS:,} characters.", "Give a part of it.")
         self.text = text
         forms = dict.fromkeys((text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)))
         self._pattern = re.compile("|".join(map(_written, forms)), re.IGNORECASE)
         cores = [core for form in forms for core in _in_base64(form.encode("utf-8", "replace"))]
         self._base64 = re.compile("|".join(r"\s*".join(map(re.escape, core)) for core in cores)) if cores else None
-        self.placeholder = next(each for each in _PLACEHOLDERS if not self.count(each))
+        self.placeholder = next(text for text in _PLACEHOLDERS if not self.count(text))
 
     def count(self, text: str) -> int:
-        """How often it stands in a text."""
+        """How often a text contains it."""
         found = sum(1 for _ in self._pattern.finditer(text))
         return found + (sum(1 for _ in self._base64.finditer(text)) if self._base64 else 0)
 
     def without(self, text: str) -> str:
-        """A text with the place holder instead of it; all else stays as it is."""
+        """A text with the placeholder instead of it."""
         text = self._pattern.sub(lambda _found: self.placeholder, text)
         return self._base64.sub(lambda _found: self.placeholder, text) if self._base64 else text
 
     def count_bytes(self, data: bytes) -> int:
-        """How often it stands in the bytes of a file."""
+        """How often the bytes of a file contain it."""
         return self.count(data.decode("utf-8", "surrogateescape"))
 
     def bytes_without(self, data: bytes) -> bytes:
@@ -65,15 +70,15 @@ class ForgottenText:
         text = data.decode("utf-8", "surrogateescape")
         return self.without(text).encode("utf-8", "surrogateescape")
 
-    def blotted(self, data: bytes) -> bytes:
-        """The bytes of a file with stars instead of it, at the same places: for what others are writing to."""
+    def starred(self, data: bytes) -> bytes:
+        """The bytes of a file with stars instead of it, in the same length."""
         text = data.decode("utf-8", "surrogateescape")
         for pattern in filter(None, (self._pattern, self._base64)):
             text = pattern.sub(lambda found: "*" * len(found[0].encode("utf-8", "surrogateescape")), text)
         return text.encode("utf-8", "surrogateescape")
 
     def in_data(self, value: Any, name: str = "") -> Any:
-        """Plain data without it, also in numbers and keys of what tools were told."""
+        """Plain data without it, also in numbers and keys of tool arguments."""
         if isinstance(value, str):
             is_fixed = name in _FIXED or (name == "name" and _NAME.fullmatch(value))
             return value if is_fixed else self.without(value)
@@ -81,7 +86,7 @@ class ForgottenText:
             keys = {key: self.without(key) if name == _ARGUMENT else key for key in value}
             made = {keys[key]: self.in_data(item, _inside(name, key)) for key, item in value.items()}
             if made.get("signature") and made.get("text") != value.get("text"):
-                made["signature"] = ""  # it vouches for a text that is another one now
+                made["signature"] = ""  # it signs a text that has changed
             return made
         if isinstance(value, Sequence):
             return [self.in_data(item, name) for item in value]
@@ -93,13 +98,13 @@ _ARGUMENT = "arguments"
 
 
 def _inside(name: str, key: str) -> str:
-    """Below the arguments of a call no key has a meaning."""
+    """Below the arguments of a tool call no key has a meaning."""
     return _ARGUMENT if name == _ARGUMENT else key
 
 
 def _written(text: str) -> str:
-    between = _BREAK if len(text) >= _WRAPPED else ""
-    words = (between.join(_character(each) for each in word) for word in text.split())
+    between = _BREAK if len(text) >= _MIN_WRAPPED else ""
+    words = (between.join(_character(character) for character in word) for word in text.split())
     return _SPACE.join(words)
 
 
@@ -123,11 +128,54 @@ def _character(character: str) -> str:
 
 
 def _in_base64(data: bytes) -> list[str]:
-    """What all base64 texts of something that holds `data` have in common: one for each of three alignments."""
+    """What all base64 texts of something that contains `data` have in common, for each of three alignments."""
     cores: list[str] = []
     for ahead in range(3):
         whole = base64.b64encode(bytes(ahead) + data + b"\0\0").decode()
         core = whole[-(-ahead * 8 // 6) : (ahead + len(data)) * 8 // 6]
-        if len(core) >= _SHORTEST_BASE64:
+        if len(core) >= _MIN_BASE64:
             cores += dict.fromkeys((core, core.replace("+", "-").replace("/", "_")))
     return cores
+
+
+class ForgetTally:
+    """What was found, and what could not be changed."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, int] = {}
+        """Place -> how often it is there."""
+        self.left: list[str] = []
+        """What stays, and what the user can do about it."""
+        self.sessions: list[str] = []
+        """Folders of sessions that hold it."""
+        self.unsearched: list[str] = []
+        """What was not searched, and why."""
+
+    def add(self, place: str, count: int) -> int:
+        """Count what a place holds; returns `count`."""
+        self.found[place] = self.found.get(place, 0) + count
+        return count
+
+
+def regular_files(folder: Path) -> Iterator[Path]:
+    """Each regular file of the user below a folder; links are not followed."""
+    for root, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(root, name)
+            found = path.lstat()
+            if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid():
+                yield path
+
+
+def forget_in_file(path: Path, forgotten: ForgottenText, tally: ForgetTally) -> None:
+    """Replace a file by one without the text (0600); a binary file is left, and reported."""
+    data = path.read_bytes()
+    try:
+        if "\0" in data.decode():
+            raise ValueError("NUL bytes")
+    except ValueError:
+        tally.left.append(f"{path}: it is not text. Look at it, and remove it yourself.")
+        return
+    with open_folder(path.parent) as folder:
+        replace_file(folder, path.name, forgotten.bytes_without(data))
