@@ -27,10 +27,15 @@ from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.scope import MemoryScopes, open_scopes
-from ouro.memory.long_term.search import search_for
-from ouro.memory.long_term.session_memory import SessionMemory
-from ouro.memory.long_term.store import GitMemoryStore, repo_store, user_store
+from ouro.memory.long_term import (
+    GitMemoryStore,
+    MemoryScopes,
+    SessionMemory,
+    open_scopes,
+    repo_store,
+    search_for,
+    user_store,
+)
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog, catalog_on
 from ouro.memory.yaml_backend import YamlFileMemoryStore

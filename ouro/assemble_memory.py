@@ -18,21 +18,32 @@ from ouro.llm import Catalog, ModelSource, Role
 from ouro.memory.backend import MemoryStore
 from ouro.memory.index.embeddings import Embedder, chosen_embedder, is_embedder_chosen
 from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.capture.backlog import CaptureBacklog, SessionPart
-from ouro.memory.long_term.capture.observer import CaptureObserver
-from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
-from ouro.memory.long_term.maintenance.background import Digest, DigestParts, LongWork
-from ouro.memory.long_term.maintenance.summaries import Summaries, SummaryParts
-from ouro.memory.long_term.manager import LongTermMemoryManager
-from ouro.memory.long_term.notes.note import categories_with
-from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, mark_of
-from ouro.memory.long_term.recall.finder import NoteFinder, RecallSettings
-from ouro.memory.long_term.recall.recall_log import RecallLog
-from ouro.memory.long_term.recall.turn_recall import HypothesisModel, TurnRecall
-from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory
-from ouro.memory.long_term.search import make_lookup
-from ouro.memory.long_term.session_memory import SessionMemory
-from ouro.memory.long_term.trust.turn_marks import TurnMarks
+from ouro.memory.long_term import (
+    MARK,
+    CaptureBacklog,
+    CaptureObserver,
+    Digest,
+    DigestParts,
+    HypothesisModel,
+    LongTermMemoryConsolidator,
+    LongTermMemoryManager,
+    LongWork,
+    MemoryPrompt,
+    MemoryScopes,
+    NoteFinder,
+    RecallLog,
+    RecallSettings,
+    ScopeMemory,
+    SessionMemory,
+    SessionPart,
+    Summaries,
+    SummaryParts,
+    TurnMarks,
+    TurnRecall,
+    categories_with,
+    make_lookup,
+    mark_of,
+)
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel, beside
@@ -43,8 +54,7 @@ from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_history_dir, get_recall_log_path, get_sessions_dir
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.capture.capture import Capture, Captured, CaptureMoment
-    from ouro.memory.long_term.capture.session_notes import SessionNotes
+    from ouro.memory.long_term import Capture, Captured, CaptureMoment, SessionNotes
 
 Ask = Callable[[list[Message]], Awaitable[str]]
 
@@ -136,8 +146,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _capture_services(self, manager: LongTermMemoryManager, ask: Ask) -> tuple[SessionNotes, Capture]:
-        from ouro.memory.long_term.capture.capture import Capture
-        from ouro.memory.long_term.capture.session_notes import SessionNotes
+        from ouro.memory.long_term import Capture, SessionNotes
 
         assert self.lookup is not None
         settings = self.settings.memory
@@ -178,14 +187,13 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         )
 
     def _long_work(self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]) -> LongWork:
-        from ouro.memory.long_term.maintenance.crystallizer import INSTRUCTIONS, Crystallizer
-        from ouro.memory.long_term.maintenance.note_consolidator import NoteConsolidator
+        from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS, Crystallizer, NoteConsolidator
         from ouro.memory.sessions.session_reader import read_whole
 
         classify = asks("classify", "crystallization")
 
         async def ask(messages: list[Message]) -> str:
-            return await classify([system(messages[0].text + INSTRUCTIONS), *messages[1:]])
+            return await classify([system(messages[0].text + CRYSTALLIZE_INSTRUCTIONS), *messages[1:]])
 
         notes, capture = self._capture_services(manager, ask)
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from ouro.memory.index.embeddings import Embedder
     from ouro.memory.index.index import Index, Sources
     from ouro.memory.index.search import Search
-    from ouro.memory.long_term.editor import MemoryEditor
-    from ouro.memory.long_term.store import GitMemoryStore
+    from ouro.memory.long_term import GitMemoryStore, MemoryEditor
     from ouro.safety import SecretMask
     from ouro.session import Session
     from ouro.settings import Settings
@@ -48,9 +47,7 @@ class ShellOpener:
     def memory(self) -> Iterator[tuple[MemoryEditor, Sequence[GitMemoryStore]]]:
         """Memory of the user and, where it is trusted, of this repository; vectors of what is new are made after it."""
         from ouro.errors import UsageError
-        from ouro.memory.long_term.editor import MemoryEditor
-        from ouro.memory.long_term.scope import open_scopes
-        from ouro.memory.long_term.store import repo_store, user_store
+        from ouro.memory.long_term import MemoryEditor, open_scopes, repo_store, user_store
         from ouro.utils.runtime import get_history_dir, get_memory_dir
 
         root, is_trusted, settings = _settings_here()
@@ -89,7 +86,7 @@ class ShellOpener:
         """Sessions, the user's memory, and that of each trusted repository: of this folder, and those of sessions."""
         from ouro.memory.index.index import Sources
         from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of
-        from ouro.memory.long_term.git.folders import repo_folder
+        from ouro.memory.long_term import repo_folder
         from ouro.utils.repository import find_root
         from ouro.utils.runtime import get_memory_dir, get_sessions_dir
 
@@ -174,7 +171,7 @@ def _contents(stores: Iterable[GitMemoryStore]) -> list[Mapping[str, str]]:
 def _is_read(place: Path) -> bool:
     """Whether a repository's memory may be read; a missing folder is taken out of the index."""
     from ouro.memory.index.note_indexer import project_of
-    from ouro.memory.long_term.search import is_memory_trusted
+    from ouro.memory.long_term import is_memory_trusted
     from ouro.utils.runtime import tilde
 
     if not place.is_dir():

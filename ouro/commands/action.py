@@ -14,10 +14,7 @@ from ouro.events import Event, Level
 
 if TYPE_CHECKING:
     from ouro.commands.render.view import View
-    from ouro.memory.long_term.editor import MemoryEditor
-    from ouro.memory.long_term.git.values import Scope
-    from ouro.memory.long_term.sync import SyncReport
-    from ouro.memory.long_term.timeline import Timeline
+    from ouro.memory.long_term import MemoryEditor, Scope, SyncReport, Timeline
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.session import Session
 

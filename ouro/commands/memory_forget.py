@@ -16,8 +16,7 @@ from ouro.errors import UsageError
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.entries import MemoryEntry
-    from ouro.memory.long_term.forget import ForgetReport
+    from ouro.memory.long_term import ForgetReport, MemoryEntry
 
 _BACKUP = Path("~") / "ouro-before-forgetting.tar"
 _IN_SESSION = (
@@ -36,8 +35,7 @@ async def forget(
                                         yes=yes, no_backup=no_backup, secret=secret)  # fmt: skip
     if secret or backup or no_backup:
         raise UsageError("--secret, --backup and --no-backup need --everywhere.")
-    from ouro.memory.long_term.remember import fitting
-    from ouro.memory.long_term.remember import forget as forget_entries
+    from ouro.memory.long_term import fitting, forget_entries
 
     found = await context.memory(lambda memory: fitting(memory.desk, " ".join(text)))
     if not found and context.session:
@@ -85,7 +83,7 @@ async def _text(context: ActionContext, words: str, *, secret: bool) -> str:
 async def _forget_everywhere(
     context: ActionContext, text: str, *, backup: str, yes: bool, no_backup: bool, secret: bool
 ) -> Answer:
-    from ouro.memory.long_term.forget import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
+    from ouro.memory.long_term import MANY_PLACES, PROVIDERS, OuroHome, TrueForget, back_up_home
     from ouro.utils.runtime import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
 
     if yes and not backup and not no_backup:

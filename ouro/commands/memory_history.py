@@ -13,9 +13,7 @@ from ouro.errors import UsageError
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.evidence import TurnEvidence
-    from ouro.memory.long_term.git.values import Commit
-    from ouro.memory.long_term.timeline import MemoryDiff, Timeline
+    from ouro.memory.long_term import Commit, MemoryDiff, Timeline, TurnEvidence
 
 _MAX_SEARCHED = 200
 
@@ -99,7 +97,7 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
         return Answer(None, [line("Nothing was undone.")], 1)
 
     def work(memory: MemoryAccess) -> Answer:
-        from ouro.memory.long_term.timeline import undo as undo_in
+        from ouro.memory.long_term import undo_commit as undo_in
 
         done, events = undo_in(memory.desk.scopes, planned.commit.id, memory.desk.moment, hunk)
         memory.desk.told += events

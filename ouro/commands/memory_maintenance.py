@@ -18,10 +18,7 @@ from ouro.utils.text import one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
     from ouro.memory.index.search import Search
-    from ouro.memory.long_term.maintenance.background import Digest
-    from ouro.memory.long_term.maintenance.crystallizer import CrystallizedPart, OldSession
-    from ouro.memory.long_term.maintenance.note_consolidator import Merge
-    from ouro.memory.long_term.recall.recall import Recall
+    from ouro.memory.long_term import CrystallizedPart, Digest, Merge, OldSession, Recall
     from ouro.session import Session
 
 _DAYS = 7
@@ -29,7 +26,7 @@ _DAYS = 7
 
 async def check(context: ShellContext) -> Answer:
     """Look for problems in memory; exit code 1 if there is one."""
-    from ouro.memory.long_term.doctor import diagnose
+    from ouro.memory.long_term import diagnose
 
     with context.opener.memory() as (desk, stores):
         threshold = context.setting("memory.consolidation_threshold")
@@ -59,7 +56,7 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
 
 async def crystallize(context: ActionContext, age: str, days: int, every: bool, yes: bool) -> Answer | None:
     """Have a model read old sessions of this folder for what is worth remembering."""
-    from ouro.memory.long_term.maintenance.report import plan_of_sessions, step_line, steps_line
+    from ouro.memory.long_term import plan_of_sessions, step_line, steps_line
 
     if age not in ("", "all") and not age.isdecimal():
         raise UsageError(f"`{age}` is not an age in days, or `all`.", commands=["memory crystallize 30"])
@@ -156,10 +153,7 @@ def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: b
 def _recall_in(search: Search, project: str) -> Recall:
     """Recall as a session in that repository has it, without its token budget: only the order counts here."""
     from ouro.memory.index.benchmark import MOST_HITS
-    from ouro.memory.long_term.notes.notebook import Notebook
-    from ouro.memory.long_term.recall.finder import RecallSettings
-    from ouro.memory.long_term.recall.recall import Recall
-    from ouro.memory.long_term.store import repo_store, user_store
+    from ouro.memory.long_term import Notebook, Recall, RecallSettings, repo_store, user_store
     from ouro.utils.runtime import get_history_dir, get_memory_dir
 
     histories = get_history_dir()
@@ -184,7 +178,7 @@ async def _digest(context: ActionContext, session: Session) -> Digest:
 
 
 async def _merge_notes(context: ActionContext, digest: Digest, yes: bool) -> list[Merge]:
-    from ouro.memory.long_term.maintenance.report import merge_line, merges_line, plan_of_notes
+    from ouro.memory.long_term import merge_line, merges_line, plan_of_notes
 
     found, tokens = await digest.find_notes()
     plan, merges = plan_of_notes(found, tokens, digest.price(tokens)), list[Any]()

@@ -13,21 +13,23 @@ from ouro.commands.action import ActionContext, Answer, MemoryAccess
 from ouro.commands.render import memory as views
 from ouro.commands.render.view import CommandText, Quote, Title, ViewItem, line
 from ouro.errors import UsageError
-from ouro.memory.long_term.entries import details_of, find_entry
-from ouro.memory.long_term.entries import list_entries as list_entries_in
-from ouro.memory.long_term.remember import archive_note, open_file, save
-from ouro.memory.long_term.remember import confirm as confirm_note
-from ouro.memory.long_term.remember import remember as remember_text
-from ouro.memory.long_term.remember import restore as restore_note
+from ouro.memory.long_term import (
+    archive_note,
+    confirm_note,
+    details_of,
+    find_entry,
+    open_file,
+    remember_text,
+    restore_note,
+    save_file,
+)
+from ouro.memory.long_term import list_entries as list_entries_in
 from ouro.utils.runtime import tilde
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
-    from ouro.memory.long_term.editor import MemoryEditor
-    from ouro.memory.long_term.entries import MemoryEntry
-    from ouro.memory.long_term.git.values import Scope
-    from ouro.memory.long_term.trust.proposals import Proposal
+    from ouro.memory.long_term import MemoryEditor, MemoryEntry, Proposal, Scope
 
 
 async def files(context: ActionContext) -> Answer:
@@ -82,7 +84,7 @@ async def search(
     **flags: str,
 ) -> Answer:
     """Notes, core lines and messages of any session that fit the words, best first."""
-    from ouro.memory.long_term.search import filters_in, opening_of, source_of
+    from ouro.memory.long_term import filters_in, opening_of, source_of
 
     text, filters = filters_in(" ".join(words))
     if not text:
@@ -103,8 +105,8 @@ async def search(
 
 async def stats(context: ActionContext) -> Answer:
     """How many notes and core lines there are, of what kind and age."""
-    from ouro.memory.long_term.recall.recall_log import RecallLog
-    from ouro.memory.long_term.stats import stats as count
+    from ouro.memory.long_term import RecallLog
+    from ouro.memory.long_term import memory_stats as count
     from ouro.utils.runtime import get_recall_log_path, get_sessions_dir
 
     recall_log = RecallLog(get_recall_log_path(), get_sessions_dir())
@@ -114,7 +116,7 @@ async def stats(context: ActionContext) -> Answer:
 
 async def lessons(context: ActionContext) -> Answer:
     """Corrections and patterns of this project, newest first."""
-    from ouro.memory.long_term.entries import lessons as find
+    from ouro.memory.long_term import find_lessons as find
 
     found = await context.memory(lambda memory: find(memory.desk))
     see = line("What taught a lesson: ", CommandText("memory evidence ID"))
@@ -132,7 +134,7 @@ async def edit(context: ActionContext, entry: str) -> Answer:
     """Edit a note or a core file in the user's editor."""
     opened = await context.memory(lambda memory: open_file(memory.desk, entry or "preferences"))
     after = await context.edit(opened.text, opened.name.replace("/", "-"))
-    done = await context.memory(lambda memory: save(memory.desk, opened, after))
+    done = await context.memory(lambda memory: save_file(memory.desk, opened, after))
     changed = [] if context.session else [line(f"Changed {opened.scope}/{opened.name}.")]
     view = changed if done.changed else [line("Nothing was changed.")]
     warnings = [line(f"{opened.name} is saved as you wrote it, but {each}.", level="warning") for each in done.problems]

@@ -19,14 +19,14 @@ from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
-    from ouro.memory.long_term.git.values import Scope
+    from ouro.memory.long_term import Scope
 
 _FILE = "ouro-memory.md"
 
 
 async def export(context: ActionContext, file: str, force: bool) -> Answer | None:
     """Write all of memory to one file."""
-    from ouro.memory.long_term.export import as_json, as_markdown
+    from ouro.memory.long_term import as_json, as_markdown
 
     if not file and context.session:
         file = _FILE
@@ -51,8 +51,7 @@ async def import_(
     context: ActionContext, paths: Sequence[str], scope: Scope | None, dry_run: bool, yes: bool
 ) -> Answer:
     """Import what other agents remember, after a preview."""
-    from ouro.memory.long_term.import_files import is_trusted_text, read_sources
-    from ouro.memory.long_term.importing import carry_out, plan_import
+    from ouro.memory.long_term import carry_out, is_trusted_text, plan_import, read_sources
 
     reading = await asyncio.to_thread(read_sources, [context.cwd / Path(each).expanduser() for each in paths])
     found = await context.memory(lambda memory: plan_import(memory.desk, reading, scope, is_trusted_text))
@@ -75,7 +74,7 @@ async def import_(
 
 async def sync(context: ActionContext, words: Sequence[str], scope: Scope | None, remote: str) -> Answer | None:
     """Fetch, merge and push over a git remote."""
-    from ouro.memory.long_term.sync import summary
+    from ouro.memory.long_term import sync_summary
 
     rest = list(words)
     if rest[:1] in (["user"], ["repo"]):
@@ -83,13 +82,12 @@ async def sync(context: ActionContext, words: Sequence[str], scope: Scope | None
     if len(rest) > 1:
         raise UsageError(f"`{' '.join(words)}` is not a scope and an address.", commands=["memory sync repo URL"])
     report = await context.sync_memory(scope or "user", rest[0] if rest else remote)
-    return None if report is None else Answer(report, [line(text) for text in summary(report)])
+    return None if report is None else Answer(report, [line(text) for text in sync_summary(report)])
 
 
 async def graph(context: ShellContext, output: str, force: bool, html: bool) -> Answer:  # noqa: ARG001 (the only format)
     """Write notes and the names in them as one page for a browser."""
-    from ouro.memory.long_term.graph_picture import html_page, picture_of
-    from ouro.memory.long_term.overview import Overview
+    from ouro.memory.long_term import Overview, html_page, picture_of
 
     half_life = context.setting("memory.half_life_days")
     with context.opener.index() as index, context.opener.memory() as (desk, _stores):

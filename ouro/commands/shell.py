@@ -29,10 +29,7 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.memory.index.index import Index, Sources
     from ouro.memory.index.search import Search
-    from ouro.memory.long_term.editor import MemoryEditor
-    from ouro.memory.long_term.git.values import Scope
-    from ouro.memory.long_term.store import GitMemoryStore
-    from ouro.memory.long_term.sync import SyncReport
+    from ouro.memory.long_term import GitMemoryStore, MemoryEditor, Scope, SyncReport
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.memory.yaml_backend import YamlFileMemoryStore
     from ouro.session import Session
@@ -240,7 +237,7 @@ class ShellContext:
             return file.read_text(encoding="utf-8", errors="replace")
 
     async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:  # noqa: ARG002
-        from ouro.memory.long_term.timeline import Timeline
+        from ouro.memory.long_term import Timeline
 
         with self.opener.memory() as (desk, stores):
             return work(MemoryAccess(desk, Timeline(stores)))
@@ -253,7 +250,7 @@ class ShellContext:
                         (scope.accept if accept else scope.reject)(found, desk.moment)
 
     async def set_repo_memory(self, *, on: bool) -> Path:
-        from ouro.memory.long_term.scope import switch
+        from ouro.memory.long_term import switch
 
         with self.opener.memory() as (_desk, stores):
             found = next((each for each in stores if each.scope == "repo"), None)
@@ -263,7 +260,7 @@ class ShellContext:
         return found.folder
 
     async def search_memory(self, words: str, limit: int, filters: Mapping[str, str]) -> Sequence[Any]:
-        from ouro.memory.long_term.search import Badges, doubted_files, filter_of, trusted_projects
+        from ouro.memory.long_term import Badges, doubted_files, filter_of, trusted_projects
         from ouro.utils.repository import find_root
 
         sessions = await self.store.list_sessions() if filters.get("session") else []
@@ -285,7 +282,7 @@ class ShellContext:
                 self.say(f"The index is rebuilt at the next start: {error.message}", "warning")
 
     async def sync_memory(self, scope: Scope, remote: str) -> SyncReport:
-        from ouro.memory.long_term.sync import remote_of, synchronise
+        from ouro.memory.long_term import remote_of, synchronise
 
         def progress(text: str) -> None:
             if sys.stderr.isatty():

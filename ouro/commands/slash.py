@@ -22,8 +22,7 @@ from ouro.events import Event, Level
 from ouro.session import OpenRequest
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.git.values import Scope
-    from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.long_term import LongTermMemoryManager, Scope
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.session import Session
 
@@ -215,7 +214,7 @@ class SessionContext:
         return self.known.folder("repo") if "repo" in self.known.scopes else self.cwd
 
     async def search_memory(self, words: str, limit: int, filters: Mapping[str, str]) -> Sequence[Any]:
-        from ouro.memory.long_term.search import Badges, doubted_files, filter_of, trusted_projects
+        from ouro.memory.long_term import Badges, doubted_files, filter_of, trusted_projects
         from ouro.utils.repository import find_root
 
         lookup, catalog = self.session.memory.lookup, self.session.session_catalog
@@ -235,9 +234,9 @@ class SessionContext:
         """The session keeps its index up to date."""
 
     async def sync_memory(self, scope: Scope, remote: str) -> None:
-        from ouro.memory.long_term.session_sync import synchronised
+        from ouro.memory.long_term import sync_in_session
 
-        await self.front_end.run(synchronised(self.known, scope, remote))
+        await self.front_end.run(sync_in_session(self.known, scope, remote))
 
     async def catalog(self) -> SessionCatalog:
         return self.session.session_catalog

@@ -1,27 +1,21 @@
-"""What ouro remembers: the messages of a session, and what outlives it."""
+"""What ouro remembers: sessions, their search index, and long-term memory."""
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.memory.backend import MemoryStore
-    from ouro.memory.long_term.manager import LongTermMemoryManager
-    from ouro.memory.manager import MemoryManager
-    from ouro.memory.yaml_backend import YamlFileMemoryStore
+    from ouro.memory.backend import MemoryStore as MemoryStore
+    from ouro.memory.long_term.manager import LongTermMemoryManager as LongTermMemoryManager
+    from ouro.memory.manager import MemoryManager as MemoryManager
+    from ouro.memory.yaml_backend import YamlFileMemoryStore as YamlFileMemoryStore
 
-__all__ = ["LongTermMemoryManager", "MemoryManager", "MemoryStore", "YamlFileMemoryStore"]
-_MODULES = {
-    "LongTermMemoryManager": "long_term.manager",
-    "MemoryManager": "manager",
-    "MemoryStore": "backend",
-    "YamlFileMemoryStore": "yaml_backend",
-}
-
-
-def __getattr__(name: str) -> Any:
-    # Loaded on use: importing one module of this package must not load the others.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+__getattr__, __all__ = lazy_exports(
+    __name__,
+    {
+        "backend": "MemoryStore",
+        "long_term.manager": "LongTermMemoryManager",
+        "manager": "MemoryManager",
+        "yaml_backend": "YamlFileMemoryStore",
+    },
+)

@@ -7,27 +7,27 @@ if TYPE_CHECKING:
     from ouro.llm import ModelChoice as ModelChoice
     from ouro.memory.backend import RewindScope as RewindScope
     from ouro.memory.backend import SessionInfo as SessionInfo
-    from ouro.memory.long_term.browsing import Browsing as Browsing
-    from ouro.memory.long_term.evidence import TurnEvidence as TurnEvidence
-    from ouro.memory.long_term.git.undo import UndoPlan as UndoPlan
-    from ouro.memory.long_term.git.undo import describe_commits as describe_commits
-    from ouro.memory.long_term.git.values import BlamedLine as BlamedLine
-    from ouro.memory.long_term.git.values import Commit as Commit
-    from ouro.memory.long_term.git.values import DiffHunk as DiffHunk
-    from ouro.memory.long_term.git.values import FileEdit as FileEdit
-    from ouro.memory.long_term.git.values import Scope as Scope
-    from ouro.memory.long_term.maintenance.background import Digest as Digest
-    from ouro.memory.long_term.manager import LongTermMemoryManager as LongTermMemoryManager
-    from ouro.memory.long_term.overview import Listed as Listed
-    from ouro.memory.long_term.overview import NoteDetails as NoteDetails
-    from ouro.memory.long_term.receipt import MemoryReceipt as MemoryReceipt
-    from ouro.memory.long_term.receipt import ReceiptLine as ReceiptLine
-    from ouro.memory.long_term.timeline import FileBlame as FileBlame
-    from ouro.memory.long_term.timeline import MemoryDiff as MemoryDiff
-    from ouro.memory.long_term.timeline import OldFile as OldFile
-    from ouro.memory.long_term.timeline import Timeline as Timeline
-    from ouro.memory.long_term.timeline import TimelineEntry as TimelineEntry
-    from ouro.memory.long_term.trust.proposals import Proposal as Proposal
+    from ouro.memory.long_term import BlamedLine as BlamedLine
+    from ouro.memory.long_term import Browsing as Browsing
+    from ouro.memory.long_term import Commit as Commit
+    from ouro.memory.long_term import DiffHunk as DiffHunk
+    from ouro.memory.long_term import Digest as Digest
+    from ouro.memory.long_term import FileBlame as FileBlame
+    from ouro.memory.long_term import FileEdit as FileEdit
+    from ouro.memory.long_term import Listed as Listed
+    from ouro.memory.long_term import LongTermMemoryManager as LongTermMemoryManager
+    from ouro.memory.long_term import MemoryDiff as MemoryDiff
+    from ouro.memory.long_term import MemoryReceipt as MemoryReceipt
+    from ouro.memory.long_term import NoteDetails as NoteDetails
+    from ouro.memory.long_term import OldFile as OldFile
+    from ouro.memory.long_term import Proposal as Proposal
+    from ouro.memory.long_term import ReceiptLine as ReceiptLine
+    from ouro.memory.long_term import Scope as Scope
+    from ouro.memory.long_term import Timeline as Timeline
+    from ouro.memory.long_term import TimelineEntry as TimelineEntry
+    from ouro.memory.long_term import TurnEvidence as TurnEvidence
+    from ouro.memory.long_term import UndoPlan as UndoPlan
+    from ouro.memory.long_term import describe_commits as describe_commits
     from ouro.memory.sessions.session_catalog import SessionCatalog as SessionCatalog
     from ouro.memory.sessions.session_catalog import SessionExcerpt as SessionExcerpt
     from ouro.memory.sessions.session_search import SessionHit as SessionHit

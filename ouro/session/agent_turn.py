@@ -9,7 +9,7 @@ import msgspec
 from ouro.agent.instructions import Environment
 from ouro.agent.loop import LoopAgent, Prompt
 from ouro.events import Emit, Event, TodosChanged, TurnFinished
-from ouro.memory.long_term.session_memory import SessionMemory
+from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image
 from ouro.session.background import Background
 from ouro.tools.todo import Plan

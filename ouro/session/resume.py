@@ -19,7 +19,7 @@ from ouro.events import Emit, Event, Said, TurnFinished, UsageUpdated
 from ouro.llm import ModelSpec
 from ouro.memory.backend import SessionInfo
 from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
-from ouro.memory.long_term.session_memory import SessionMemory
+from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions.records import CompactionRecord

@@ -14,7 +14,7 @@ from ouro.display import Display, Todo
 from ouro.errors import SaveFailed, ToolError
 from ouro.events import Answer, Emit, Event, Said, ToolFinished, ToolProgress, ToolStarted, TurnFinished
 from ouro.llm import Effort, ModelChoice
-from ouro.memory.long_term.session_memory import SessionMemory
+from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Image, ToolCall, Usage, user

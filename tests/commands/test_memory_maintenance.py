@@ -12,7 +12,7 @@ from ouro.assemble import Options, opener
 from ouro.errors import UsageError
 from ouro.events import Said, TurnFinished
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply
-from ouro.memory.long_term.maintenance.crystallizer import INSTRUCTIONS
+from ouro.memory.long_term.maintenance.crystallizer import CRYSTALLIZE_INSTRUCTIONS
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.messages import Usage, assistant, user
 from ouro.session import OpenRequest
@@ -25,7 +25,7 @@ USED = Usage(input=900, output=20, cost=0.0012)
 
 
 def answer(messages):
-    text = [TESTS] if messages[0].text.endswith(INSTRUCTIONS) else MERGED
+    text = [TESTS] if messages[0].text.endswith(CRYSTALLIZE_INSTRUCTIONS) else MERGED
     return ScriptedReply(json.dumps(text), usage=USED)
 
 

@@ -8,25 +8,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ouro.commands.render.view import Code, CommandText, Quote, TextLine, Title, View, ViewItem, line, table
-from ouro.memory.long_term.entries import provenance
+from ouro.memory.long_term import provenance
 from ouro.utils.runtime import tilde
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.action import ActionContext
     from ouro.events import NotesRecalled
-    from ouro.memory.long_term.doctor import Finding
-    from ouro.memory.long_term.entries import EntryDetails, MemoryEntry
-    from ouro.memory.long_term.evidence import TurnEvidence
-    from ouro.memory.long_term.forget import ForgetReport
-    from ouro.memory.long_term.git.undo import UndoPlan
-    from ouro.memory.long_term.git.values import Commit, DiffHunk
-    from ouro.memory.long_term.importing import Import
-    from ouro.memory.long_term.receipt import MemoryReceipt
-    from ouro.memory.long_term.remember import RememberResult
-    from ouro.memory.long_term.stats import MemoryStats
-    from ouro.memory.long_term.timeline import FileBlame, MemoryDiff, OldFile, TimelineEntry
-    from ouro.memory.long_term.trust.proposals import Proposal
+    from ouro.memory.long_term import (
+        Commit,
+        DiffHunk,
+        EntryDetails,
+        FileBlame,
+        Finding,
+        ForgetReport,
+        Import,
+        MemoryDiff,
+        MemoryEntry,
+        MemoryReceipt,
+        MemoryStats,
+        OldFile,
+        Proposal,
+        RememberResult,
+        TimelineEntry,
+        TurnEvidence,
+        UndoPlan,
+    )
 
 MAX_LISTED = 50
 """Entries that a list in a session has; the command line shows all."""

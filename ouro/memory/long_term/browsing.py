@@ -10,7 +10,7 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.entries import find_entry
 from ouro.memory.long_term.evidence import TurnEvidence
 from ouro.memory.long_term.receipt import MemoryReceipt
-from ouro.memory.long_term.remember import OpenedFile, SavedFile, archive_note, confirm, open_file, save
+from ouro.memory.long_term.remember import OpenedFile, SavedFile, archive_note, confirm_note, open_file, save_file
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.memory.long_term.timeline import Timeline
 from ouro.memory.long_term.trust.proposals import Proposal
@@ -119,7 +119,7 @@ class Browsing:
         Raises:
             UsageError: it could not be kept; the hint says where the person's text lies.
         """
-        return await self._memory.at_desk(lambda desk: save(desk, opened, after))
+        return await self._memory.at_desk(lambda desk: save_file(desk, opened, after))
 
     async def confirm(self, note_id: str) -> str:
         """Say that a note still holds, also of the files it speaks of as they are now; gives the commit.
@@ -129,7 +129,7 @@ class Browsing:
         Raises:
             UsageError: there is no such note, or nobody has vouched for what its file holds.
         """
-        return await self._memory.at_desk(lambda desk: confirm(desk, find_entry(desk, note_id)))
+        return await self._memory.at_desk(lambda desk: confirm_note(desk, find_entry(desk, note_id)))
 
     async def archive(self, note_id: str) -> str:
         """Put a note away; gives the commit.

@@ -317,7 +317,7 @@ _CATEGORIES = ("corrections", "patterns")
 _DOES_NOT_COUNT = {"archived", "replaced", "unconfirmed"}
 
 
-def lessons(desk: MemoryEditor) -> list[MemoryEntry]:
+def find_lessons(desk: MemoryEditor) -> list[MemoryEntry]:
     """The corrections and patterns that count in this project. Blocks."""
     found = (each for each in note_entries(desk) if each.category in _CATEGORIES)
     return sorted((e for e in found if not _DOES_NOT_COUNT & {*e.badges}), key=lambda each: each.at, reverse=True)

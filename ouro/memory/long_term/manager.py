@@ -17,7 +17,7 @@ from ouro.memory.long_term.prompt_block import MemoryPrompt
 from ouro.memory.long_term.receipt import MemoryReceipt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, TurnRef, reason_of, switch
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.timeline import Timeline, undo
+from ouro.memory.long_term.timeline import Timeline, undo_commit
 from ouro.memory.long_term.trust.edits import subject_of
 from ouro.memory.long_term.trust.proposals import KEEP, LEAVE, Proposal, memory_note, question_about
 from ouro.memory.long_term.trust.provenance import Provenance, below
@@ -210,7 +210,7 @@ class LongTermMemoryManager:
         Raises:
             UsageError: no such commit or hunk, or nothing of it is left.
         """
-        return await self.by_hand(lambda scopes, at: undo(scopes, commit, at, hunk))
+        return await self.by_hand(lambda scopes, at: undo_commit(scopes, commit, at, hunk))
 
     async def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: str = "person"

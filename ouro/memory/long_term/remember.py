@@ -44,7 +44,7 @@ class RememberResult(msgspec.Struct, frozen=True):
     """The commit that takes it back; empty where nothing was written, or no commit could be made."""
 
 
-def remember(desk: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
+def remember_text(desk: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
     """Keep what the person says.
 
     Raises:
@@ -157,17 +157,17 @@ def _confirmed(desk: MemoryEditor, known: MemoryEntry) -> RememberResult:
     """It is known: a note counts as confirmed, and comes back from the archive; a core line needs nothing."""
     if known.kind == "core":
         return RememberResult("confirmed", known)
-    commit = confirm(desk, known)
+    commit = confirm_note(desk, known)
     state: Literal["confirmed", "restored"] = "restored" if known.archived else "confirmed"
     return RememberResult(state, replace(known, file=f"{known.id}.md", badges=()), undo=commit)
 
 
-def confirm(desk: MemoryEditor, entry: MemoryEntry) -> str:
+def confirm_note(desk: MemoryEditor, entry: MemoryEntry) -> str:
     """Record that the user confirmed a note; an archived one is restored. Returns the commit."""
     return desk.notebook.confirm(entry.id, "person").commit
 
 
-def restore(desk: MemoryEditor, entry: MemoryEntry) -> str:
+def restore_note(desk: MemoryEditor, entry: MemoryEntry) -> str:
     """Restore a note from the archive; returns the commit.
 
     Raises:
@@ -175,7 +175,7 @@ def restore(desk: MemoryEditor, entry: MemoryEntry) -> str:
     """
     if not entry.archived:
         raise UsageError(f"{entry.id} is not in the archive.", "`confirm` records that it still holds.")
-    return confirm(desk, entry)
+    return confirm_note(desk, entry)
 
 
 def archive_note(desk: MemoryEditor, entry: MemoryEntry) -> str:
@@ -222,7 +222,7 @@ def fitting(desk: MemoryEditor, text: str) -> list[MemoryEntry]:
     return (holding or _found(desk, text, entries))[:MOST_FOUND]
 
 
-def forget(desk: MemoryEditor, entries: Sequence[MemoryEntry]) -> Forgotten:
+def forget_entries(desk: MemoryEditor, entries: Sequence[MemoryEntry]) -> Forgotten:
     """Take core lines out, and put notes into the archive with all that came before them: one commit a scope.
 
     Raises:
@@ -320,7 +320,7 @@ def open_file(desk: MemoryEditor, named: str) -> OpenedFile:
     return OpenedFile(entry.scope, entry.file, desk.text(entry.scope, entry.file))
 
 
-def save(desk: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
+def save_file(desk: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
     """Keep what the editor gave: an empty file is removed; what was changed meanwhile elsewhere in the file stays.
 
     Raises:

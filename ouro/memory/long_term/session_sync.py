@@ -12,10 +12,10 @@ from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.merge import SyncFailed
 from ouro.memory.long_term.scope import ScopeMemory, TurnRef
-from ouro.memory.long_term.sync import Progress, SyncReport, remote_of, summary, synchronise
+from ouro.memory.long_term.sync import Progress, SyncReport, remote_of, sync_summary, synchronise
 
 
-async def synchronised(manager: LongTermMemoryManager, scope: Scope, remote: str) -> AsyncGenerator[Event, None]:
+async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: str) -> AsyncGenerator[Event, None]:
     """Synchronise the memory of a scope, step by step; closed in between, it ends before the next step.
 
     What came in is shown beside the turns, with undo; the result comes last.
@@ -51,7 +51,7 @@ async def synchronised(manager: LongTermMemoryManager, scope: Scope, remote: str
     finally:
         stopped.set()
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    for line in summary(report):
+    for line in sync_summary(report):
         yield Said(line, "warning" if line in report.conflicts else "info")
 
 

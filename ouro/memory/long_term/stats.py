@@ -42,7 +42,7 @@ class MemoryStats(msgspec.Struct, frozen=True):
     """The time when a note last went to a model."""
 
 
-def stats(desk: MemoryEditor, recall_log: RecallLog | None = None, now: datetime | None = None) -> MemoryStats:
+def memory_stats(desk: MemoryEditor, recall_log: RecallLog | None = None, now: datetime | None = None) -> MemoryStats:
     """Count. Reads each note: some seconds with ten thousand of them.
 
     Args:

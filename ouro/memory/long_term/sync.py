@@ -59,7 +59,7 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
     )
 
 
-def summary(report: SyncReport) -> list[str]:
+def sync_summary(report: SyncReport) -> list[str]:
     """What a synchronization did, as lines for the user."""
     files = f"{plural(len(report.received), 'file')} changed here ({', '.join(report.received[:5])}"
     more = f" and {len(report.received) - 5} more" if len(report.received) > 5 else ""

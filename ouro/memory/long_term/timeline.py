@@ -243,7 +243,9 @@ def _core_first(name: str) -> tuple[bool, str]:
     return is_note_name(name.rpartition("/")[2]), name
 
 
-def undo(scopes: Sequence[ScopeMemory], commit: str, at: TurnRef, hunk: int) -> tuple[UndoResult, list[CoreChanged]]:
+def undo_commit(
+    scopes: Sequence[ScopeMemory], commit: str, at: TurnRef, hunk: int
+) -> tuple[UndoResult, list[CoreChanged]]:
     """Undo a commit and all of its turn, in every scope that it wrote to, or one hunk; also the events to show.
 
     Raises:

@@ -5,7 +5,7 @@ from fakes.desks import desk_of
 
 from ouro.memory.long_term.doctor import diagnose
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
-from ouro.memory.long_term.remember import remember
+from ouro.memory.long_term.remember import remember_text
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def found(ouro, **options):
 
 
 def test_a_sound_memory_has_nothing_to_mend(ouro):
-    remember(desk_of(ouro), "Always answer in German")
+    remember_text(desk_of(ouro), "Always answer in German")
     levels = {each.level for each in diagnose(desk_of(ouro))}
     assert levels == {"ok"}
 
 
 def test_each_trouble_is_named(ouro):
-    remember(desk_of(ouro), "Always answer in German")
+    remember_text(desk_of(ouro), "Always answer in German")
     memory = ouro / "memory"
     (memory / "mem_00000001.md").write_text("---\ncolour: red\nturn: many\n---\nBroken\n")
     put(ouro, Note(id="mem_00000002", scope="user", supersedes="mem_00000003", text="A"))
@@ -60,7 +60,7 @@ def test_each_trouble_is_named(ouro):
 
 
 def test_a_history_that_cannot_be_read_is_said(ouro):
-    remember(desk_of(ouro), "Always answer in German")
+    remember_text(desk_of(ouro), "Always answer in German")
     desk = desk_of(ouro)
     (ouro / "memory" / ".git" / "HEAD").write_text("nonsense\n")
     assert [each.where for each in diagnose(desk) if each.level == "problem"] == ["user"]

@@ -6,7 +6,7 @@ from fakes.desks import desk_of
 from ouro.errors import UsageError
 from ouro.memory.long_term.entries import all_entries, note_entries
 from ouro.memory.long_term.notes.note import Note, new_id
-from ouro.memory.long_term.remember import fitting, forget, remember
+from ouro.memory.long_term.remember import fitting, forget_entries, remember_text
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def desk(ouro, repository):
 
 
 def test_what_fits_is_found_by_its_words_in_core_and_notes(desk):
-    remember(desk, "My heron is called Rex")
-    remember(desk, "The heron answers on port 7777, see api.py")
-    remember(desk, "Always answer in German")
+    remember_text(desk, "My heron is called Rex")
+    remember_text(desk, "The heron answers on port 7777, see api.py")
+    remember_text(desk, "Always answer in German")
     assert [each.text for each in fitting(desk, "HERON")] == [
         "My heron is called Rex",
         "The heron answers on port 7777, see api.py",
@@ -34,10 +34,10 @@ def test_what_fits_is_found_by_its_words_in_core_and_notes(desk):
 
 
 def test_lines_go_and_notes_are_put_away_in_one_commit_a_scope_that_can_be_undone(desk, ouro, repository):
-    remember(desk, "repo: tabs, always")
-    remember(desk, "We always review tabs")
-    note = remember(desk, "tabs in api.py are 4 wide")
-    done = forget(desk, fitting(desk, "tabs"))
+    remember_text(desk, "repo: tabs, always")
+    remember_text(desk, "We always review tabs")
+    note = remember_text(desk, "tabs in api.py are 4 wide")
+    done = forget_entries(desk, fitting(desk, "tabs"))
     assert all_entries(desk) == []
     [change] = done.changes
     assert not (repository / ".ouro/memory/preferences.md").exists()
@@ -55,29 +55,29 @@ def test_all_versions_of_a_note_go_with_it(desk):
     ).note
     [entry] = fitting(desk, "Rex")
     assert (entry.id, entry.versions) == (second.id, 2)
-    forget(desk, [entry])
+    forget_entries(desk, [entry])
     assert {each.id for each in note_entries(desk) if each.archived} == {first.id, second.id}
 
 
 def test_a_line_that_changed_meanwhile_is_not_taken_for_another(desk, ouro):
-    remember(desk, "Always answer in German")
+    remember_text(desk, "Always answer in German")
     found = fitting(desk, "german")
     (ouro / "memory" / "preferences.md").write_text("- Never shout\n")
     with pytest.raises(UsageError, match="has changed meanwhile"):
-        forget(desk, found)
+        forget_entries(desk, found)
     assert (ouro / "memory" / "preferences.md").read_text() == "- Never shout\n"
 
 
 def test_one_that_is_named_by_its_id_is_meant_alone(desk):
-    remember(desk, "My heron is called Rex")
-    remember(desk, "My other heron is called Max")
+    remember_text(desk, "My heron is called Rex")
+    remember_text(desk, "My other heron is called Max")
     assert [each.text for each in fitting(desk, "user/facts.md:2")] == ["My other heron is called Max"]
 
 
 def test_what_another_ouro_wrote_since_the_file_was_read_is_not_written_over(desk, ouro, repository):
-    remember(desk, "My heron is called Rex")
+    remember_text(desk, "My heron is called Rex")
     before = desk.text("user", "facts.md")
-    remember(desk_of(ouro, repository), "My crane is called Ada")
+    remember_text(desk_of(ouro, repository), "My crane is called Ada")
     with pytest.raises(UsageError, match=r"facts\.md has changed meanwhile; nothing was written"):
         desk.write("user", {"facts.md": before.replace("Rex", "Max")}, "Edit facts.md")
     assert desk.text("user", "facts.md") == "- My heron is called Rex\n- My crane is called Ada\n"

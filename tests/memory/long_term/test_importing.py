@@ -1,4 +1,4 @@
-"""What other agents remember, brought in; and ouro's own export, out and in again."""
+"""What other agents remember_text, brought in; and ouro's own export, out and in again."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from ouro.memory.long_term.export import as_json, as_markdown
 from ouro.memory.long_term.import_files import read_sources
 from ouro.memory.long_term.importing import carry_out, plan_import
 from ouro.memory.long_term.notes.note import Note, new_id, parse_note
-from ouro.memory.long_term.remember import remember
+from ouro.memory.long_term.remember import remember_text
 
 CLAUDE = """\
 # App
@@ -100,7 +100,7 @@ def test_what_is_named_and_not_read_is_told(repository, tmp_path):
 
 
 def test_an_import_is_one_commit_a_scope_with_its_origin_and_without_doubles(desk, repository, tmp_path):
-    remember(desk, "repo: Style: use TABS")
+    remember_text(desk, "repo: Style: use TABS")
     (repository / "CLAUDE.md").write_text(CLAUDE)
     (repository / "AGENTS.md").write_text("- Style: Use tabs.\n- Style: use tabs\n- Deploys run on Mondays\n")
     mine = tmp_path / "GEMINI.md"
@@ -175,8 +175,8 @@ def test_much_goes_into_notes_so_that_the_prompt_stays_small(desk, tmp_path):
 
 @pytest.mark.parametrize("way", ["md", "json"])
 def test_an_export_read_elsewhere_gives_the_same_memory(desk, home, tmp_path, way):
-    remember(desk, "Always answer in German")
-    remember(desk, "We decided on optimistic locking")
+    remember_text(desk, "Always answer in German")
+    remember_text(desk, "We decided on optimistic locking")
     first = desk.notebook.add(Note(id=new_id(), scope="user", category="patterns", text="Rex is 3\n- yes"), "capture")
     new = Note(id=new_id(), scope="user", category="patterns", text="Rex is 4\n\n# Really\n<!-- x -->")
     desk.notebook.add(desk.notebook.linked(new, "supersede", first.note.id), "capture")

@@ -33,7 +33,7 @@ REQUEST_TOKENS = 1_500
 """About, of a request without the words of the session."""
 PART_TIMEOUT = 180.0
 """Seconds a model may take for one part."""
-INSTRUCTIONS = """\
+CRYSTALLIZE_INSTRUCTIONS = """\
 
 This session is more than a week old. Write notes only about what is still true: facts, preferences that appear
 repeatedly, problems that could occur again, decisions with their reasons. Write no note about work that is finished."""

@@ -13,7 +13,7 @@ from ouro.events import NoteKept
 from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.long_term.capture.backlog import without_outputs
 from ouro.memory.long_term.maintenance import crystallizer as crystallizer_module
-from ouro.memory.long_term.maintenance.crystallizer import INSTRUCTIONS, OldSession, for_one_run
+from ouro.memory.long_term.maintenance.crystallizer import CRYSTALLIZE_INSTRUCTIONS, OldSession, for_one_run
 from ouro.memory.sessions.records import ForkRecord, MessageRecord, RewindRecord
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
@@ -101,7 +101,7 @@ async def test_an_old_session_is_read_once_and_its_notes_know_whence_they_are(re
     assert (note.text, note.session_id, note.turn, note.trigger, note.source) == (
         TESTS["text"], session_id(1), 2, "crystallization", "user",
     )  # fmt: skip
-    assert here.model.orders[0].endswith(INSTRUCTIONS)
+    assert here.model.orders[0].endswith(CRYSTALLIZE_INSTRUCTIONS)
     assert await here.session.memory.maintenance.find_sessions() == ()
     assert await here.read() == []
     await here.close()
@@ -205,10 +205,10 @@ async def test_out_of_band_it_runs_after_the_first_turn_once_a_week(repository):
 
     told, orders = await session_that_talks()
     assert [(each.operation, each.text) for each in told] == [("add", TESTS["text"])]
-    assert [each.endswith(INSTRUCTIONS) for each in orders] == [False, True]
+    assert [each.endswith(CRYSTALLIZE_INSTRUCTIONS) for each in orders] == [False, True]
     old_session(repository, 2, 30, *TALK)
     _, orders = await session_that_talks()
-    assert not any(each.endswith(INSTRUCTIONS) for each in orders)
+    assert not any(each.endswith(CRYSTALLIZE_INSTRUCTIONS) for each in orders)
 
 
 def test_at_one_time_only_so_much_is_read():
