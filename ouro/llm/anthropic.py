@@ -25,7 +25,7 @@ from ouro.llm.portable import (
 from ouro.llm.sse import objects_of, read_to_end
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage
 
-LONGEST_ID = 64
+MAX_ID = 64
 MARK = {"type": "ephemeral"}
 MARKED_MESSAGES = 2
 """The newest message, and the one that was newest when the last answer was written to the cache."""
@@ -58,7 +58,7 @@ class AnthropicFormat:
             for message in messages
             if message.role != "system" and (content := self._content(message, thinking))
         ]
-        asked = [place for place, each in enumerate(sent) if each["role"] == "user"]
+        asked = [place for place, message in enumerate(sent) if message["role"] == "user"]
         for place in asked[-MARKED_MESSAGES:]:
             sent[place] = {**sent[place], "content": _marked(list(sent[place]["content"]))}
         return sent
@@ -98,7 +98,7 @@ class AnthropicFormat:
         content = [_text(reply_text(reply, self._spec.images)), *map(self._image, images)]
         sent = {
             "type": "tool_result",
-            "tool_use_id": portable_id(reply.call_id, LONGEST_ID),
+            "tool_use_id": portable_id(reply.call_id, MAX_ID),
             "content": content,
         }
         return {**sent, "is_error": True} if reply.failed else sent
@@ -123,14 +123,13 @@ def _thinking(part: Thinking) -> dict[str, Any]:
 def _call(call: ToolCall) -> dict[str, Any]:
     return {
         "type": "tool_use",
-        "id": portable_id(call.id, LONGEST_ID),
+        "id": portable_id(call.id, MAX_ID),
         "name": portable_name(call.name),
         "input": arguments_of(call),
     }
 
 
 def _marked(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same, with a mark on the last."""
     return [*blocks[:-1], {**blocks[-1], "cache_control": MARK}] if blocks else []
 
 
@@ -154,7 +153,6 @@ class AnthropicChunks:
         self.reason: Reason | None = None
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
-        """The chunks of one event; kinds that are not known are passed over."""
         match event.get("type"):
             case "message_start":
                 yield from self._count((event.get("message") or {}).get("usage"))
@@ -181,7 +179,7 @@ class AnthropicChunks:
             case "redacted_thinking":
                 yield ThinkingChunk("", block.get("data", ""), redacted=True)
             case "text" | "thinking":
-                yield from self._said(block)
+                yield from self._stop_chunks(block)
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[Chunk]:
         match delta.get("type"):
@@ -190,9 +188,9 @@ class AnthropicChunks:
             case "signature_delta":
                 yield ThinkingChunk(self._thinking.end(), delta.get("signature") or "")
             case _:
-                yield from self._said(delta)
+                yield from self._stop_chunks(delta)
 
-    def _said(self, block: dict[str, Any]) -> Iterator[Chunk]:
+    def _stop_chunks(self, block: dict[str, Any]) -> Iterator[Chunk]:
         if thinking := self._thinking.feed(block.get("thinking") or ""):
             yield ThinkingChunk(thinking)
         if text := self._text.feed(block.get("text") or ""):
@@ -215,7 +213,7 @@ VERSION = "2023-06-01"
 INTERLEAVED = "interleaved-thinking-2025-05-14"
 """Thinking between tool calls, for models whose thinking has a budget; newer ones do it by themselves."""
 BUDGETS = {"low": 4_000, "medium": 10_000, "high": 32_000}
-LEAST_BUDGET = 1_024
+MIN_BUDGET = 1_024
 FIRST_ADAPTIVE = (4, 6)
 MAX_LESSONS = 4
 Style = Literal["adaptive", "budget", "none"]
@@ -245,15 +243,12 @@ class AnthropicWire:
 
     @property
     def spec(self) -> ModelSpec:
-        """What is known of the model."""
         return self._spec
 
     async def warm(self) -> None:
-        """Make ready, so that the first request does not wait."""
         await self._http.warm()
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
-        """See `Model.stream`. A server that does not know our way of thinking is asked again in another."""
         begun, lessons = False, 0
         while True:
             try:
@@ -268,7 +263,6 @@ class AnthropicWire:
                     raise
 
     async def close(self) -> None:
-        """Let go of the connections."""
         await self._http.close()
 
     async def _attempt(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> AsyncGenerator[Chunk, None]:
@@ -315,7 +309,7 @@ class AnthropicWire:
             thinking = {"type": "adaptive", "display": "summarized"}
             return {"thinking": thinking, "output_config": {"effort": self._effort}}
         budget = min(BUDGETS.get(self._effort, 0), self._spec.max_output // 2)
-        if style == "none" or budget < LEAST_BUDGET or self._is_amid_unthought_calls(messages):
+        if style == "none" or budget < MIN_BUDGET or self._is_amid_unthought_calls(messages):
             return {}
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 

@@ -105,7 +105,7 @@ class Catalog:
         """Every model that could be used, usable ones first. Asks the servers on this machine: up to 0.6 s."""
         names = [*self._written(), *self._known_with_key(), *(model.name for model in self._local())]
         with_key = self._with_key()
-        without = [f"{each.name}/{each.flagship}" for each in HOSTED if each not in with_key]
+        without = [f"{provider.name}/{provider.flagship}" for provider in HOSTED if provider not in with_key]
         listed = [
             Candidate(name, not (reason := self.unusable(name)), reason, self._origin(name))
             for name in dict.fromkeys([*names, *without])
@@ -121,7 +121,7 @@ class Catalog:
     def silent(self) -> tuple[tuple[str, str], ...]:
         """The servers on this machine that were looked for in vain: what they are called, and where."""
         found = [server.provider for server in self.servers()]
-        return tuple((each.title, base_url(each, self._environ)) for each in LOCAL if each not in found)
+        return tuple((provider.title, base_url(provider, self._environ)) for provider in LOCAL if provider not in found)
 
     def resolve(self, name: str) -> str:
         """The full name of what `name` means: `sonnet`, `gpt-5`, `anthropic/claude-sonnet-5`.
@@ -139,8 +139,8 @@ class Catalog:
             return found
         if "/" in name and is_litellm_provider(name.partition("/")[0]):
             return name
-        near = nearest(name, [each for group in (*own, *others) for each in group])
-        meant = f" Did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else ""
+        near = nearest(name, [known for group in (*own, *others) for known in group])
+        meant = f" Did you mean {' or '.join(f'`{model}`' for model in near)}?" if near else ""
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
 
     def spec(self, name: str) -> ModelSpec:
@@ -164,8 +164,8 @@ class Catalog:
             NoModelError: models.yaml names one that does not exist.
         """
         name = self.resolve(name)
-        named = [self.resolve(each) for each in self._entry(name).fallbacks or self._file.fallbacks]
-        return [each for each in dict.fromkeys(named) if each != name and not self.unusable(each)]
+        named = [self.resolve(fallback) for fallback in self._entry(name).fallbacks or self._file.fallbacks]
+        return [fallback for fallback in dict.fromkeys(named) if fallback != name and not self.unusable(fallback)]
 
     def unusable(self, name: str) -> str:
         """Why a model, given by its full name, cannot be used; empty when it can."""
@@ -263,7 +263,9 @@ class Catalog:
         usable = self._with_key()
         known = [spec.name for provider in usable for spec in KNOWN.values() if provider_of(spec.name) == provider]
         return known + [
-            f"{each.name}/{each.flagship}" for each in usable if f"{each.name}/{each.flagship}" not in known
+            f"{provider.name}/{provider.flagship}"
+            for provider in usable
+            if f"{provider.name}/{provider.flagship}" not in known
         ]
 
     def _local(self) -> Sequence[LocalModel]:
@@ -277,7 +279,7 @@ class Catalog:
             return "models.yaml"
         if provider is None or provider.local:
             return base_url(provider, self._environ) if provider else ""
-        return next((each for each in provider.key_variables if self._environ.get(each)), "")
+        return next((variable for variable in provider.key_variables if self._environ.get(variable)), "")
 
 
 def _guess(name: str, provider: Provider | None, local: Iterable[LocalModel]) -> ModelSpec:

@@ -16,7 +16,7 @@ from ouro.llm.providers import LOCAL, Provider
 TIMEOUT = 0.6
 """Seconds for all servers together: on this machine an answer takes milliseconds, and nobody waits for silence."""
 FARTHER = 5.0
-"""Seconds for a server that a person has named: it may be far away."""
+"""Seconds for a server that the user has named: it may be far away."""
 MAX_ANSWER = 1_000_000
 NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "bge-", "clip")
 

@@ -47,9 +47,7 @@ class EmbeddingModel(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Let go of what was opened for it; it may be asked again."""
-        ...
+    def close(self) -> None: ...
 
 
 class _One(msgspec.Struct, frozen=True):
@@ -72,11 +70,11 @@ def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
         told = msgspec.convert(answer, _Answer)
     except msgspec.ValidationError as error:
         raise ModelError(f"{server} gave no vectors: {error}.") from error
-    found = sorted(told.data, key=lambda each: each.index)
-    sizes = {len(each.embedding) for each in found}
+    found = sorted(told.data, key=lambda item: item.index)
+    sizes = {len(item.embedding) for item in found}
     if len(found) != count or len(sizes) > 1 or 0 in sizes:
         raise ModelError(f"{server} gave {len(found)} vectors for {count} texts.")
-    return Embedded([each.embedding for each in found], usage_from_openai(told.usage or {}, spec))
+    return Embedded([item.embedding for item in found], usage_from_openai(told.usage or {}, spec))
 
 
 class EmbeddingWire:
@@ -91,7 +89,6 @@ class EmbeddingWire:
         self._making = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        """See `EmbeddingModel.embed`."""
         status, headers, answer = self._post({"model": self._model, "input": list(texts), "encoding_format": "float"})
         if status != _OK:
             raise error_from_status(status, answer[:_SHOWN].decode("utf-8", "replace"), headers, self._endpoint)
@@ -102,7 +99,6 @@ class EmbeddingWire:
         return embedded(told, len(texts), self._spec, self._endpoint.host)
 
     def close(self) -> None:
-        """Let go of the connections."""
         with self._making:
             client, self._client = self._client, None
         if client is not None:
@@ -123,7 +119,7 @@ class EmbeddingWire:
                     answer += piece
                     if len(answer) > MAX_ANSWER:
                         raise ModelError("The answer was stopped: it is longer than vectors can be.")
-                return response.status_code, {name.lower(): each for name, each in response.headers.items()}, answer
+                return response.status_code, {name.lower(): value for name, value in response.headers.items()}, answer
         except (httpx.NetworkError, httpx.TimeoutException, httpx.RemoteProtocolError) as error:
             raise ModelUnavailable(
                 f"{endpoint.host} gives no vectors: {str(error) or type(error).__name__}."

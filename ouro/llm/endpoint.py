@@ -22,7 +22,6 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """The name of the server."""
         return urlsplit(self.base_url).hostname or ""
 
     @property
@@ -59,6 +58,6 @@ def timeouts_for(endpoint: Endpoint) -> Timeouts:
 
 
 def timeouts_for_vectors(endpoint: Endpoint) -> Timeouts:
-    """The same for an embedding model: it answers at once, or has to be loaded first, and somebody waits for it."""
+    """The same for an embedding model: it answers at once, or has to be loaded first, and the user waits for it."""
     limits = timeouts_for(endpoint)
     return replace(limits, first=min(limits.first, VECTORS_SECONDS))

@@ -63,7 +63,6 @@ class HttpStream:
                 yield event
 
     async def close(self) -> None:
-        """Let go of the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()

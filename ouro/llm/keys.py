@@ -47,7 +47,7 @@ class Keys:
             return Key(self._run(name, entry.api_key_command), f"`{entry.api_key_command}`")
         if provider is None or entry.api_base:
             return None
-        return next((key for each in provider.key_variables if (key := self._variable(each))), None)
+        return next((key for variable in provider.key_variables if (key := self._variable(variable))), None)
 
     def missing(self, entry: ModelEntry, provider: Provider | None) -> str:
         """Why there is no key, without running any command; empty where one is at hand or none is needed."""
@@ -59,7 +59,7 @@ class Keys:
             return ""
         return (
             ""
-            if any(self._variable(each) for each in provider.key_variables)
+            if any(self._variable(variable) for variable in provider.key_variables)
             else f"{provider.key_variables[0]} is not set"
         )
 

@@ -15,7 +15,7 @@ from ouro.llm.model import ModelSpec, Prices
 
 OUTPUT_SHARE = 6
 """The longest answer asked for is this part of the window, so that question and answer fit together till it is full."""
-LONGEST_OUTPUT = 64_000
+MAX_OUTPUT = 64_000
 VERSION_TAIL = re.compile(r"(-\d{4}-\d\d-\d\d|-20\d{6}|-\d{4}|-latest|:free|:beta)$")
 
 OTHER_WIRE = re.compile(r"openai/(gpt-[\d.]+-(codex|pro)|o[13]-pro|.*deep-research)")
@@ -39,7 +39,7 @@ def _model(name: str, window: int, max_output: int, prices: tuple[float, ...], a
     return ModelSpec(
         name,
         window,
-        min(max_output, window // OUTPUT_SHARE, LONGEST_OUTPUT),
+        min(max_output, window // OUTPUT_SHARE, MAX_OUTPUT),
         Prices(*prices),
         images="images" in abilities,
         thinking="thinking" in abilities,
@@ -153,7 +153,6 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
 
 
 def nearest(word: str, names: Iterable[str]) -> list[str]:
-    """Names that look like `word`, the likest first."""
     import difflib
 
     by_form: dict[str, str] = {}

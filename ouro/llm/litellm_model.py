@@ -45,7 +45,6 @@ class LiteLLMModel:
 
     @property
     def spec(self) -> ModelSpec:
-        """What is known of the model."""
         return self._spec
 
     async def warm(self) -> None:
@@ -53,7 +52,6 @@ class LiteLLMModel:
         self._seat.take()
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
-        """See `Model.stream`."""
         reader = _LiteLLMChunks(self._spec)
         async with aclosing(self._seat.take().ask(self._request(messages, tools), self._timeouts)) as lines:
             async for line in lines:
@@ -67,7 +65,6 @@ class LiteLLMModel:
             yield EndChunk(reader.reason)
 
     async def close(self) -> None:
-        """Let go of the process; the last model that does ends it."""
         self._seat.leave()
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> dict[str, Any]:
@@ -88,8 +85,10 @@ class LiteLLMModel:
         if not self._is_claude:
             return self._format.messages(messages)
         sent = [part for message in messages for part in self._with_thinking(message)]
-        places = [place for place, each in enumerate(sent) if each["role"] == "system"][-1:]
-        places += [place for place, each in enumerate(sent) if each["role"] in ("user", "tool")][-MARKED_MESSAGES:]
+        places = [place for place, message in enumerate(sent) if message["role"] == "system"][-1:]
+        places += [place for place, message in enumerate(sent) if message["role"] in ("user", "tool")][
+            -MARKED_MESSAGES:
+        ]
         for place in places:
             sent[place] = _marked(sent[place])
         return sent
@@ -118,7 +117,7 @@ def reached(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def error_of(error: dict[str, Any], endpoint: Endpoint, model: str) -> ModelError:
-    """What the process told of a failure, as an error of ours, without the key."""
+    """What the process reported about a failure, as an error of ours, without the key."""
     message = redact(_plain(error["message"]), endpoint.api_key)
     if error["kind"] == TOO_LONG:
         return ContextTooLong(message)
@@ -168,11 +167,9 @@ class LiteLLMEmbeddings:
         self._seat = litellm_process.Seat()
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        """See `EmbeddingModel.embed`. For a thread without a loop of its own."""
         return asyncio.run(self._embed(list(texts)))
 
     def close(self) -> None:
-        """Let go of the process; the last one that does ends it."""
         self._seat.leave()
 
     async def _embed(self, texts: list[str]) -> Embedded:

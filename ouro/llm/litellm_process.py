@@ -54,12 +54,10 @@ class LiteLLMProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
         return self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Its process id."""
         return self._process.pid
 
     async def ask(self, request: Line, timeouts: Timeouts, what: str = "ask") -> AsyncGenerator[Line, None]:
@@ -101,7 +99,6 @@ class LiteLLMProcess:
                 self._outbox.put({"id": number, "cancel": True})
 
     def stop(self) -> None:
-        """End it."""
         self._process.kill()
         self._process.wait()
 
@@ -176,7 +173,6 @@ _sharing = threading.RLock()
 
 
 def shared_process() -> LiteLLMProcess:
-    """The one process, started now where there is none that lives."""
     global _shared
     with _sharing:
         if _shared is None or not _shared.alive:
@@ -192,7 +188,6 @@ def join() -> None:
 
 
 def leave() -> None:
-    """Say that one asks no more; the last one ends the shared process."""
     global _shared, _users
     with _sharing:
         _users -= 1
@@ -216,7 +211,6 @@ class Seat:
             return shared_process()
 
     def leave(self) -> None:
-        """Give it up."""
         with _sharing:
             if self._is_taken:
                 self._is_taken = False

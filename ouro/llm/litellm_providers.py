@@ -6,5 +6,4 @@ from pathlib import Path
 
 
 def is_litellm_provider(name: str) -> bool:
-    """Whether litellm has a provider of this name."""
     return name in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()

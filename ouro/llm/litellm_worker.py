@@ -47,7 +47,6 @@ def load_litellm() -> Any:
 
 
 def main() -> None:
-    """Serve until the other side closes."""
     sent = _take_output()
     lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     loop = asyncio.new_event_loop()
@@ -91,7 +90,7 @@ class _Server:
                     begun = True
             self._send({"id": number, "end": True})
         except Exception as error:  # noqa: BLE001 (whatever a provider's code raises is told to the other side)
-            self._send({"id": number, "error": {**_told(error), "begun": begun}})
+            self._send({"id": number, "error": {**_error_fields(error), "begun": begun}})
 
     async def _stream(self, ask: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         timeout = self._timeout(ask.pop("first"), ask.pop("connect"))
@@ -138,16 +137,16 @@ def _provider_ended(stream: Any) -> bool:
     )
 
 
-def _told(error: BaseException) -> dict[str, Any]:
+def _error_fields(error: BaseException) -> dict[str, Any]:
     """An error as plain data: the status and the headers are those of the answer at its root."""
     import httpx
 
     causes = list(_causes(error))
-    unreached = [str(each) for each in causes if isinstance(each, httpx.TransportError)]
-    statuses = [status for each in causes if isinstance(status := getattr(each, "status_code", None), int)]
+    unreached = [str(cause) for cause in causes if isinstance(cause, httpx.TransportError)]
+    statuses = [status for cause in causes if isinstance(status := getattr(cause, "status_code", None), int)]
     headers: dict[str, str] = {}
-    for each in causes:
-        headers |= {name.lower(): value for name, value in dict(_headers(each)).items()}
+    for cause in causes:
+        headers |= {name.lower(): value for name, value in dict(_headers(cause)).items()}
     return {
         "kind": type(error).__name__,
         # litellm says 500 where no answer came at all.

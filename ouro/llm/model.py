@@ -52,7 +52,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
-    """A tool as the model is told of it; `parameters` is a JSON schema of an object."""
+    """A tool as the model is given it; `parameters` is a JSON schema of an object."""
 
     name: str
     description: str
@@ -101,9 +101,7 @@ class Model(Protocol):
     """A model that can be asked."""
 
     @property
-    def spec(self) -> ModelSpec:
-        """What is known of it."""
-        ...
+    def spec(self) -> ModelSpec: ...
 
     def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
         """Ask, and stream the answer as it comes.
@@ -115,15 +113,11 @@ class Model(Protocol):
         """
         ...
 
-    async def close(self) -> None:
-        """Let go of connections and processes."""
-        ...
+    async def close(self) -> None: ...
 
 
 @runtime_checkable
 class Warmable(Protocol):
     """A model that takes a while to get ready, and can begin before it is asked."""
 
-    async def warm(self) -> None:
-        """Begin; what takes long goes on in the background."""
-        ...
+    async def warm(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The model in use, how to change to another, and the models that work beside the conversation."""
+"""The model in use, how to change to another, and the models that work in the background."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ModelChoice(msgspec.Struct, frozen=True):
 
 
 class ModelSource:
-    """The model in use, how to change to another, and the models that work beside the conversation.
+    """The model in use, how to change to another, and the models that work in the background.
 
     Args:
         name: the model to begin with.
@@ -36,7 +36,7 @@ class ModelSource:
         make: makes a model and its fallbacks.
         choices: lists what could be used.
         roles: the full name of the model for each role; a role that is left out falls back.
-        afford: raises LimitReached if no call beside the turns may be paid.
+        afford: raises LimitReached if no call in the background may be paid.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class ModelSource:
             LimitReached: no further call may be paid.
         """
         self._afford()
-        for each in _TRIED[role]:
-            if models := self._named(each):
+        for tried in _TRIED[role]:
+            if models := self._named(tried):
                 return models
         return () if role == "retrieve" else self._models
 
@@ -96,7 +96,6 @@ class ModelSource:
             await model.close()
 
     async def close(self) -> None:
-        """Close every model that was made."""
         await self.release()
         for models in (self._models, *self._made.values()):
             for model in models:

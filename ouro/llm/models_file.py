@@ -1,4 +1,4 @@
-"""models.yaml: the models, keys and prices that a person wrote down."""
+"""models.yaml: the models, keys and prices that the user wrote down."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class ModelEntry:
 
     def over(self, common: ModelEntry) -> ModelEntry:
         """This entry, with what only `common` says. A key of `common` never goes to an `api_base` of this one."""
-        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name)) not in (None, "", ())}
+        said = {
+            field.name: value for field in fields(self) if (value := getattr(self, field.name)) not in (None, "", ())
+        }
         if any(way in said for way in KEY_WAYS) or self.api_base not in ("", common.api_base):
             common = replace(common, api_key="", api_key_env="", api_key_command="")
         return replace(common, **said)

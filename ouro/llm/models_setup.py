@@ -136,4 +136,4 @@ def _last_line(node: Node) -> int:
         inner = list(node.entries.values())
     elif isinstance(node, Sequence):
         inner = list(node.items)
-    return max([node.line, *(_last_line(each) for each in inner)])
+    return max([node.line, *(_last_line(child) for child in inner)])

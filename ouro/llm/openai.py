@@ -39,7 +39,6 @@ class OpenAIFormat:
         self._longest_id = longest_id
 
     def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """All messages, in order."""
         return [sent for message in messages for sent in self._message(message)]
 
     def _message(self, message: Message) -> Iterator[dict[str, Any]]:
@@ -102,7 +101,6 @@ class OpenAIFormat:
 
 
 def tools_as_openai(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-    """The tools, in the order given."""
     return [
         {
             "type": "function",
@@ -137,7 +135,6 @@ class OpenAIChunks:
         self.reason: Reason | None = None
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
-        """The chunks of one event."""
         for choice in event.get("choices") or ():
             yield from self._delta(choice.get("delta") or choice.get("message") or {})
             finish = choice.get("finish_reason")
@@ -196,7 +193,7 @@ def usage_from_openai(usage: dict[str, Any], spec: ModelSpec) -> Usage:
 
 WANT_THINKING_BACK = ("moonshot", "deepseek")
 """Hosts that refuse a tool loop whose thinking is not sent along."""
-LEAST_EFFORT = ("none", "minimal", "low", None)
+MIN_EFFORT = ("none", "minimal", "low", None)
 """What "off" is called: which word a model knows depends on its age. None: say nothing."""
 MAX_LESSONS = 5
 
@@ -221,22 +218,19 @@ class OpenAIWire:
         self._format = OpenAIFormat(
             spec, returns_thinking=any(name in endpoint.host for name in WANT_THINKING_BACK) and spec.thinking
         )
-        self._efforts: list[str | None] = list(LEAST_EFFORT) if effort == "off" else [effort, None]
+        self._efforts: list[str | None] = list(MIN_EFFORT) if effort == "off" else [effort, None]
         self._usage_asked = True
         newest = endpoint.host.endswith(("openai.com", "openai.azure.com"))
         self._limit_name = "max_completion_tokens" if newest else "max_tokens"
 
     @property
     def spec(self) -> ModelSpec:
-        """What is known of the model."""
         return self._spec
 
     async def warm(self) -> None:
-        """Make ready, so that the first request does not wait."""
         await self._http.warm()
 
     async def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
-        """See `Model.stream`. A server that does not know one of our fields is asked again without it."""
         begun, lessons = False, 0
         while True:
             try:
@@ -251,7 +245,6 @@ class OpenAIWire:
                     raise
 
     async def close(self) -> None:
-        """Let go of the connections."""
         await self._http.close()
 
     async def _attempt(self, body: dict[str, Any]) -> AsyncGenerator[Chunk, None]:

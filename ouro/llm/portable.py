@@ -46,7 +46,6 @@ def calls_of(message: Message) -> tuple[ToolCall, ...]:
 
 
 def base64_of(image: Image) -> str:
-    """The bytes of a picture as text."""
     return base64.b64encode(image.data).decode("ascii")
 
 
@@ -83,6 +82,5 @@ class SurrogateJoiner:
         return healed(text.removesuffix(self._held))
 
     def end(self) -> str:
-        """What was still held."""
         rest, self._held = healed(self._held), ""
         return rest

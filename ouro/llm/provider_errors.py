@@ -47,7 +47,7 @@ def redact(text: str, *keys: str) -> str:
 
 def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint) -> ModelError:
     """The error for an HTTP answer that is not a success; `headers` have names in lower case."""
-    words, code = _said(body)
+    words, code = _error_text(body)
     server = endpoint.host or "The provider"
     said = _shown(words, endpoint)
     message = f"{server} answers {status}" + (f": {said}" if said else ".")
@@ -71,8 +71,7 @@ def error_from_status(status: int, body: str, headers: Mapping[str, str], endpoi
 
 
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
-    """The error for an error object in the middle of a stream."""
-    words, code = _said(json.dumps({"error": error}))
+    words, code = _error_text(json.dumps({"error": error}))
     message = f"{endpoint.host or 'The provider'} broke the answer off: {_shown(words, endpoint) or 'no reason given.'}"
     if _TOO_LONG.search(f"{code} {words}"):
         return ContextTooLong(message)
@@ -84,7 +83,6 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the provider asks us to wait."""
     milliseconds, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
     try:
         if milliseconds is not None:
@@ -99,7 +97,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
-def _said(body: str) -> tuple[str, str]:
+def _error_text(body: str) -> tuple[str, str]:
     """The words and the code in an error body, which may be of any shape."""
     try:
         data = json.loads(body)

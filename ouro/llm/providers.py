@@ -99,5 +99,4 @@ PROVIDERS = {provider.name: provider for provider in (*HOSTED, *LOCAL)}
 
 
 def provider_of(name: str) -> Provider | None:
-    """The provider that a full model name begins with."""
     return PROVIDERS.get(name.partition("/")[0]) if "/" in name else None

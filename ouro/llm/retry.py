@@ -122,7 +122,7 @@ class ModelCall:
 async def ask(
     models: Sequence[Model], messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, attempts: int = ATTEMPTS
 ) -> Message:
-    """One answer, for work beside the turns (summaries, titles, capture); with its usage and model.
+    """One answer, for work in the background (summaries, titles, capture); with its usage and model.
 
     Raises:
         ModelError: none of the models answered.

@@ -100,7 +100,6 @@ class ScriptedModel:
             yield EndChunk("tools" if reply.calls else "stop")
 
     async def close(self) -> None:
-        """Remember that the model was let go."""
         self.closed = True
 
     def _next(self, messages: Sequence[Message]) -> ScriptedReply:
@@ -131,7 +130,6 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 
 
 def calls(*several: ToolCall, text: str = "") -> ScriptedReply:
-    """A reply that asks for several tools side by side."""
     return ScriptedReply(text, several)
 
 

@@ -39,11 +39,11 @@ GIT_CONFIG = """\
 [maintenance]
 \tauto = false
 """
-"""The settings of a memory's history: plain git works there, and runs nothing, whatever a person's own settings say."""
+"""The settings of a memory's history: plain git works there, and runs nothing, whatever the user's own settings are."""
 _HARMLESS = re.compile(
     r"\s*|[#;].*|\[(remote|branch) \"[\w./-]+\"\]|\s*(url|fetch|pushurl|remote|merge) = [\w./:@~+*-]+"
 )
-"""What a person may have added to them: where to sync to."""
+"""What the user may have added to them: where to sync to."""
 _ACTING = (
     "commondir",
     "config.worktree",
@@ -54,7 +54,7 @@ _ACTING = (
     "objects/info/alternates",
 )
 _NAME = re.compile(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
-_MOST_BYTES = 1 << 16
+_MAX_BYTES = 1 << 16
 
 
 class GuardedMemory(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
                 folders.remove(".git")
             names = {name.casefold(): name for name in (*folders, *files)}
             acting = {".gitattributes", ".git"} if Path(root) != self.path else {".gitattributes"}
-            yield from (Path(root, names[each]) for each in sorted(acting & names.keys()))
+            yield from (Path(root, names[name]) for name in sorted(acting & names.keys()))
 
 
 def _small(path: Path) -> str:
@@ -115,6 +115,6 @@ def _small(path: Path) -> str:
         return ""
     try:
         is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        return os.fsdecode(os.read(descriptor, _MOST_BYTES)) if is_file else ""
+        return os.fsdecode(os.read(descriptor, _MAX_BYTES)) if is_file else ""
     finally:
         os.close(descriptor)

@@ -16,9 +16,7 @@ from ouro.safety.workspace import Workspace
 
 MAX_RULES = 3
 """Rules that one answer of "always" may save."""
-PLAN = (
-    "Plan mode is on: nothing may be changed or run. Read and search as needed, then tell the user what you would do."
-)
+PLAN = "Plan mode is on: do not change or run anything. Read and search as needed, then tell the user your plan."
 
 
 @dataclass
@@ -34,25 +32,26 @@ class Policy:
     """Says which kind of secret is in a text; empty where there is none."""
 
     def speaking(self, kind: Literal["allow", "ask", "deny"], tool: str, effect: Effect) -> Iterator[Rule]:
-        """The rules of one kind that are about a tool."""
         rules: list[Rule] = getattr(self, kind)
         return (rule for rule in rules if rule.covers(tool, effect))
 
     def first(
         self, kind: Literal["allow", "ask", "deny"], tool: str, effect: Effect, test: Callable[[Rule], bool]
     ) -> Rule | None:
-        """The first rule of one kind that is about a tool and passes the test."""
         return next((rule for rule in self.speaking(kind, tool, effect) if test(rule)), None)
 
     def on_path(self, kind: Literal["ask", "deny"], tool: str, effect: Effect, path: Path, said: Path) -> Rule | None:
         """The first rule that asks about or denies a path: the real one, or the one that was said."""
         root = self.workspace.root
         return self.first(
-            kind, tool, effect, lambda rule: any(rule.matches_path(each, root, widely=True) for each in (path, said))
+            kind,
+            tool,
+            effect,
+            lambda rule: any(rule.matches_path(one, root, widely=True) for one in (path, said)),
         )
 
     def is_free(self, tool: str, effect: Effect, path: Path) -> bool:
-        """Mode or allow rules let a path be read or written; ask and deny rules are not looked at."""
+        """Whether mode and allow rules let a path be read or written; ask and deny rules are not checked."""
         inside, root = self.workspace.is_inside(path), self.workspace.root
         area = None if inside else protected.reserved_area(path)
         if effect is Effect.WRITE and self.workspace.is_memory(path):
@@ -68,16 +67,15 @@ class Policy:
             return inside or (self.mode == "auto" and area is None)
         return inside and self.mode in ("edit", "auto")
 
-    def said(self, target: str) -> Path:
-        """The path as it was said, links not followed: a rule about a link holds too."""
+    def unresolved(self, target: str) -> Path:
+        """The path without following links: a rule about a link holds, too."""
         expanded = os.path.expanduser(target.replace("\0", ""))  # noqa: PTH111 - Path's raises for ~nobody
         return Path(os.path.normpath(self.workspace.root / expanded))
 
 
 def joined(found: Sequence[Decision]) -> Ask:
-    """Several questions as one."""
-    asks = [each for each in found if isinstance(each, Ask)]
-    return Ask("; ".join(dict.fromkeys(each.reason for each in asks)), joined_rules([each.rule for each in asks]))
+    asks = [decision for decision in found if isinstance(decision, Ask)]
+    return Ask("; ".join(dict.fromkeys(ask.reason for ask in asks)), joined_rules([ask.rule for ask in asks]))
 
 
 def joined_rules(rules: Sequence[str]) -> str:
@@ -87,12 +85,12 @@ def joined_rules(rules: Sequence[str]) -> str:
 
 
 class Permissions:
-    """Decides on each tool call, and remembers what the person said.
+    """Decides about tool calls, and remembers the answers of the user.
 
     Args:
         allow, ask, deny: rules, such as `shell(git status *)`; deny goes before ask, ask before allow.
-        on_remember: is given each rule that the person wants kept.
-        finds_secret: says which kind of secret is in a text; what holds one is not committed to memory.
+        on_remember: called with each rule that the user wants to save.
+        finds_secret: returns the kind of secret in a text; such a text is not committed to memory.
 
     Raises:
         ConfigError: one of the rules cannot be read.
@@ -138,7 +136,7 @@ class Permissions:
     def decide(self, tool: str, effect: Effect, targets: Sequence[str]) -> Decision:
         """What to do with a call of `tool` that would touch `targets`."""
         if rule := self._policy.first("deny", tool, effect, lambda rule: rule.pattern is None):
-            return Deny(f"The rule `deny {rule}` forbids this. Do not try it another way; ask the user.")
+            return Deny(f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user.")
         decisions = [self._on_target(tool, effect, target) for target in targets or ("",)]
         if denied := next((decision for decision in decisions if isinstance(decision, Deny)), None):
             return denied
@@ -146,7 +144,7 @@ class Permissions:
         return joined(asked) if asked else Allow()
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
-        """After an allow or a yes: the workspace lets this call open its outside or protected paths."""
+        """Let this call, which was allowed, open its outside or protected paths."""
         if effect not in (Effect.READ, Effect.WRITE):
             return
         for target in targets:
@@ -161,11 +159,11 @@ class Permissions:
         Raises:
             ConfigError: the rule cannot be read.
         """
-        new = [each for each in parse_rules(rule) if each not in self._policy.allow]
+        new = [one for one in parse_rules(rule) if one not in self._policy.allow]
         self._policy.allow.extend(new)  # in force also where it cannot be kept
         if self._on_remember:
-            for each in new:
-                self._on_remember(str(each))
+            for one in new:
+                self._on_remember(str(one))
 
     def _on_target(self, tool: str, effect: Effect, target: str) -> Decision:
         if effect in (Effect.READ, Effect.WRITE):
@@ -181,7 +179,7 @@ class Permissions:
         return Ask(f"the rule `ask {rule}` says so") if rule else Allow()
 
     def _on_path(self, tool: str, effect: Effect, target: str) -> Decision:
-        path, said = self._workspace.resolve(target), self._policy.said(target)
+        path, said = self._workspace.resolve(target), self._policy.unresolved(target)
         if rule := self._policy.on_path("deny", tool, effect, path, said):
             return Deny(f"The rule `deny {rule}` forbids {target}.")
         if effect is Effect.WRITE and self.mode == "plan":

@@ -41,7 +41,7 @@ def protection(path: Path) -> str:
     names = [_plain(part) for part in path.parts]
     if ".git" in names:
         return "git obeys what is in .git"
-    if any(each == ".ouro" and names[at + 1 : at + 2] != ["memory"] for at, each in enumerate(names)):
+    if any(name == ".ouro" and names[at + 1 : at + 2] != ["memory"] for at, name in enumerate(names)):
         return "ouro obeys what is in .ouro"
     if _KEY_FOLDERS.intersection(names) or _is_among(path, _KEYS_IN_HOME):
         return "keys are kept there"

@@ -1,4 +1,4 @@
-"""What the person said "always" to, kept for each project."""
+"""The rules that "always" has saved, by project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ouro.safety.rules import parse_rule
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.runtime import ensure_private_dir
 
-_LARGEST = 1_000_000
+_MAX_BYTES = 1_000_000
 
 
 class RuleStore:
@@ -49,7 +49,7 @@ class RuleStore:
 
         try:
             with self._path.open("rb") as file:
-                text = file.read(_LARGEST)
+                text = file.read(_MAX_BYTES)
             if b"&" in text and b"*" in text and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
                 raise ConfigError(f"{self._path} holds YAML aliases.", "Write each rule out.")
             return self._checked(yaml.safe_load(text) or {})

@@ -19,5 +19,4 @@ class NoSandbox:
     """No limits but those of the user: what the command list asks about is all the protection there is."""
 
     def wrap(self, argv: Sequence[str], *, writable: Sequence[Path], network: bool) -> list[str]:  # noqa: ARG002
-        """`argv` as it is."""
         return list(argv)

@@ -53,7 +53,7 @@ class SecretScanner:
             from kingfisher_sdk import Rules, Scanner
 
             self._scanner = Scanner(Rules(cache_dir=_cache_folder()))
-        except Exception as error:  # noqa: BLE001 (what else is masked goes on without it)
+        except Exception as error:  # noqa: BLE001 (what else is masked continues without it)
             log.warning("secrets are masked by ouro's own rules only: %s", error)
 
 

@@ -155,7 +155,6 @@ def _may_hold_a_token(text: str) -> bool:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether something of this name is likely to be a secret."""
     return _SECRET_NAME.search(name) is not None
 
 

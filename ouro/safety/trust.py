@@ -51,7 +51,7 @@ def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
     root, inner = root.resolve(), folder.resolve()
     folders = [inner, *inner.parents]
     way = folders[: folders.index(root) + 1] if root in folders else [root]
-    named = [each / name for each in reversed(way) for name in INSTRUCTION_FILES]
+    named = [parent / name for parent in reversed(way) for name in INSTRUCTION_FILES]
     return tuple(path for path in named if _is_acting(path, root))
 
 
@@ -156,4 +156,4 @@ def _content_hash(path: Path) -> str:
 def _lines(entries: Mapping[str, TrustEntry]) -> Iterator[str]:
     for key, entry in sorted(entries.items()):
         yield f"{json.dumps(key)}:\n  files:{'' if entry.files else ' {}'}\n"
-        yield from (f"    {json.dumps(name)}: {each}\n" for name, each in sorted(entry.files.items()))
+        yield from (f"    {json.dumps(name)}: {digest}\n" for name, digest in sorted(entry.files.items()))

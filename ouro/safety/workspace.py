@@ -22,7 +22,7 @@ from ouro.safety.guarded_memory import GuardedMemory
 _TRIES = 20
 _granted: ContextVar[frozenset[tuple[str, str]]] = ContextVar("granted", default=frozenset())
 Access = Literal["read", "write", "show"]
-"""`show`: to show the person what a call would change, before they say whether it may; never for the model."""
+"""`show`: to show the user what a call would change before they decide; never for the model."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Workspace:
-    """The folders that ouro works in, and the paths elsewhere that the person has allowed.
+    """The folders that ouro works in, and the paths elsewhere that the user has allowed.
 
     Args:
         memory: the folders of long-term memory: the file tools read and write Markdown there, wherever they are.
@@ -54,9 +54,9 @@ class Workspace:
 
     def __init__(self, root: Path, extra: Sequence[Path] = (), memory: Sequence[GuardedMemory] = ()) -> None:
         self.root = Path(os.path.realpath(root))
-        self.memory = tuple(replace(each, path=Path(os.path.realpath(each.path))) for each in memory)
-        others = (*extra, *(each.path for each in self.memory))
-        self._roots = (self.root, *(Path(os.path.realpath(each)) for each in others))
+        self.memory = tuple(replace(folder, path=Path(os.path.realpath(folder.path))) for folder in memory)
+        others = (*extra, *(folder.path for folder in self.memory))
+        self._roots = (self.root, *(Path(os.path.realpath(folder)) for folder in others))
 
     def resolve(self, text: str) -> Path:
         """The real path that `text` names: `~`, relative to the root, links followed."""
@@ -87,7 +87,7 @@ class Workspace:
         _granted.set(_granted.get() | {(access, _key(_real(path)))})
 
     def shown(self, path: Path) -> str:
-        """`path` for reading eyes: relative to the root inside it, else with `~`."""
+        """`path` for the screen: relative to the root inside it, else with `~`."""
         if _is_below(path, self.root):
             return (
                 str(path.relative_to(self.root)) if path.parts[: len(self.root.parts)] == self.root.parts else str(path)
@@ -222,7 +222,7 @@ class Workspace:
         above = self._open_folder(folder.parent, create=True)
         try:
             new = _path_of(above) / folder.name
-            if not any(protected.is_under(each.path, new) for each in self.memory):
+            if not any(protected.is_under(memory.path, new) for memory in self.memory):
                 self.check(new, "write")
             os.mkdir(folder.name, dir_fd=above)
         except FileExistsError:
@@ -237,7 +237,6 @@ class Workspace:
 
 
 def _path_of(descriptor: int) -> Path:
-    """Where an open file or folder really is."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -256,7 +255,7 @@ def _real(path: Path) -> Path:
             return Path(os.path.realpath(path))
         except OSError:  # a link that was there a moment ago is something else now
             continue
-    raise ToolError(f"{path} changes all the time: where it leads cannot be told.")
+    raise ToolError(f"{path} changes while it is resolved. Try again.")
 
 
 def _key(path: Path) -> str:

@@ -14,7 +14,7 @@ from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
 from ouro.safety import Access, Effect, Workspace
 from ouro.tools.changes import change_of, display_of
-from ouro.tools.files_seen import FilesSeen, Found, encode, find, nothing_at, store
+from ouro.tools.files_seen import FileBefore, FilesSeen, encode, find, nothing_at, store
 from ouro.tools.patch_format import FilePatch, apply_hunks, parse_patch
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.text_files import TextFile, save
@@ -30,9 +30,9 @@ class _Step(msgspec.Struct, frozen=True):
     """What is done to one file."""
 
     patch: FilePatch
-    found: Found
+    found: FileBefore
     after: TextFile | None
-    target: Found | None = None
+    target: FileBefore | None = None
     """Where it moves."""
 
 
@@ -71,14 +71,12 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
         self._seen = seen
 
     def title(self, args: ApplyPatchArgs) -> str:
-        """`patch api.py`, `patch 3 files`."""
         targets = self.targets(args)
         if len(targets) == 1:
             return f"patch {self._workspace.shown(self._workspace.resolve(targets[0]))}"
         return f"patch {len(targets)} files" if targets else "patch"
 
     def targets(self, args: ApplyPatchArgs) -> tuple[str, ...]:
-        """Every file that the patch names, and where it moves them."""
         try:
             files = parse_patch(args.input)
         except ToolError:
@@ -86,18 +84,16 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
         return tuple(path for file in files for path in (file.path, file.moved_to) if path)
 
     async def preview(self, args: ApplyPatchArgs) -> Display:
-        """The diff, nothing written."""
         return await asyncio.to_thread(self._patch, args, "show", [])
 
     async def run(self, args: ApplyPatchArgs, ctx: ToolContext) -> ToolResult:
-        """Apply it."""
         notes: list[str] = []
         display = await asyncio.to_thread(self._patch, args, "write", notes)
         changes = display.body.changes if isinstance(display.body, Diff) else ()
         lines = [
-            f"{'A' if each.before is None else 'D' if each.after is None else 'M'} {each.path}"
-            + (f" -> {each.moved_to}" if each.moved_to else "")
-            for each in changes
+            f"{'A' if change.before is None else 'D' if change.after is None else 'M'} {change.path}"
+            + (f" -> {change.moved_to}" if change.moved_to else "")
+            for change in changes
         ]
         return ToolResult("\n".join(["Applied the patch:", *lines, *notes]), display)
 
@@ -138,7 +134,7 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
             raise ToolError(f"{target.shown} exists already: nothing can be moved there.")
         return _Step(patch, found, after, target)
 
-    def _find(self, path: str, access: Access, held: ExitStack, *, parents: bool) -> Found:
+    def _find(self, path: str, access: Access, held: ExitStack, *, parents: bool) -> FileBefore:
         making = parents and access == "write"
         resolved = self._workspace.resolve(path)
         if access == "show" and parents and not resolved.parent.exists():
@@ -171,8 +167,8 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
             undo.callback(_restore, step.found)
 
 
-def _restore(found: Found) -> None:
-    """Put back what was there before a patch that failed half way."""
+def _restore(found: FileBefore) -> None:
+    """Restore the files as they were before a patch that failed half way."""
     place = found.place
     with suppress(OSError):
         if found.stat is None:

@@ -1,4 +1,4 @@
-"""AskUser: ask the person what only they can say."""
+"""AskUser: ask the user what only they can say."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AskUserArgs(msgspec.Struct, frozen=True):
 class AskUser(Tool[AskUserArgs]):
     """Ask the user a question and wait for the answer.
 
-    - Ask when a decision is the user's: what they want, which of several ways, something that cannot be taken back.
+    - Ask when a decision is the user's: what they want, which of several ways, something that cannot be undone.
     - Do not ask what you can find out by reading, searching or trying, and do not ask whether to go on.
     - Ask one thing at a time, and offer choices where you can.
     """
@@ -36,11 +36,9 @@ class AskUser(Tool[AskUserArgs]):
     Args = AskUserArgs
 
     def title(self, args: AskUserArgs) -> str:
-        """The question."""
         return f"ask: {args.question}"
 
     async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
-        """Ask it."""
         question = Question(args.question, tuple(args.choices), args.several, args.details)
         answers = await ctx.ask(question)
         if not answers:

@@ -9,7 +9,7 @@ from ouro.display import Diff, Display, FileChange
 
 _WHOLE_IN_DISPLAY = 64_000
 _CONTEXT_LINES = 20
-_MOST_TO_COMPARE = 4_000_000
+_MAX_TO_COMPARE = 4_000_000
 
 
 def change_of(shown: str, before: str | None, after: str | None, moved_to: str = "") -> FileChange:
@@ -41,18 +41,16 @@ def summary_of(changes: Sequence[FileChange]) -> str:
 
 
 def line_counts(before: str | None, after: str | None) -> tuple[int, int]:
-    """Lines added and lines removed."""
     old, new = (before or "").splitlines(), (after or "").splitlines()
     head, tail = _same_ends(old, new)
     old, new = old[head : len(old) - tail], new[head : len(new) - tail]
-    if len(old) * len(new) > _MOST_TO_COMPARE:
+    if len(old) * len(new) > _MAX_TO_COMPARE:
         return len(new), len(old)
     same = sum(block.size for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks())
     return len(new) - same, len(old) - same
 
 
 def _same_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """How many lines are the same at the start, and, of the rest, at the end."""
     shorter = min(len(old), len(new))
     head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
     rest = shorter - head

@@ -11,7 +11,7 @@ from ouro.display import Display
 from ouro.errors import ToolError
 from ouro.safety import Access, Effect, Workspace
 from ouro.tools.changes import change_of, display_of
-from ouro.tools.files_seen import FilesSeen, Found, encode, find, store
+from ouro.tools.files_seen import FileBefore, FilesSeen, encode, find, store
 from ouro.tools.text_match import find_match
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.text_files import TextFile
@@ -62,19 +62,15 @@ class Edit(Tool[EditArgs]):
         self._seen = seen
 
     def title(self, args: EditArgs) -> str:
-        """`edit api.py`."""
         return f"edit {self._workspace.shown(self._workspace.resolve(args.path))}"
 
     def targets(self, args: EditArgs) -> tuple[str, ...]:
-        """The file."""
         return (args.path,)
 
     async def preview(self, args: EditArgs) -> Display:
-        """The diff, nothing written."""
         return await asyncio.to_thread(self._change, args, "show")
 
     async def run(self, args: EditArgs, ctx: ToolContext) -> ToolResult:
-        """Make the changes."""
         notes: list[str] = []
         display = await asyncio.to_thread(self._change, args, "write", notes)
         shown = self._workspace.shown(self._workspace.resolve(args.path))
@@ -93,7 +89,7 @@ class Edit(Tool[EditArgs]):
                 store(found, after, self._seen)
             return display_of([change_of(found.shown, before.text, after.text)])
 
-    def _demand_file(self, found: Found) -> TextFile:
+    def _demand_file(self, found: FileBefore) -> TextFile:
         if found.file is None:
             raise ToolError(f"{found.shown} does not exist. To make it, use write.")
         self._seen.demand(found)

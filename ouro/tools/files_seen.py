@@ -14,7 +14,7 @@ from ouro.errors import ToolError
 from ouro.safety import Place, Workspace
 from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
 
-MOST_BYTES = 50_000_000
+MAX_BYTES = 50_000_000
 """Larger files are not changed by our tools: the whole text is held in memory, several times."""
 
 
@@ -27,7 +27,7 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileBefore:
     """A file as it is before a change; `file` is None where there is none yet."""
 
     place: Place
@@ -56,7 +56,6 @@ class FilesSeen:
         self._guard = Lock()
 
     def note(self, path: Path, data: bytes) -> None:
-        """The model knows that `path` holds `data`."""
         self._seen[path] = _Seen(len(data), _digest(data))
 
     def note_part(self, path: Path, found: os.stat_result) -> None:
@@ -64,7 +63,6 @@ class FilesSeen:
         self._seen[path] = _Seen(found.st_size, modified=found.st_mtime_ns)
 
     def forget(self, path: Path) -> None:
-        """`path` is gone."""
         self._seen.pop(path, None)
 
     def clear(self) -> None:
@@ -75,7 +73,7 @@ class FilesSeen:
         """Whether the model has seen it, as it was then."""
         return path in self._seen
 
-    def demand(self, found: Found) -> None:
+    def demand(self, found: FileBefore) -> None:
         """Say no to changing what the model has not seen as it is now.
 
         Raises:
@@ -120,13 +118,13 @@ def no_secrets_in_memory(workspace: Workspace, finds_secret: Callable[[str], str
     return refuses
 
 
-def nothing_at(workspace: Workspace, text: str) -> Found:
+def nothing_at(workspace: Workspace, text: str) -> FileBefore:
     """A file that is not there, and perhaps not even its folder: only to be shown, never to be written."""
     path = workspace.resolve(text)
-    return Found(Place(path, -1, path.name), workspace.shown(path), None, None)
+    return FileBefore(Place(path, -1, path.name), workspace.shown(path), None, None)
 
 
-def find(workspace: Workspace, place: Place) -> Found:
+def find(workspace: Workspace, place: Place) -> FileBefore:
     """The text file in `place`, or that there is none.
 
     Raises:
@@ -135,24 +133,24 @@ def find(workspace: Workspace, place: Place) -> Found:
     shown = workspace.shown(place.path)
     try:
         if place.stat() is None:
-            return Found(place, shown, None, None)
+            return FileBefore(place, shown, None, None)
         with workspace.open_in(place) as file:
             found = os.fstat(file.fileno())
-            if found.st_size > MOST_BYTES:
-                raise ToolError(f"{shown} is too large ({found.st_size:,} bytes) for this tool. Use the shell.")
+            if found.st_size > MAX_BYTES:
+                raise ToolError(f"{shown} is too large for this tool ({found.st_size:,} bytes). Use shell.")
             data = file.read()
-        return Found(place, shown, decode(data), found, data)
+        return FileBefore(place, shown, decode(data), found, data)
     except NotTextError:
         raise ToolError(f"{shown} is a binary file: it cannot be changed as text.") from None
     except OSError as error:
         raise ToolError(f"{shown} cannot be read: {error.strerror}.") from error
 
 
-def store(found: Found, after: TextFile, seen: FilesSeen) -> None:
+def store(found: FileBefore, after: TextFile, seen: FilesSeen) -> None:
     """Write what becomes of a file that was found, and remember it as seen.
 
     Raises:
-        ToolError: it cannot be or may not be written, or was changed by somebody else meanwhile.
+        ToolError: it cannot be or may not be written, or was changed by another program meanwhile.
     """
     data = encode(found.shown, after)
     if reason := seen.refuses(found.place.path, data):
@@ -160,7 +158,7 @@ def store(found: Found, after: TextFile, seen: FilesSeen) -> None:
     try:
         save(found.place.folder, found.place.name, data, expected=found.stat)
     except ChangedMeanwhileError:
-        raise ToolError(f"{found.shown} was changed by another program just now. Read it again.") from None
+        raise ToolError(f"{found.shown} was changed by another program. Read it again.") from None
     except OSError as error:
         raise ToolError(f"{found.shown} cannot be written: {error.strerror}.") from error
     seen.note(found.place.path, data)

@@ -16,7 +16,7 @@ from ouro.tools.name_pattern import name_pattern
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 from ouro.utils.project_files import list_project_files, walk
 
-_MOST = 100
+_MAX_SHOWN = 100
 
 
 class GlobArgs(msgspec.Struct, frozen=True):
@@ -26,17 +26,16 @@ class GlobArgs(msgspec.Struct, frozen=True):
         str, msgspec.Meta(description="Such as *.py (in every folder), src/**/*.ts, docs/*.{md,rst}, **/test_*.")
     ]
     path: Annotated[str, msgspec.Meta(description="The folder to search, by default the working folder.")] = "."
-    ignored: Annotated[bool, msgspec.Meta(description="Also files that .gitignore leaves out.")] = False
+    ignored: Annotated[bool, msgspec.Meta(description="Include files that .gitignore excludes.")] = False
 
 
 class Glob(Tool[GlobArgs]):
     """Find files by their name, the most recently changed first.
 
-    - A pattern without a slash is looked for in every folder; ** stands for any folders, {a,b} for either.
+    - A pattern without a slash matches in every folder; ** matches any folders, {a,b} either word.
     - Use it to learn what is in a project or folder (pattern **), and to find files of which you know a part of the
       name. To find files by what is in them, use grep.
-    - Files that .gitignore leaves out are not found unless you set ignored. At most 100 are shown, with the number of
-      all.
+    - Files that .gitignore excludes are left out unless you set ignored. At most 100 files are shown, with the total.
     """
 
     name: ClassVar[str] = "glob"
@@ -47,16 +46,13 @@ class Glob(Tool[GlobArgs]):
         self._workspace = workspace
 
     def title(self, args: GlobArgs) -> str:
-        """`glob **/*.py in src`."""
         shown = self._workspace.shown(self._workspace.resolve(args.path))
         return f"glob {args.pattern}" + (f" in {shown}" if shown != "." else "")
 
     def targets(self, args: GlobArgs) -> tuple[str, ...]:
-        """The folder."""
         return (args.path,)
 
     async def run(self, args: GlobArgs, ctx: ToolContext) -> ToolResult:
-        """Find them."""
         return await asyncio.to_thread(self._find, args)
 
     def _find(self, args: GlobArgs) -> ToolResult:
@@ -67,19 +63,19 @@ class Glob(Tool[GlobArgs]):
             raise ToolError(f"{self._workspace.shown(folder)} {kind}.")
         fits = name_pattern(args.pattern.removeprefix(f"{folder}/").removeprefix("./"))
         names = walk(folder, ignored=True) if args.ignored else list_project_files(folder)
-        closed = tuple(f"{each.relative_to(folder)}/" for each in self._workspace.closed_below(folder))
+        closed = tuple(f"{area.relative_to(folder)}/" for area in self._workspace.closed_below(folder))
         dated = [
             (changed, name)
             for name in names
             if fits(name) and not f"{name}/".startswith(closed) and (changed := _changed(folder / name))
         ]
         if not dated:
-            more = "" if args.ignored else " Files that .gitignore leaves out were not looked at."
-            return ToolResult(f"No file fits {args.pattern}.{more}", Display("no files"))
-        newest = heapq.nlargest(_MOST, dated)
+            more = "" if args.ignored else " Files that .gitignore excludes were not searched."
+            return ToolResult(f"No file matches {args.pattern}.{more}", Display("no files"))
+        newest = heapq.nlargest(_MAX_SHOWN, dated)
         text = "\n".join(self._workspace.shown(folder / name) for _, name in newest)
-        if len(dated) > _MOST:
-            text += f"\n[{_MOST} of {len(dated)}, the newest. Narrow the pattern or the path to see others.]"
+        if len(dated) > _MAX_SHOWN:
+            text += f"\n[{_MAX_SHOWN} of {len(dated)}, the newest. Narrow the pattern or the path to see others.]"
         return ToolResult(text, Display(f"{len(dated)} file{'s' * (len(dated) != 1)}", Plain(text)))
 
 

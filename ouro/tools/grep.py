@@ -14,11 +14,11 @@ from ouro.display import Display, Plain
 from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
 from ouro.tools.name_pattern import name_pattern
-from ouro.tools.search import Hit, Line, Plan, search_by_python, search_by_ripgrep
+from ouro.tools.search import FileMatches, FoundLine, SearchPlan, search_by_python, search_by_ripgrep
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
-_LONGEST_LINE = 400
-_MOST_CHARACTERS = 40_000
+_MAX_LINE = 400
+_MAX_CHARACTERS = 40_000
 _TYPES = {
     "c": "*.{c,h}", "cpp": "*.{cpp,cc,cxx,hpp,hh,hxx,h}", "css": "*.{css,scss,sass,less}", "go": "*.go",
     "html": "*.{html,htm}", "java": "*.java", "js": "*.{js,jsx,mjs,cjs}", "json": "*.{json,jsonl}",
@@ -38,12 +38,12 @@ class GrepArgs(msgspec.Struct, frozen=True):
         Literal["content", "files", "count"],
         msgspec.Meta(description="content: the lines; files: only their files; count: how many lines in each file."),
     ] = "content"
-    glob: Annotated[str, msgspec.Meta(description="Only files that fit: *.py, src/**/*.{js,ts}, !*.min.js.")] = ""
+    glob: Annotated[str, msgspec.Meta(description="Only matching files: *.py, src/**/*.{js,ts}, !*.min.js.")] = ""
     type: Annotated[str, msgspec.Meta(description="Only files of a kind: py, js, ts, go, rust, java, md, yaml, …")] = ""
-    context: Annotated[int, msgspec.Meta(ge=0, le=50, description="Lines to show before and after each.")] = 0
+    context: Annotated[int, msgspec.Meta(ge=0, le=50, description="Lines to show before and after each match.")] = 0
     ignore_case: bool = False
     multiline: Annotated[bool, msgspec.Meta(description="Matches may span lines, and . is also a line break.")] = False
-    limit: Annotated[int, msgspec.Meta(ge=1, le=2000, description="Most lines (content) or files to show.")] = 100
+    limit: Annotated[int, msgspec.Meta(ge=1, le=2000, description="Maximum number of lines (content) or files.")] = 100
 
 
 class Grep(Tool[GrepArgs]):
@@ -52,7 +52,7 @@ class Grep(Tool[GrepArgs]):
     - Lines are shown below the name of their file, as `12:text`; with context, the lines around as `11-text`.
     - Use mode files to learn where something is, then read those files. Narrow with path, glob or type before you raise
       limit.
-    - Files that .gitignore leaves out and binary files are not searched; name an ignored folder in path to search it.
+    - Binary files and files that .gitignore excludes are not searched; name an ignored folder in path to search it.
     """
 
     name: ClassVar[str] = "grep"
@@ -65,17 +65,14 @@ class Grep(Tool[GrepArgs]):
         self._ripgrep = (shutil.which("rg") or "") if ripgrep is None else ripgrep
 
     def title(self, args: GrepArgs) -> str:
-        """`grep "def main" in src`."""
         shown = self._workspace.shown(self._workspace.resolve(args.path))
-        where = [shown] * (shown != ".") + [each for each in (args.glob, args.type) if each]
+        where = [shown] * (shown != ".") + [part for part in (args.glob, args.type) if part]
         return f'grep "{args.pattern}"' + (f" in {', '.join(where)}" if where else "")
 
     def targets(self, args: GrepArgs) -> tuple[str, ...]:
-        """The folder or file."""
         return (args.path,)
 
     async def run(self, args: GrepArgs, ctx: ToolContext) -> ToolResult:
-        """Find it."""
         return await asyncio.to_thread(self._search, args)
 
     def _search(self, args: GrepArgs) -> ToolResult:
@@ -84,7 +81,7 @@ class Grep(Tool[GrepArgs]):
         if not place.exists():
             raise ToolError(f"{self._workspace.shown(place)} does not exist.")
         folder = place if place.is_dir() else place.parent
-        plan = Plan(
+        plan = SearchPlan(
             args.pattern, place, _filter(args), args.ignore_case, args.multiline,
             args.context if args.mode == "content" else 0, tuple(self._workspace.closed_below(folder)),
         )  # fmt: skip
@@ -92,7 +89,7 @@ class Grep(Tool[GrepArgs]):
             hits = search_by_ripgrep(self._ripgrep, plan, self._workspace)
         else:
             hits = search_by_python(plan, self._workspace)
-        named = (Hit(self._workspace.shown(folder / hit.path), hit.lines) for hit in hits)
+        named = (FileMatches(self._workspace.shown(folder / hit.path), hit.lines) for hit in hits)
         return _content(named, args) if args.mode == "content" else _files(named, args)
 
 
@@ -104,7 +101,7 @@ def _filter(args: GrepArgs) -> Callable[[str], bool]:
     return lambda path: all(fits(path) for fits in tests)
 
 
-def _files(hits: Iterator[Hit], args: GrepArgs) -> ToolResult:
+def _files(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
     taken = list(islice(hits, args.limit + 1))
     more = len(taken) > args.limit
     taken = taken[: args.limit]
@@ -116,10 +113,10 @@ def _files(hits: Iterator[Hit], args: GrepArgs) -> ToolResult:
     return _result(lines, sum(counts), len(taken), args, more=more)
 
 
-def _content(hits: Iterator[Hit], args: GrepArgs) -> ToolResult:
+def _content(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
     lines: list[str] = []
     found = files = 0
-    room = _MOST_CHARACTERS
+    room = _MAX_CHARACTERS
     more = False
     for hit in hits:
         shown, count, cut = _lines_of(hit, args.limit - found, room)
@@ -134,11 +131,11 @@ def _content(hits: Iterator[Hit], args: GrepArgs) -> ToolResult:
     return _result(lines, found, files, args, more=more)
 
 
-def _lines_of(hit: Hit, most: int, room: int) -> tuple[list[str], int, bool]:
+def _lines_of(hit: FileMatches, most: int, room: int) -> tuple[list[str], int, bool]:
     """The lines to show, how many of them were found, and whether some were left out."""
     shown: list[str] = []
     found = 0
-    before: Line | None = None
+    before: FoundLine | None = None
     for line in hit.lines:
         if (line.found and found == most) or room < 0:
             return shown, found, True
@@ -151,21 +148,21 @@ def _lines_of(hit: Hit, most: int, room: int) -> tuple[list[str], int, bool]:
     return shown, found, False
 
 
-def _has_context(hit: Hit) -> bool:
+def _has_context(hit: FileMatches) -> bool:
     return not all(line.found for line in hit.lines)
 
 
 def _result(lines: list[str], found: int, files: int, args: GrepArgs, *, more: bool) -> ToolResult:
     if not files:
         advice = " Check path, glob and type." if args.glob or args.type or args.path != "." else ""
-        return ToolResult(f"Nothing is found for {args.pattern}.{advice}", Display("no matches"))
+        return ToolResult(f"No matches for {args.pattern}.{advice}", Display("no matches"))
     text = "\n".join(lines)
     if more:
-        text += "\n[There is more. Narrow the pattern, path or glob, or raise limit.]"
+        text += "\n[More matches exist. Narrow the pattern, path or glob, or raise limit.]"
     at_least = "+" if more else ""
     summary = f"{found}{at_least} match{'es' * (found != 1)} in {files}{at_least} file{'s' * (files != 1)}"
     return ToolResult(text, Display(summary, Plain(text)))
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} [cut]"
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} [cut]"

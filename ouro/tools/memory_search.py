@@ -56,18 +56,16 @@ class MemorySearch(Tool[MemorySearchArgs]):
         self._search = search
 
     def title(self, args: MemorySearchArgs) -> str:
-        """`memory "why optimistic locking"`."""
         return f'memory "{" ".join(args.query.split())[:80]}"' + (f" since {args.since}" if args.since else "")
 
     async def run(self, args: MemorySearchArgs, ctx: ToolContext) -> ToolResult:
-        """Find it."""
         since = (args.since or "").strip()
         if since and not DAY.fullmatch(since):
             raise ToolError(f"since is a day such as 2026-11-21, not {since}.")
         try:
             hits = await self._search(args.query, args.max_results, since)
         except SearchUnavailable as error:
-            raise ToolError(f"{error.message} Search again in a moment, or go on without.") from error
+            raise ToolError(f"{error.message} Search again in a moment, or continue without.") from error
         if not hits:
             return ToolResult("Nothing is found. Try other words, or leave since out.", Display("nothing found"))
         text = "\n".join(_quoted(number, hit) for number, hit in enumerate(hits, 1))

@@ -241,7 +241,6 @@ def _spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
 
 
 def _in_text(lines: list[str], spans: Sequence[Span]) -> list[Span]:
-    """Spans of lines as spans of the text."""
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)

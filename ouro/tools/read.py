@@ -23,15 +23,15 @@ from ouro.utils.project_files import list_project_files
 from ouro.utils.text import plural
 from ouro.utils.text_files import NotTextError, decode, guess_encoding
 
-MOST_CHARACTERS = 60_000
-_MOST_LINES = 2000
-_MOST_PAGES = 20
-_LONGEST_LINE = 2000
+MAX_CHARACTERS = 60_000
+_MAX_LINES = 2000
+_MAX_PAGES = 20
+_MAX_LINE = 2000
 _WHOLE = 10_000_000
 """Bytes up to which a file is read whole; of a larger one only the lines that are asked for."""
-_FARTHEST = 1_000_000_000
-_MOST_OF_A_DOCUMENT = 100_000_000
-_MOST_NAMES = 50
+_MAX_OFFSET_BYTES = 1_000_000_000
+_MAX_DOCUMENT_BYTES = 100_000_000
+_MAX_NAMES = 50
 
 
 class ReadArgs(msgspec.Struct, frozen=True):
@@ -72,18 +72,15 @@ class Read(Tool[ReadArgs]):
         self._seen = seen
 
     def title(self, args: ReadArgs) -> str:
-        """`read api.py`, `read api.py:40-80`."""
         shown = self._workspace.shown(self._workspace.resolve(args.path))
         if args.limit is None:
             return f"read {shown}" if args.offset == 1 else f"read {shown}:{args.offset}-"
         return f"read {shown}:{args.offset}-{args.offset + args.limit - 1}"
 
     def targets(self, args: ReadArgs) -> tuple[str, ...]:
-        """The file."""
         return (args.path,)
 
     async def run(self, args: ReadArgs, ctx: ToolContext) -> ToolResult:
-        """Read it."""
         return await asyncio.to_thread(self._read, args)
 
     def _read(self, args: ReadArgs) -> ToolResult:
@@ -105,7 +102,7 @@ class Read(Tool[ReadArgs]):
         size = os.fstat(file.fileno()).st_size
         shown = self._workspace.shown(path)
         if picture_type(start) or start.startswith(b"%PDF-"):
-            if size > _MOST_OF_A_DOCUMENT:
+            if size > _MAX_DOCUMENT_BYTES:
                 raise ToolError(f"{shown} is too large to be shown: {_size(size)}.")
             return _picture(shown, file.read()) if picture_type(start) else _pdf(shown, file.read(), args)
         try:
@@ -135,15 +132,15 @@ class Read(Tool[ReadArgs]):
 
     def _folder(self, path: Path) -> str:
         names = sorted(entry.name + "/" * entry.is_dir() for entry in os.scandir(path))
-        more = f"\n… {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        listing = "\n".join(names[:_MOST_NAMES]) + more
+        more = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        listing = "\n".join(names[:_MAX_NAMES]) + more
         return f"{self._workspace.shown(path)} is a folder. Read one of its files, or use glob. It holds:\n{listing}"
 
     def _nearest(self, path: Path) -> str:
         root = self._workspace.root
         same = [root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name][:3]
         close = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
-        names = dict.fromkeys(self._workspace.shown(each) for each in (*same, *(path.parent / name for name in close)))
+        names = dict.fromkeys(self._workspace.shown(near) for near in (*same, *(path.parent / name for name in close)))
         return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
 
 
@@ -155,7 +152,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _limit(args: ReadArgs) -> int:
-    return max(1, args.limit or _MOST_LINES)
+    return max(1, args.limit or _MAX_LINES)
 
 
 def _window(lines: Sequence[str], args: ReadArgs) -> _Window:
@@ -169,7 +166,7 @@ def _picture(shown: str, data: bytes) -> ToolResult:
 
 
 def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
-    pages, total = pdf_pages(shown, data, args.offset, max(1, args.limit or _MOST_PAGES))
+    pages, total = pdf_pages(shown, data, args.offset, max(1, args.limit or _MAX_PAGES))
     if args.offset > total:
         raise ToolError(f"{shown} has {total} page{'s' * (total != 1)}.")
     taken = _fitting(
@@ -179,7 +176,7 @@ def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     if not any(page.strip() for page in pages):
         text += "\n[There is no text on these pages: they may be scanned pictures.]"
     if (following := args.offset + len(taken)) <= total:
-        text += f"\n[Go on with offset={following}.]"
+        text += f"\n[Continue with offset={following}.]"
     return ToolResult(text, Display(f"{len(taken)} page{'s' * (len(taken) != 1)}", Plain(text)))
 
 
@@ -188,8 +185,8 @@ def _part(file: BinaryIO, encoding: str, first: int, count: int) -> _Window:
     reader = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
     lines: list[str] = []
     number, passed, fresh = 1, 0, True
-    while len(lines) <= count and passed < _FARTHEST:
-        piece = reader.readline(_LONGEST_LINE + 1)
+    while len(lines) <= count and passed < _MAX_OFFSET_BYTES:
+        piece = reader.readline(_MAX_LINE + 1)
         if not piece:
             return _Window(lines[:count], first, number - 1 if fresh else number)
         passed += len(piece)
@@ -213,7 +210,7 @@ def _numbered(window: _Window, path: Path, what: str = "", pictures: Sequence[Im
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, window.first))
     if what or window.total is None or window.first > 1 or last < window.total:
         total = "" if window.total is None else f" of {window.total}"
-        go_on = "" if last == window.total else f" Go on with offset={last + 1}."
+        go_on = "" if last == window.total else f" Continue with offset={last + 1}."
         text += f"\n[Lines {window.first}-{last}{total}{what}.{go_on}]"
     display = Display(f"{len(lines)} line{'s' * (len(lines) != 1)}", Plain("\n".join(lines), _language(path)))
     return ToolResult(text, display, images=tuple(pictures))
@@ -225,19 +222,19 @@ def _language(path: Path) -> str:
 
 def _cut(line: str) -> str:
     line = line.removesuffix("\r")
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} [cut: the line goes on]"
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} [cut: the line goes on]"
 
 
 def _fitting(pieces: Sequence[str]) -> list[str]:
     """As many from the start as fit into an answer; the first is cut where it alone is too long."""
     taken: list[str] = []
-    room = MOST_CHARACTERS
+    room = MAX_CHARACTERS
     for piece in pieces:
         room -= len(piece) + 8
         if room < 0:
             break
         taken.append(piece)
-    return taken or [pieces[0][:MOST_CHARACTERS]]
+    return taken or [pieces[0][:MAX_CHARACTERS]]
 
 
 def _size(count: int) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 from ouro.errors import ToolError
 from ouro.messages import Image
 
-LONGEST_SIDE = 1568
+MAX_SIDE = 1568
 """Pixels: what providers scale larger pictures down to by themselves, at the cost of a longer request."""
-_MOST_BYTES = 3_500_000
+_MAX_BYTES = 3_500_000
 """Of a picture; providers take 5 MB in base64."""
-_MOST_PIXELS = 100_000_000
-_MOST_OUTPUT = 4000
-_MOST_PICTURES = 4
+_MAX_PIXELS = 100_000_000
+_MAX_OUTPUT = 4000
+_MAX_PICTURES = 4
 
 _PICTURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 _KINDS = (
@@ -60,14 +60,14 @@ def picture(name: str, data: bytes) -> tuple[Image, str]:
     try:
         with Pillow.open(io.BytesIO(data)) as opened:
             width, height = opened.size
-            if width * height > _MOST_PIXELS:
+            if width * height > _MAX_PIXELS:
                 raise ToolError(f"{name} is too large to look at: {width}×{height} pixels.")
             size = f"{width}×{height}"
-            if max(width, height) <= LONGEST_SIDE and len(data) <= _MOST_BYTES:
+            if max(width, height) <= MAX_SIDE and len(data) <= _MAX_BYTES:
                 return Image(picture_type(data), data, name), size
-            opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))
+            opened.draft("RGB", (MAX_SIDE, MAX_SIDE))
             smaller = opened.convert("RGBA" if opened.has_transparency_data else "RGB")
-            smaller.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+            smaller.thumbnail((MAX_SIDE, MAX_SIDE))
             media_type, scaled = _encoded(smaller, photo=picture_type(data) in ("image/jpeg", "image/webp"))
             return Image(media_type, scaled, name), f"{size}, scaled to {smaller.width}×{smaller.height}"
     except (OSError, SyntaxError, ValueError) as error:
@@ -78,7 +78,7 @@ def _encoded(picture: Any, *, photo: bool) -> tuple[str, bytes]:
     if not photo:
         buffer = io.BytesIO()
         picture.save(buffer, "PNG", optimize=True)
-        if len(buffer.getvalue()) <= _MOST_BYTES:
+        if len(buffer.getvalue()) <= _MAX_BYTES:
             return "image/png", buffer.getvalue()
     buffer = io.BytesIO()
     picture.convert("RGB").save(buffer, "JPEG", quality=85)
@@ -121,7 +121,7 @@ def notebook(text: str) -> tuple[list[str], list[Image]]:
         count = cell.get("execution_count")
         lines.append(f"--- cell {number} ({cell.get('cell_type', 'raw')}{f', run as [{count}]' if count else ''})")
         lines += _joined(cell.get("source")).split("\n")
-        for output in (each for each in cell.get("outputs") or () if isinstance(each, dict)):
+        for output in (item for item in cell.get("outputs") or () if isinstance(item, dict)):
             lines += ["--- output", *_output(output, f"cell {number}", pictures).split("\n")]
     return lines, pictures
 
@@ -135,7 +135,7 @@ def _output(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str
         return _shortened(_joined(output.get("text")))
     for media_type in ("image/png", "image/jpeg"):
         if media_type in data:
-            if len(pictures) < _MOST_PICTURES:
+            if len(pictures) < _MAX_PICTURES:
                 pictures.append(picture(where, base64.b64decode(_joined(data[media_type])))[0])
             return f"({media_type})"
     plain = data.get("text/plain") or data.get("text/markdown")
@@ -146,9 +146,7 @@ def _shortened(text: str) -> str:
     from ouro.utils.text import clean
 
     text = clean(text).removesuffix("\n")
-    return (
-        text if len(text) <= _MOST_OUTPUT else f"{text[:_MOST_OUTPUT]}\n[{len(text) - _MOST_OUTPUT:,} more characters]"
-    )
+    return text if len(text) <= _MAX_OUTPUT else f"{text[:_MAX_OUTPUT]}\n[{len(text) - _MAX_OUTPUT:,} more characters]"
 
 
 def _joined(source: object) -> str:

@@ -19,11 +19,11 @@ from ouro.errors import ToolError
 from ouro.safety import Workspace
 from ouro.utils.project_files import walk
 
-LARGEST = 50_000_000
+MAX_BYTES = 50_000_000
 """Bytes; larger files of a folder are passed over."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class SearchPlan(msgspec.Struct, frozen=True):
     """What to search for, and where."""
 
     pattern: str
@@ -38,7 +38,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Folders that are left out."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class FoundLine(msgspec.Struct, frozen=True):
     """A line that was found, or stands beside one."""
 
     number: int
@@ -46,14 +46,14 @@ class Line(msgspec.Struct, frozen=True):
     found: bool
 
 
-class Hit(msgspec.Struct, frozen=True):
+class FileMatches(msgspec.Struct, frozen=True):
     """A file in which something was found; its path is relative to the folder that was searched."""
 
     path: str
-    lines: tuple[Line, ...]
+    lines: tuple[FoundLine, ...]
 
 
-def search_by_python(plan: Plan, workspace: Workspace) -> Iterator[Hit]:
+def search_by_python(plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
     """The files in which something is found, in the order of their paths.
 
     Raises:
@@ -67,7 +67,7 @@ def search_by_python(plan: Plan, workspace: Workspace) -> Iterator[Hit]:
     for name, path in _files(plan):
         text = _text(workspace, path, whatever_size=path == plan.place)
         if text is not None and (found := _found(expression, text, multiline=plan.multiline)):
-            yield Hit(name, _with_context(text.split("\n"), found, plan.context))
+            yield FileMatches(name, _with_context(text.split("\n"), found, plan.context))
 
 
 def in_path_order(path: str) -> list[bytes]:
@@ -75,12 +75,12 @@ def in_path_order(path: str) -> list[bytes]:
     return path.encode("utf-8", "surrogateescape").split(b"/")
 
 
-def _files(plan: Plan) -> list[tuple[str, Path]]:
+def _files(plan: SearchPlan) -> list[tuple[str, Path]]:
     if plan.place.is_file():
         return [(plan.place.name, plan.place)]
     names = (name for name in walk(plan.place) if plan.fits(name))
     paths = ((name, plan.place / name) for name in sorted(names, key=in_path_order))
-    return [(name, path) for name, path in paths if not any(path.is_relative_to(each) for each in plan.closed)]
+    return [(name, path) for name, path in paths if not any(path.is_relative_to(area) for area in plan.closed)]
 
 
 def _text(workspace: Workspace, path: Path, *, whatever_size: bool) -> str | None:
@@ -89,10 +89,10 @@ def _text(workspace: Workspace, path: Path, *, whatever_size: bool) -> str | Non
         if path.is_symlink():
             return None
         with workspace.open(str(path)) as file:
-            data = file.read() if whatever_size else file.read(LARGEST + 1)
+            data = file.read() if whatever_size else file.read(MAX_BYTES + 1)
     except (OSError, ToolError):
         return None
-    if not whatever_size and len(data) > LARGEST:
+    if not whatever_size and len(data) > MAX_BYTES:
         return None
     for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8")):
         if data.startswith(mark):
@@ -115,10 +115,10 @@ def _found(expression: re.Pattern[str], text: str, *, multiline: bool) -> set[in
     return found
 
 
-def _with_context(lines: list[str], found: set[int], context: int) -> tuple[Line, ...]:
+def _with_context(lines: list[str], found: set[int], context: int) -> tuple[FoundLine, ...]:
     count = len(lines) - (lines[-1] == "")
     near = {at for middle in found for at in range(middle - context, middle + context + 1) if 0 <= at < count}
-    return tuple(Line(at + 1, lines[at], at in found) for at in sorted(near))
+    return tuple(FoundLine(at + 1, lines[at], at in found) for at in sorted(near))
 
 
 _OPTIONS = (
@@ -132,7 +132,7 @@ _LIMITED = ("/bin/sh", "-c", 'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exe
 """4 GB of address space (a search has taken 23 GB), and an end for one that outlives ouro."""
 
 
-def search_by_ripgrep(program: str, plan: Plan, workspace: Workspace) -> Iterator[Hit]:
+def search_by_ripgrep(program: str, plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
     """The files in which something is found, in the order of their paths.
 
     Raises:
@@ -157,7 +157,7 @@ def search_by_ripgrep(program: str, plan: Plan, workspace: Workspace) -> Iterato
 
 
 def _start(
-    program: str, plan: Plan, workspace: Workspace, stack: ExitStack, errors: IO[bytes]
+    program: str, plan: SearchPlan, workspace: Workspace, stack: ExitStack, errors: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     command = [*_LIMITED, program, *_OPTIONS, f"--context={plan.context}"]
     command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
@@ -168,9 +168,9 @@ def _start(
             [*command, "--regexp", plan.pattern, "-"], stdin=file, stdout=subprocess.PIPE, stderr=errors, cwd="/"
         )
     folder, descriptor = stack.enter_context(workspace.folder(str(plan.place)))
-    command += [f"--max-filesize={LARGEST}"]
+    command += [f"--max-filesize={MAX_BYTES}"]
     command += [f"--glob=!**/{name}/" for name in _REPOSITORIES]
-    command += [f"--glob=!/{each.relative_to(folder)}" for each in plan.closed]
+    command += [f"--glob=!/{area.relative_to(folder)}" for area in plan.closed]
     where = f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
     return subprocess.Popen(
         [*command, "--regexp", plan.pattern, "./"],
@@ -179,7 +179,6 @@ def _start(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Enough was found: it need not search on."""
     with suppress(ProcessLookupError):
         process.kill()
     if process.stdout is not None:
@@ -187,8 +186,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _hits(output: IO[bytes], plan: Plan) -> Iterator[Hit]:
-    lines: list[Line] = []
+def _hits(output: IO[bytes], plan: SearchPlan) -> Iterator[FileMatches]:
+    lines: list[FoundLine] = []
     decoder = msgspec.json.Decoder()
     alone = plan.place.is_file()
     for raw in output:
@@ -203,13 +202,13 @@ def _hits(output: IO[bytes], plan: Plan) -> Iterator[Hit]:
                 path = plan.place.name if alone else _ripgrep_text(data["path"]).removeprefix("./")
                 # Where a zero byte was met, the file is no text, whatever was found before it.
                 if data["binary_offset"] is None and any(line.found for line in lines) and (alone or plan.fits(path)):
-                    yield Hit(path, tuple(lines))
+                    yield FileMatches(path, tuple(lines))
 
 
-def _lines(data: dict[str, Any], *, found: bool) -> Iterator[Line]:
+def _lines(data: dict[str, Any], *, found: bool) -> Iterator[FoundLine]:
     first = data["line_number"]
     for at, text in enumerate(_ripgrep_text(data["lines"]).removesuffix("\n").split("\n")):
-        yield Line(first + at, text.removesuffix("\r"), found)
+        yield FoundLine(first + at, text.removesuffix("\r"), found)
 
 
 def _ripgrep_text(value: dict[str, str]) -> str:

@@ -16,11 +16,11 @@ from ouro.safety import Effect, NoSandbox, Sandbox, child_environment
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import ShellProcess, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
-from ouro.tools.truncate import Capture, readable
+from ouro.tools.truncate import OutputCapture, readable
 from ouro.utils.text import plural
 
 DEFAULT_SECONDS = 120
-_MOST_SECONDS = 600
+_MAX_SECONDS = 600
 _TITLE = 100
 _SETTLE = 1.0
 
@@ -30,30 +30,30 @@ class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
 
     command: Annotated[str, msgspec.Meta(min_length=1, description="The line (or lines) of bash to run.")]
     cwd: Annotated[
-        str, msgspec.Meta(description="The folder to run it in; without it, the workspace. Use this, not `cd`.")
+        str, msgspec.Meta(description="The folder to run it in; default: the workspace. Use this instead of `cd`.")
     ] = ""
     timeout_seconds: Annotated[
         float,
         msgspec.Meta(
-            ge=0, le=_MOST_SECONDS, description="It is ended after this time; without it, after the user's own limit."
+            ge=0,
+            le=_MAX_SECONDS,
+            description="The command is stopped after this time; default: the limit in the settings.",
         ),
     ] = 0.0
     background: Annotated[
         bool,
-        msgspec.Meta(
-            description="Start it and go on: for servers and watchers, and for what takes minutes. No time limit."
-        ),
+        msgspec.Meta(description="Start it in the background without a time limit: servers, watchers, slow commands."),
     ] = False
 
 
 class Shell(Tool[ShellArgs]):
     """Run a command in bash and get its output and exit code.
 
-    Each call starts anew in the workspace folder: variables and `cd` do not last. There is no terminal and no input:
-    use flags such as `-y`, never an editor, a pager or a prompt. Processes that a command leaves behind are ended when
-    it returns; start servers with `background: true` and follow them with `shell_output` and `shell_kill`. Long output
-    is cut in the middle and kept whole in a file that is named. Prefer read, grep, glob and edit to cat, grep, find and
-    sed. Quote paths with spaces.
+    Each call starts a new shell in the workspace folder: variables and `cd` do not last. There is no terminal and no
+    input: use flags such as `-y`, never an editor, a pager or a prompt. Processes that a command leaves running are
+    stopped when it returns; start servers with `background: true`, read them with `shell_output`, stop them with
+    `shell_kill`. Long output is cut in the middle; the whole output is in a file that is named. Prefer read, grep, glob
+    and edit to cat, grep, find and sed. Quote paths with spaces.
     """
 
     name: ClassVar[str] = "shell"
@@ -96,16 +96,13 @@ class Shell(Tool[ShellArgs]):
         self._running: set[ShellProcess] = set()
 
     def title(self, args: ShellArgs) -> str:
-        """The first line of the command."""
         first, *more = args.command.strip().splitlines() or [""]
         return f"shell {first[:_TITLE]}{'…' if more or len(first) > _TITLE else ''}"
 
     def targets(self, args: ShellArgs) -> tuple[str, ...]:
-        """The line, with the folder that it runs in."""
         return (f"cd -- {shlex.quote(args.cwd)}\n{args.command}" if args.cwd else args.command,)
 
     async def preview(self, args: ShellArgs) -> Display:
-        """The whole line, and where it would run."""
         place = f" in {args.cwd}" if args.cwd else ""
         lasting = " in the background" if args.background else ""
         return Display(f"run{lasting}{place}", CommandOutput(args.command))
@@ -132,13 +129,13 @@ class Shell(Tool[ShellArgs]):
     async def run_line(
         self, line: str, report: Callable[[str], None], *, cwd: Path | None = None, timeout_seconds: float | None = None
     ) -> ToolResult:
-        """Run one line to its end: a call of the model, or what the person typed after `!` (no time limit).
+        """Run one line to its end: a call of the model, or what the user typed after `!` (no time limit).
 
         Raises:
             ToolError: the folder is not there, or the line cannot be handed to a shell.
         """
         cwd = cwd or self._root
-        capture = Capture(self._spool_dir, self._mask)
+        capture = OutputCapture(self._spool_dir, self._mask)
         process = await start_shell(
             line, cwd, self._environment, self._sandbox, capture, lambda data: report(readable(data))
         )
@@ -187,7 +184,7 @@ def _status(exit_code: int | None, timed_out: bool) -> str:
 def _out_of_time(seconds: float | None) -> str:
     return (
         f"Ended after {seconds:g} s, its time limit; above is what it had printed. If it only needs longer, set "
-        f"timeout_seconds (at most {_MOST_SECONDS}); if it is a server or takes minutes, run it again with "
+        f"timeout_seconds (at most {_MAX_SECONDS}); if it is a server or takes minutes, run it again with "
         "background: true."
     )
 

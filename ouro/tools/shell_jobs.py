@@ -15,11 +15,11 @@ from ouro.errors import ToolError
 from ouro.safety import Effect, Sandbox
 from ouro.tools.shell_process import ShellProcess, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
-from ouro.tools.truncate import Capture
+from ouro.tools.truncate import OutputCapture
 
 _TAIL = 2000
-_MOST_RUNNING = 20
-_MOST_KEPT = 100
+_MAX_RUNNING = 20
+_MAX_KEPT = 100
 
 
 class JobInfo(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class _Job:
     id: str
     command: str
     process: ShellProcess
-    capture: Capture
+    capture: OutputCapture
     read: int = 0
     """Bytes of its output that the model has seen."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,9 +67,9 @@ class ShellJobs:
         Raises:
             ToolError: too many run already, or the shell could not be started.
         """
-        if sum(job.process.exit_code is None for job in self._jobs.values()) >= _MOST_RUNNING:
-            raise ToolError(f"{_MOST_RUNNING} background jobs run already. End some with shell_kill.")
-        capture, changed = Capture(self._spool_dir, self._mask), asyncio.Event()
+        if sum(job.process.exit_code is None for job in self._jobs.values()) >= _MAX_RUNNING:
+            raise ToolError(f"{_MAX_RUNNING} background jobs run already. End some with shell_kill.")
+        capture, changed = OutputCapture(self._spool_dir, self._mask), asyncio.Event()
         process = await start_shell(line, cwd, environment, sandbox, capture, lambda _: changed.set())
         self._count += 1
         job = _Job(f"job_{self._count}", line, process, capture, changed=changed)
@@ -136,7 +136,6 @@ class ShellJobs:
         self._job(job_id).process.kill()
 
     async def close(self) -> None:
-        """End every job and wait until all are gone."""
         jobs = tuple(self._jobs.values())
         try:
             await asyncio.gather(*(job.process.end() for job in jobs))
@@ -159,7 +158,7 @@ class ShellJobs:
 
     def _forget_old(self) -> None:
         ended = [job.id for job in self._jobs.values() if job.process.exit_code is not None]
-        for job_id in ended[: max(0, len(self._jobs) - _MOST_KEPT)]:
+        for job_id in ended[: max(0, len(self._jobs) - _MAX_KEPT)]:
             del self._jobs[job_id]
 
     def _job(self, job_id: str) -> _Job:
@@ -197,7 +196,6 @@ class ShellOutput(Tool[ShellOutputArgs]):
         self._jobs = jobs
 
     def title(self, args: ShellOutputArgs) -> str:
-        """The job's id."""
         return f"shell_output {args.id}"
 
     async def run(self, args: ShellOutputArgs, ctx: ToolContext) -> ToolResult:
@@ -207,7 +205,7 @@ class ShellOutput(Tool[ShellOutputArgs]):
             ToolError: there is no such job.
         """
         await self._jobs.wait(args.id, args.wait_seconds)
-        return _told(self._jobs.info(args.id), self._jobs.news(args.id))
+        return _described(self._jobs.info(args.id), self._jobs.news(args.id))
 
 
 class ShellKillArgs(msgspec.Struct, forbid_unknown_fields=True):
@@ -227,7 +225,6 @@ class ShellKill(Tool[ShellKillArgs]):
         self._jobs = jobs
 
     def title(self, args: ShellKillArgs) -> str:
-        """The job's id."""
         return f"shell_kill {args.id}"
 
     async def run(self, args: ShellKillArgs, ctx: ToolContext) -> ToolResult:
@@ -237,10 +234,10 @@ class ShellKill(Tool[ShellKillArgs]):
             ToolError: there is no such job.
         """
         job = await self._jobs.kill(args.id)
-        return _told(job, self._jobs.news(args.id))
+        return _described(job, self._jobs.news(args.id))
 
 
-def _told(job: JobInfo, news: str) -> ToolResult:
+def _described(job: JobInfo, news: str) -> ToolResult:
     if job.running:
         status = "running"
     elif job.exit_code is not None and job.exit_code < 0:

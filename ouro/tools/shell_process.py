@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ouro.errors import ToolError
 from ouro.safety import Sandbox
-from ouro.tools.truncate import Capture
+from ouro.tools.truncate import OutputCapture
 
 _MARK = "OURO_SHELL"
 """A variable that every process of a line carries, so that those that left its group are found."""
@@ -91,7 +91,7 @@ class ShellProcess:
             self._ended = time.monotonic()
 
     async def _survivors(self) -> int:
-        """How many processes go on without the shell, and do not end by themselves at once."""
+        """How many processes continue without the shell, and do not end by themselves at once."""
         members, unsure = self._members()
         if unsure:
             # One that is just becoming another program has no environment for a moment.
@@ -132,7 +132,7 @@ class ShellProcess:
 class Pump:
     """Reads what a line prints as it comes, into a capture and, a few times a second, into a report."""
 
-    def __init__(self, descriptor: int, capture: Capture, report: Callable[[bytes], None] | None) -> None:
+    def __init__(self, descriptor: int, capture: OutputCapture, report: Callable[[bytes], None] | None) -> None:
         self._descriptor: int | None = descriptor
         self._capture = capture
         self._report = report
@@ -149,7 +149,6 @@ class Pump:
                 break
 
     def close(self) -> None:
-        """Read no more."""
         if self._descriptor is not None:
             self._loop.remove_reader(self._descriptor)
             os.close(self._descriptor)
@@ -189,7 +188,7 @@ async def start_shell(
     cwd: Path,
     environment: Mapping[str, str],
     sandbox: Sandbox,
-    capture: Capture,
+    capture: OutputCapture,
     report: Callable[[bytes], None] | None = None,
 ) -> ShellProcess:
     """Start `line` in a session of its own: no terminal, no input, its output into `capture`.

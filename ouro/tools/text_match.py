@@ -39,7 +39,7 @@ def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | 
 def _indent_for(own: str, known: dict[str, str], units: tuple[str, str]) -> str:
     if own in known or not known:
         return known.get(own, own)
-    nearest = min(known, key=lambda each: (abs(_width(each) - _width(own)), not own.startswith(each)))
+    nearest = min(known, key=lambda line: (abs(_width(line) - _width(own)), not own.startswith(line)))
     if own.startswith(nearest):
         return known[nearest] + _converted(own[len(nearest) :], units)
     if nearest.startswith(own):
@@ -87,8 +87,8 @@ _ALIKE_LINE = 70.0
 _NEARLY = 55.0
 _ENOUGH_TO_COMPARE = 20
 """Characters: a shorter text is like too many others."""
-_MOST_LINES_TO_COMPARE = 50_000
-_MOST_LINES_SHOWN = 15
+_MAX_LINES_TO_COMPARE = 50_000
+_MAX_LINES_SHOWN = 15
 _PUNCTUATION = str.maketrans(
     dict.fromkeys("\u2018\u2019\u201a\u201b\u2032", "'")
     | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"')
@@ -136,7 +136,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
     if found := _exactly(text, old, new, everywhere=everywhere):
         return _at_its_depth(lines, old, new) or found
     if all(_NUMBERED.match(line) for line in old.splitlines()):
-        without, new = (_without_numbers(each) for each in (old, new))
+        without, new = (_without_numbers(one) for one in (old, new))
         if found := _exactly(text, without, new, everywhere=everywhere):
             return Match(found.spans, "line numbers were left out")
         old = without
@@ -162,7 +162,6 @@ class _Lines:
             self.starts.append(self.starts[-1] + len(line) + 1)
 
     def end(self, last: int) -> int:
-        """Where line `last` ends, its line break not counted."""
         return self.starts[last] + len(self.lines[last])
 
 
@@ -208,7 +207,7 @@ def _places(lines: _Lines, wanted: list[str], normal: Callable[[str], str]) -> l
 
 def _alike(lines: _Lines, wanted: list[str], old: str, new: str) -> Match | None:
     """The one place that is nearly `wanted`, line for line."""
-    if len("".join(old.split())) < _ENOUGH_TO_COMPARE or len(lines.lines) > _MOST_LINES_TO_COMPARE:
+    if len("".join(old.split())) < _ENOUGH_TO_COMPARE or len(lines.lines) > _MAX_LINES_TO_COMPARE:
         return None
     scored = _likeness(lines.lines, wanted, _ALIKE)
     if not scored:
@@ -290,9 +289,9 @@ def _not_found(lines: _Lines, wanted: list[str], text: str, new: str) -> str:
 
 def nearest_lines(have: Sequence[str], wanted: Sequence[str]) -> str:
     """The lines most like `wanted`, numbered; empty where none is like it at all."""
-    near = _likeness(have, wanted, _NEARLY) if len(have) <= _MOST_LINES_TO_COMPARE else []
+    near = _likeness(have, wanted, _NEARLY) if len(have) <= _MAX_LINES_TO_COMPARE else []
     if not near:
         return ""
-    _, first = max(near, key=lambda each: (each[0], -each[1]))
-    shown = have[first : first + min(len(wanted), _MOST_LINES_SHOWN)]
+    _, first = max(near, key=lambda scored: (scored[0], -scored[1]))
+    shown = have[first : first + min(len(wanted), _MAX_LINES_SHOWN)]
     return "\n".join(f"{at}\t{line}" for at, line in enumerate(shown, first + 1))

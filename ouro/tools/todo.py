@@ -1,4 +1,4 @@
-"""TodoWrite: the agent's plan, for itself and for the person who watches."""
+"""TodoWrite: the agent's plan, for itself and for the user who watches."""
 
 from __future__ import annotations
 
@@ -53,12 +53,10 @@ class TodoWrite(Tool[TodoArgs]):
         self._on_change = on_change
 
     def title(self, args: TodoArgs) -> str:
-        """`plan 2/5`."""
         done = sum(item.state == "done" for item in args.todos)
         return f"plan {done}/{len(args.todos)}"
 
     async def run(self, args: TodoArgs, ctx: ToolContext) -> ToolResult:
-        """Take the list."""
         todos = tuple(Todo(item.text, item.state) for item in args.todos)
         self._on_change(todos)
         done = sum(todo.state == "done" for todo in todos)

@@ -22,7 +22,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     report: Callable[[str], None]
     """Show something that the running tool has printed."""
     ask: Callable[[Question], Awaitable[tuple[str, ...]]]
-    """Ask the person; gives the answers, none when the question was waved away."""
+    """Ask the user; returns the answers, none when the user dismissed the question."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -38,22 +38,18 @@ A = TypeVar("A", bound=msgspec.Struct)
 
 
 class Tool(Protocol, Generic[A]):
-    """One thing ouro can do. The class docstring is what the model is told; `Args` is its schema."""
+    """One thing ouro can do. The class docstring is its description for the model; `Args` is its schema."""
 
     name: ClassVar[str]
     effect: ClassVar[Effect]
     Args: type[A]
 
-    def title(self, args: A) -> str:
-        """The call in a few words, for the reader: `read api.py:1-40`."""
-        ...
+    def title(self, args: A) -> str: ...
 
     def targets(self, args: A) -> tuple[str, ...]:
-        """What the call would touch: paths, a shell line or a URL, as `effect` says."""
         return ()
 
     async def preview(self, args: A) -> Display:
-        """What the call would do, for the person who is asked; changes nothing."""
         return Display(self.title(args))
 
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
@@ -69,7 +65,7 @@ AnyTool = Tool[Any]
 
 
 def spec_of(tool: AnyTool) -> ToolSpec:
-    """The tool as a model is told of it."""
+    """The tool as a model gets it: name, description, JSON schema of the arguments."""
     return ToolSpec(tool.name, inspect.getdoc(type(tool)) or "", _schema_of(tool.Args))  # type: ignore[arg-type]  # mypy takes no metaclass for hashable
 
 

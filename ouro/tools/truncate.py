@@ -1,4 +1,4 @@
-"""Long output on disk: written beside the loop, with secrets taken out, up to a limit."""
+"""Long output on disk: written by a thread, with secrets taken out, up to a limit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ class Spool:
             self._queue.put(data)
 
     def close(self) -> None:
-        """No more will come. The file is complete soon after; `settle` waits for it."""
         self._queue.put(b"")
 
     def settle(self, seconds: float) -> None:
@@ -86,7 +85,7 @@ IN_MEMORY = 256 * 1024
 """Bytes of output that are held while a command runs: half of its head, half of its tail."""
 
 
-class Capture:
+class OutputCapture:
     """What a command prints: head and tail in memory, all of it in a file once it is too long to be shown.
 
     Args:
@@ -117,7 +116,6 @@ class Capture:
             self._start_spool()
 
     def close(self) -> None:
-        """No more will come."""
         if self._spool:
             self._spool.close()
 
@@ -172,7 +170,7 @@ class Capture:
 
 
 def readable(data: bytes) -> str:
-    """Printed bytes as a person would have seen them in the end: progress bars folded, no terminal control."""
+    """Printed bytes as a user would have seen them in the end: progress bars folded, no terminal control."""
     return clean(folded(data.decode("utf-8", "replace")))
 
 

@@ -20,17 +20,18 @@ class WriteArgs(msgspec.Struct, frozen=True):
     """The arguments of write."""
 
     path: Annotated[
-        str, msgspec.Meta(description="The file, relative to the working folder or absolute. Missing folders are made.")
+        str,
+        msgspec.Meta(description="The file, relative to the working folder or absolute. Creates missing folders."),
     ]
-    content: Annotated[str, msgspec.Meta(description="The whole text of the file, its final line break included.")]
+    content: Annotated[str, msgspec.Meta(description="The whole text of the file, including its final line break.")]
 
 
 class Write(Tool[WriteArgs]):
-    """Make a new file, or replace the whole text of one.
+    """Create a file, or replace the whole text of an existing one.
 
-    - A file that exists must have been read first, and not changed since; otherwise the call is refused.
-    - To change parts of a file, use edit: it is shorter, and keeps what you did not mean to touch.
-    - Encoding, line endings and permissions of a file that is replaced stay as they are.
+    - Read an existing file first; the call is refused if it was not read or has changed since.
+    - To change parts of a file, use edit: it is shorter and changes nothing else.
+    - A replaced file keeps its encoding, line endings and permissions.
     """
 
     name: ClassVar[str] = "write"
@@ -42,19 +43,15 @@ class Write(Tool[WriteArgs]):
         self._seen = seen
 
     def title(self, args: WriteArgs) -> str:
-        """`write api.py`."""
         return f"write {self._workspace.shown(self._workspace.resolve(args.path))}"
 
     def targets(self, args: WriteArgs) -> tuple[str, ...]:
-        """The file."""
         return (args.path,)
 
     async def preview(self, args: WriteArgs) -> Display:
-        """The diff, nothing written."""
         return await asyncio.to_thread(self._write, args, "show")
 
     async def run(self, args: WriteArgs, ctx: ToolContext) -> ToolResult:
-        """Write it."""
         display = await asyncio.to_thread(self._write, args, "write")
         shown = self._workspace.shown(self._workspace.resolve(args.path))
         return ToolResult(f"Wrote {shown} ({display.summary}).", display)

@@ -26,7 +26,6 @@ def start_log(debug: bool = False) -> None:
 
 
 def mask_log(mask: Callable[[str], str]) -> None:
-    """Pass everything that is logged from here on through `mask`."""
 
     def masked(record: logging.LogRecord) -> bool:
         record.msg, record.args = mask(record.getMessage()), ()

@@ -1,4 +1,4 @@
-"""Writes that hold what a person typed: each waits until the keys are known, and is made without them."""
+"""Writes of what the user typed: they wait until the keys are known, and leave them out."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def _nearest_spellings(wanted: str, files: Sequence[str], limit: int) -> list[st
 
 
 def _listed_by_git(root: Path) -> list[str] | None:
-    """None where git does not answer: no repository, one of somebody else, no git."""
+    """None where git does not answer: no repository, one of another user, no git."""
     try:
         names = set(Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard"))
     except GitError:

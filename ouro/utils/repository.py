@@ -21,7 +21,7 @@ def find_root(folder: Path) -> Path:
     repository says about itself does not make it another one.
     """
     resolved = folder.resolve()
-    return next((each for each in (resolved, *resolved.parents) if os.path.lexists(each / ".git")), resolved)
+    return next((parent for parent in (resolved, *resolved.parents) if os.path.lexists(parent / ".git")), resolved)
 
 
 def git_branch(cwd: Path) -> str:
@@ -43,10 +43,10 @@ def branch_in_note(note: str) -> str:
 def repository_of(folder: Path) -> Path | None:
     """The `.git` folder that all worktrees of a repository share; None where `folder` is in no repository.
 
-    A `.git` file is believed only where the repository it points to knows that worktree: what a folder says of
+    A `.git` file is trusted only where the repository it points to knows that worktree: what a folder says of
     itself does not make it a part of another project.
     """
-    top = next((each for each in (folder, *folder.parents) if os.path.lexists(each / ".git")), None)
+    top = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None)
     if top is None:
         return None
     git = top / ".git"

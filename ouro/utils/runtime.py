@@ -22,7 +22,6 @@ def get_home() -> Path:
 
 
 def get_sessions_dir() -> Path:
-    """Where sessions are kept."""
     return get_home() / "sessions"
 
 
@@ -47,17 +46,14 @@ def get_index_path() -> Path:
 
 
 def get_config_path() -> Path:
-    """The user's settings."""
     return get_home() / "config.yaml"
 
 
 def get_models_path() -> Path:
-    """The user's models and keys."""
     return get_home() / "models.yaml"
 
 
 def get_trust_path() -> Path:
-    """The folders the user trusts."""
     return get_home() / "trusted.yaml"
 
 
@@ -67,12 +63,10 @@ def get_permissions_path() -> Path:
 
 
 def get_history_path() -> Path:
-    """What was typed into the prompt."""
     return get_home() / "history"
 
 
 def get_log_path() -> Path:
-    """The log."""
     return get_home() / "logs" / "ouro.log"
 
 
@@ -80,10 +74,10 @@ def ensure_private_dir(folder: Path) -> Path:
     """Make `folder` and its parents below ouro's home, readable by the user alone (0700); gives it back."""
     home = get_home()
     missing = [folder, *(parent for parent in folder.parents if parent == home or home in parent.parents)]
-    for each in reversed(missing):
-        each.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if each.stat().st_uid == os.getuid() and each.stat().st_mode & 0o077:
-            each.chmod(0o700)
+    for parent in reversed(missing):
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if parent.stat().st_uid == os.getuid() and parent.stat().st_mode & 0o077:
+            parent.chmod(0o700)
     return folder
 
 

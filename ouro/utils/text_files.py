@@ -28,7 +28,7 @@ class NotTextError(ValueError):
 
 
 class ChangedMeanwhileError(OSError):
-    """The file was changed by somebody else between reading and writing."""
+    """The file was changed by another program between reading and writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class TextFile:
         """With the given spans of `text` replaced (they do not overlap); all else stays byte for byte."""
         pieces, at = [], 0
         windows_endings = self._positions_of_windows_endings
-        for span in sorted(spans, key=lambda each: (each.start, each.end)):
+        for span in sorted(spans, key=lambda item: (item.start, item.end)):
             # A position in `text` lags behind `raw` by one for each `\r\n` before it.
             pieces += [self.raw[at : span.start + bisect_left(windows_endings, span.start)], self._in_form(span.new)]
             at = span.end + bisect_left(windows_endings, span.end)

@@ -184,7 +184,7 @@ class _Builder:
 T = TypeVar("T")
 TRUE = {"true", "yes", "on"}
 FALSE = {"false", "no", "off"}
-LONGEST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 def read_section(table: Table, section: type[T], name: str, path: str = "") -> T:
@@ -200,14 +200,13 @@ def read_section(table: Table, section: type[T], name: str, path: str = "") -> T
         if key not in hints:
             raise unknown_key(f"{name}:{table.key_lines[key]}", key, hints, path)
         values[key] = convert(node, hints[key], name, full)
-    for each in fields(section):  # type: ignore[arg-type]
-        if each.name not in values and each.default is MISSING and each.default_factory is MISSING:
-            raise ConfigError(f"{name}:{table.line}: `{path}` needs `{each.name}`.")
+    for item in fields(section):  # type: ignore[arg-type]
+        if item.name not in values and item.default is MISSING and item.default_factory is MISSING:
+            raise ConfigError(f"{name}:{table.line}: `{path}` needs `{item.name}`.")
     return section(**values)
 
 
 def field_types(section: type) -> dict[str, Any]:
-    """The names and types of a dataclass' fields."""
     return get_type_hints(section)
 
 
@@ -233,7 +232,7 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
     if origin in {types.UnionType, Union}:
         if isinstance(node, Scalar) and node.is_null:
             return None
-        (to,) = (each for each in get_args(to) if each is not type(None))
+        (to,) = (kind for kind in get_args(to) if kind is not type(None))
         origin = get_origin(to)
     if isinstance(node, Scalar) and node.is_null:  # a heading whose lines are all commented out
         node = (
@@ -275,7 +274,7 @@ def _wrong(node: Node, what: str, name: str, path: str) -> ConfigError:
 def _shown(node: Node) -> str:
     if not isinstance(node, Scalar):
         return "a list" if isinstance(node, Sequence) else "keys and values"
-    if len(node.text) > LONGEST_SHOWN:
+    if len(node.text) > MAX_SHOWN:
         return "what is there"  # it may be a key that stands in the wrong place
     return f"`{node.text}`" if node.text else "empty"
 

@@ -87,7 +87,7 @@ async def test_x10_nothing_outside_is_searched_unasked(root, path):
 @pytest.mark.parametrize("ripgrep", [None, ""])
 async def test_x10_a_search_follows_no_link_out(root, ripgrep):
     result = await call(Grep(Workspace(root), ripgrep=ripgrep), pattern="secret")
-    assert result.text == "Nothing is found for secret."
+    assert result.text == "No matches for secret."
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,8 @@ async def test_is_narrowed_by_path_glob_and_type(grep, arguments, files):
         (r"hello\(name\):\n +return", {"multiline": True, "path": "api.py"},
          "api.py\n4:def hello(name):\n5:    return 'hello ' + name"),
         ("there", {"path": "docs"}, "docs/utf16.txt\n1:hello there"),
-        ("-x", {}, "Nothing is found for -x."),
-        ("hello", {"path": "data.bin"}, "Nothing is found for hello. Check path, glob and type."),
+        ("-x", {}, "No matches for -x."),
+        ("hello", {"path": "data.bin"}, "No matches for hello. Check path, glob and type."),
         ("hello", {"path": "docs", "mode": "count"}, "docs/latin.txt: 1\ndocs/notes.md: 1\ndocs/utf16.txt: 1"),
         ("(?<!def )hello", {"path": "api.py"}, "api.py\n5:    return 'hello ' + name"),
     ],
@@ -145,7 +145,7 @@ async def test_both_ways_give_the_same(grep, pattern, arguments, text):
 
 
 async def test_a_limit_says_that_there_is_more(grep):
-    more = "\n[There is more. Narrow the pattern, path or glob, or raise limit.]"
+    more = "\n[More matches exist. Narrow the pattern, path or glob, or raise limit.]"
     assert await found(grep, "hello", path="src", limit=2) == (
         "src/app.min.js\n1:hello();\n\nsrc/app.ts\n1:export const hello = 1;" + more
     )

@@ -60,7 +60,7 @@ async def test_an_index_that_cannot_be_read_is_told_to_the_model():
     async def search(*_):
         raise SearchUnavailable("The index cannot be read just now: locked.")
 
-    with pytest.raises(ToolError, match="Search again in a moment, or go on without"):
+    with pytest.raises(ToolError, match="Search again in a moment, or continue without"):
         await call(MemorySearch(search), query="tea")
 
 
@@ -160,7 +160,7 @@ async def test_an_index_that_breaks_while_it_is_searched_says_what_to_do(indexed
     await lookup.find("heron")
     with lookup.search().index.writing() as database:
         database.execute("DROP TABLE messages_words_data")
-    with pytest.raises(ToolError, match=r"cannot be read just now: .* Search again in a moment, or go on without"):
+    with pytest.raises(ToolError, match=r"cannot be read just now: .* Search again in a moment, or continue without"):
         await call(MemorySearch(search_for(lookup)), query="heron pond")
     assert "The heron stands" in (await call(MemorySearch(search_for(lookup)), query="heron pond")).text
     await lookup.close()

@@ -49,7 +49,7 @@ async def test_shows_lines_with_their_numbers(read, tmp_path):
 async def test_a_window_says_where_it_is_and_how_to_go_on(read, tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(1, 11)))
     assert (await call(read, path="a.txt", offset=3, limit=2)).text == (
-        "3\tline 3\n4\tline 4\n[Lines 3-4 of 10. Go on with offset=5.]"
+        "3\tline 3\n4\tline 4\n[Lines 3-4 of 10. Continue with offset=5.]"
     )
     assert (await call(read, path="a.txt", offset=9)).text == "9\tline 9\n10\tline 10\n[Lines 9-10 of 10.]"
     assert await refusal(read, "a.txt", offset=11) == "The file has 10 lines: there is no line 11."
@@ -72,11 +72,11 @@ async def test_long_files_and_lines_are_cut_with_a_note(read, tmp_path):
     (tmp_path / "a.txt").write_text("x" * 5000 + "\nshort\n")
     assert (await call(read, path="a.txt")).text == "1\t" + "x" * 2000 + " [cut: the line goes on]\n2\tshort"
     (tmp_path / "b.txt").write_text("y" * 100 + "\n" * 5000)
-    assert (await call(read, path="b.txt")).text.endswith("[Lines 1-2000 of 5000. Go on with offset=2001.]")
+    assert (await call(read, path="b.txt")).text.endswith("[Lines 1-2000 of 5000. Continue with offset=2001.]")
     (tmp_path / "c.txt").write_text(("z" * 1990 + "\n") * 100)
     result = await call(read, path="c.txt")
     assert len(result.text) < 61_000
-    assert result.text.endswith("[Lines 1-30 of 100. Go on with offset=31.]")
+    assert result.text.endswith("[Lines 1-30 of 100. Continue with offset=31.]")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
@@ -182,7 +182,7 @@ async def test_a_pdf_is_shown_as_text_by_pages(read, tmp_path):
     )
     assert (
         await call(read, path="a.pdf", offset=2, limit=1)
-    ).text == "--- page 2 of 3\nsecond words\n[Go on with offset=3.]"
+    ).text == "--- page 2 of 3\nsecond words\n[Continue with offset=3.]"
     assert await refusal(read, "a.pdf", offset=4) == "a.pdf has 3 pages."
 
 

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from ouro.tools.truncate import IN_MEMORY, SHOWN, SPOOLED, Capture, folded, readable, shorten
+from ouro.tools.truncate import IN_MEMORY, SHOWN, SPOOLED, OutputCapture, folded, readable, shorten
 
 
 def test_short_output_is_kept_in_memory_alone(tmp_path):
-    capture = Capture(tmp_path / "outputs")
+    capture = OutputCapture(tmp_path / "outputs")
     capture.add(b"one\n")
     capture.add(b"two\n")
     capture.close()
@@ -18,7 +18,7 @@ def test_short_output_is_kept_in_memory_alone(tmp_path):
 
 
 def test_long_output_shows_head_and_tail_and_says_how_long_it_was_and_where_it_is(tmp_path):
-    capture = Capture(tmp_path / "outputs")
+    capture = OutputCapture(tmp_path / "outputs")
     lines = "".join(f"line {number}\n" for number in range(100_000))
     for start in range(0, len(lines), 5000):
         capture.add(lines[start : start + 5000].encode())
@@ -40,7 +40,7 @@ def test_a_cut_falls_between_lines():
 
 
 def test_memory_and_file_are_bounded_however_much_is_printed(tmp_path):
-    capture = Capture(tmp_path)
+    capture = OutputCapture(tmp_path)
     piece = b"x" * (IN_MEMORY * 4)
     for _ in range(SPOOLED // len(piece) + 5):
         capture.add(piece)
@@ -52,7 +52,7 @@ def test_memory_and_file_are_bounded_however_much_is_printed(tmp_path):
 
 
 def test_secrets_are_taken_out_of_the_file_even_between_two_pieces(tmp_path):
-    capture = Capture(tmp_path, mask=lambda text: text.replace("hunter2hunter2", "[secret]"))
+    capture = OutputCapture(tmp_path, mask=lambda text: text.replace("hunter2hunter2", "[secret]"))
     capture.add(b"x\n" * SHOWN)
     capture.add(b"key=hunter2")
     capture.add(b"hunter2\n")
@@ -64,7 +64,7 @@ def test_secrets_are_taken_out_of_the_file_even_between_two_pieces(tmp_path):
 
 def test_a_full_disk_is_said_and_stops_nothing(tmp_path):
     (tmp_path / "outputs").write_text("a file where the folder should be")
-    capture = Capture(tmp_path / "outputs")
+    capture = OutputCapture(tmp_path / "outputs")
     capture.add(b"x\n" * SHOWN)
     capture.close()
     capture.settle(10)
@@ -72,7 +72,7 @@ def test_a_full_disk_is_said_and_stops_nothing(tmp_path):
 
 
 def test_what_is_new_is_told_once_and_what_is_gone_is_stated(tmp_path):
-    capture = Capture(tmp_path)
+    capture = OutputCapture(tmp_path)
     capture.add(b"one\n")
     assert (capture.since(0), capture.since(4)) == ("one\n", "")
     capture.add(b"y\n" * IN_MEMORY)
@@ -81,7 +81,7 @@ def test_what_is_new_is_told_once_and_what_is_gone_is_stated(tmp_path):
 
 
 def test_binary_output_is_named_and_not_shown(tmp_path):
-    capture = Capture(tmp_path)
+    capture = OutputCapture(tmp_path)
     capture.add(b"\x7fELF\0\0")
     assert capture.text() == "[binary output, 6 bytes, is not shown]"
 
@@ -110,7 +110,7 @@ def test_a_slow_mask_keeps_nobody_waiting(tmp_path):
         gate.wait(10)
         return text
 
-    capture = Capture(tmp_path, mask)
+    capture = OutputCapture(tmp_path, mask)
     capture.add(b"line\n" * SHOWN)
     capture.close()
     assert capture.text().startswith("line\n")

@@ -14,9 +14,9 @@ from ouro.safety.shell.command import Assignment, Command, Redirect
 from ouro.safety.shell.floor import floor
 from ouro.safety.shell.inner import SHELLS
 from ouro.safety.shell.memory import memory_git, memory_reason
-from ouro.safety.shell.parse import Line, parse_line
+from ouro.safety.shell.parse import ShellLine, parse_line
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places
-from ouro.safety.shell.reading import Reading, may_name, reading, unlisted
+from ouro.safety.shell.reading import CommandReading, may_name, reading, unlisted
 from ouro.safety.shell.tables import names
 from ouro.safety.shell.writing import written_paths
 from ouro.safety.workspace import Workspace
@@ -62,7 +62,7 @@ class Need(msgspec.Struct, frozen=True):
 class Judgement(msgspec.Struct, frozen=True):
     """What a shell line does, before modes and rules are applied."""
 
-    line: Line
+    line: ShellLine
     needs: tuple[Need, ...]
     floor: str
     opaque: str
@@ -101,7 +101,7 @@ def _needs(command: Command, places: Places) -> Iterator[Need]:
     is_harmless = all(one.harmless and re.fullmatch(r"[\w.:@+-]*", one.value.text) for one in command.assignments)
     if memory_git(command, places):
         yield Need("memory", command.text, command)
-    elif not isinstance(found, Reading) or not is_harmless:
+    elif not isinstance(found, CommandReading) or not is_harmless:
         created: tuple[Path, ...] = ()
         if command.name in ("mkdir", "touch") and all(word.exact for word in command.words):
             created = tuple(path for word in written_paths(command) for path in places.named(word.text))
@@ -116,7 +116,7 @@ def _needs(command: Command, places: Places) -> Iterator[Need]:
         yield from _read_needs(found, places)
 
 
-def _read_needs(found: Reading, places: Places) -> Iterator[Need]:
+def _read_needs(found: CommandReading, places: Places) -> Iterator[Need]:
     for word in (*found.paths, found.moves_to) if found.moves_to else found.paths:
         paths = list(places.read(word)) if not word.text.startswith("-") else []
         paths += [path for text in may_name(word) for path in places.named(text)]
@@ -134,12 +134,12 @@ def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
             yield Need("read", places.workspace.shown(path), paths=(path,))
 
 
-def _opened(line: Line, places: Places) -> Iterator[tuple[Path, bool]]:
+def _opened(line: ShellLine, places: Places) -> Iterator[tuple[Path, bool]]:
     for redirect in line.redirects:
         if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
             yield from ((path, redirect.writes) for path in places.named(redirect.target.text))
     for command in line.commands:
-        if not isinstance(reading(command), Reading):
+        if not isinstance(reading(command), CommandReading):
             yield from ((path, True) for word in written_paths(command) for path in places.named(word.text))
         for word in command.arguments:
             yield from ((path, False) for text in may_name(word) for path in places.named(text))

@@ -66,7 +66,6 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The first word."""
         return self.words[0].text
 
     @property
@@ -81,5 +80,4 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def arguments(self) -> tuple[Word, ...]:
-        """The words after the name."""
         return self.words[1:]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ouro.safety.shell.command import Command, Redirect, Word
-from ouro.safety.shell.parse import Line
+from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, removes_too_much
 from ouro.safety.shell.reading import git_reads, git_subcommand, may_name
 from ouro.safety.shell.tables import names
@@ -47,7 +47,7 @@ _GIT_FINAL = {
 }
 
 
-def floor(line: Line, places: Places) -> str:
+def floor(line: ShellLine, places: Places) -> str:
     """Why the user is asked whatever mode and rules say; empty where nothing is."""
     for redirect in line.redirects:
         if reason := _redirect(redirect, places):
@@ -177,7 +177,6 @@ def _folder_of(word: Word) -> str:
 
 
 def _runs_input(command: Command) -> bool:
-    """An interpreter without a script of its own."""
     given = [word for word in command.arguments if not word.text.startswith("-") or word.text in ("-c", "-e")]
     computed = any(re.search(r"[$<]\(|`", word.text) for word in command.arguments)
     return bool(_INTERPRETERS.fullmatch(command.program)) and ((command.piped and not given) or computed)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from ouro.safety.guarded_memory import GuardedMemory
 from ouro.safety.shell.command import Command, Redirect, Word
-from ouro.safety.shell.parse import Line
+from ouro.safety.shell.parse import ShellLine
 from ouro.safety.shell.paths import Places
-from ouro.safety.shell.reading import Reading, may_name, reading
+from ouro.safety.shell.reading import CommandReading, may_name, reading
 from ouro.safety.workspace import Workspace
 
 _FLAGS = {
@@ -72,7 +72,7 @@ def _is_inside(text: str, folder: GuardedMemory, *, whole: bool) -> bool:
     return folder.keeps(Path(os.path.normpath(folder.path / text)))
 
 
-def memory_reason(line: Line, text: str, places: Places) -> str:
+def memory_reason(line: ShellLine, text: str, places: Places) -> str:
     """Why a line that touches memory is asked in every mode; empty where it only reads it or runs listed git."""
     workspace = places.workspace
     if not workspace.memory:
@@ -91,7 +91,7 @@ def memory_reason(line: Line, text: str, places: Places) -> str:
         if folder := memory_git(command, places):
             if reason := folder.tampered():
                 return f"it runs git on long-term memory, but {reason}"
-        elif not isinstance(reading(command), Reading) or not all(one.harmless for one in command.assignments):
+        elif not isinstance(reading(command), CommandReading) or not all(one.harmless for one in command.assignments):
             return f"{command.program} may change long-term memory without the file tools"
     is_hidden = not named and any(spelling in text for spelling in _spellings(workspace))
     return "it names long-term memory in a way that is not understood" if is_hidden else ""

@@ -40,7 +40,7 @@ _ANSI_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{
 _WORD_ENDS = " \t\n;&|()<>"
 
 
-class Line(msgspec.Struct, frozen=True):
+class ShellLine(msgspec.Struct, frozen=True):
     """A shell line: its commands in order, those inside of others among them."""
 
     commands: tuple[Command, ...]
@@ -51,7 +51,7 @@ class Line(msgspec.Struct, frozen=True):
     """Why not even its commands are known; then it is opaque, too."""
 
 
-def parse_line(text: str) -> Line:
+def parse_line(text: str) -> ShellLine:
     """Take `text` apart as bash would. Never raises: what is not understood is named in `opaque` and `hidden`."""
     found = _Found()
     _Lexer(text[: 10 * MAX_CHARACTERS], found, 0).script()
@@ -63,7 +63,7 @@ def parse_line(text: str) -> Line:
         found.hidden = f"it runs more than {MAX_COMMANDS} commands"
     elif _STRANGE.search(text):
         found.hidden = "it holds control or invisible characters"
-    return Line(tuple(found.commands), tuple(found.redirects), found.opaque or found.hidden, found.hidden)
+    return ShellLine(tuple(found.commands), tuple(found.redirects), found.opaque or found.hidden, found.hidden)
 
 
 class _Found:
@@ -185,7 +185,6 @@ class _Lexer:
     # -- commands
 
     def _finish(self) -> None:
-        """The command is complete: note it."""
         words, self._words = self._words, []
         stdin, self._stdin = self._stdin, None
         piped, self._piped = self._piped, False
@@ -328,7 +327,6 @@ class _Lexer:
         self._hide("a quote is not closed")
 
     def _expansion(self, draft: _Draft, *, quoted: bool) -> None:
-        """What begins with `$` or a backtick."""
         text, at = self._text, self._at
         if text[at] == "`":
             self._backticks(draft)

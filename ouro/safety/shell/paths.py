@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ouro.safety import protected
 from ouro.safety.shell.command import Command, Word
-from ouro.safety.shell.parse import Line
+from ouro.safety.shell.parse import ShellLine
 from ouro.safety.workspace import Workspace
 from ouro.utils.git import Git, GitError
 
@@ -25,7 +25,7 @@ HARMLESS_DEVICES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/s
 class Places:
     """The paths of one line. After a `cd` anywhere in it, a relative path means several places."""
 
-    def __init__(self, workspace: Workspace, line: Line) -> None:
+    def __init__(self, workspace: Workspace, line: ShellLine) -> None:
         self.workspace = workspace
         self.folders = [workspace.root]
         self.lost = ""
@@ -52,7 +52,6 @@ class Places:
         return [self.workspace.resolve(str(folder / text)) for folder in self.folders]
 
     def read(self, word: Word) -> Iterator[Path]:
-        """The real paths that a word names where it is read, file patterns expanded."""
         if not word.glob:
             yield from self.named(word.text)
             return

@@ -40,7 +40,7 @@ _GIT_LISTS = {
 _GIT_CONFIG_READS = r"--(get|get-all|get-regexp|list|show-origin|show-scope|name-only|global|local|system)|-[lz]"
 
 
-class Reading(msgspec.Struct, frozen=True):
+class CommandReading(msgspec.Struct, frozen=True):
     """What a command that only reads opens."""
 
     paths: tuple[Word, ...] = ()
@@ -48,11 +48,11 @@ class Reading(msgspec.Struct, frozen=True):
     """The folder that it changes to."""
 
 
-def reading(command: Command) -> Reading | str | None:
+def reading(command: Command) -> CommandReading | str | None:
     """What `command` reads; the first word that is not listed for it; or None for a command that is not listed."""
     name, words = command.name, command.arguments
     if name in VERSIONED and [word.text for word in words] in (["--version"], ["-V"], ["version"]):
-        return Reading()
+        return CommandReading()
     if name == "git":
         return _git(words)
     row = readers().get(name)
@@ -118,7 +118,7 @@ def _option(word: Word, row: Reader) -> tuple[str, Word | None] | None:
     return "", None
 
 
-def _operands(name: str, row: Reader, operands: list[Word], values: dict[str, list[Word]]) -> Reading | str:
+def _operands(name: str, row: Reader, operands: list[Word], values: dict[str, list[Word]]) -> CommandReading | str:
     """What a command with these operands reads, or the operand that is not listed."""
     files = [value for option in row.files for value in values.get(option, [])]
     others = [value for option, found in values.items() if option not in row.files for value in found]
@@ -134,15 +134,15 @@ def _operands(name: str, row: Reader, operands: list[Word], values: dict[str, li
             if not program.exact or not _is_harmless(name, program.text):
                 return program.text
     if row.operands == "date":
-        return next((word.text for word in operands if not word.text.startswith("+")), None) or Reading()
+        return next((word.text for word in operands if not word.text.startswith("+")), None) or CommandReading()
     if row.operands == "file" and len(operands) > 1:
         return operands[1].text
     for word in operands:
         if word.text.startswith("@") or not _is_path(word, name in STARTING_WITH_PATTERNS):
             return word.text
     if name == "cd":
-        return Reading(moves_to=operands[0] if operands else Word("~"))
-    return Reading((*operands, *files))
+        return CommandReading(moves_to=operands[0] if operands else Word("~"))
+    return CommandReading((*operands, *files))
 
 
 def _is_path(word: Word, may_begin_with_pattern: bool) -> bool:
@@ -153,7 +153,6 @@ def _is_path(word: Word, may_begin_with_pattern: bool) -> bool:
 
 
 def _is_harmless(name: str, program: str) -> bool:
-    """A sed, awk or jq program that only prints."""
     if name == "sed":
         at = 0
         while at < len(program):
@@ -166,8 +165,7 @@ def _is_harmless(name: str, program: str) -> bool:
     return not _AWK_NAME.search(program) and set(_AWK_CALL.findall(program)) <= _AWK_CALLS and "\\" not in program
 
 
-def _words_only(name: str, words: Sequence[Word]) -> Reading | str:
-    """Commands that take words, and find."""
+def _words_only(name: str, words: Sequence[Word]) -> CommandReading | str:
     if name == "find":
         return _find(words)
     for at, word in enumerate(words):
@@ -185,10 +183,10 @@ def _words_only(name: str, words: Sequence[Word]) -> Reading | str:
             is_listed &= at > 0 or text in ("-v", "-V")
         if not is_listed:
             return text
-    return Reading()
+    return CommandReading()
 
 
-def _find(words: Sequence[Word]) -> Reading | str:
+def _find(words: Sequence[Word]) -> CommandReading | str:
     starts = []
     for word in words:
         if re.match(r"[-(!]", word.text):
@@ -199,7 +197,7 @@ def _find(words: Sequence[Word]) -> Reading | str:
     for word in words[len(starts) :]:
         if not word.exact or (re.match(r"-[a-zA-Z]", word.text) and not FIND_EXPRESSION.fullmatch(word.text)):
             return word.text
-    return Reading(tuple(starts))
+    return CommandReading(tuple(starts))
 
 
 def may_name(word: Word) -> Iterator[str]:
@@ -233,7 +231,7 @@ def git_subcommand(texts: Sequence[str]) -> tuple[int, str]:
     return at, strange
 
 
-def _git(words: Sequence[Word]) -> Reading | str | None:
+def _git(words: Sequence[Word]) -> CommandReading | str | None:
     texts = [word.text for word in words]
     at, strange = git_subcommand(texts)
     if strange or at >= len(texts):
@@ -246,7 +244,7 @@ def _git(words: Sequence[Word]) -> Reading | str | None:
     elif not git_reads(subcommand, texts[at + 1 :]):
         return None
     elif subcommand in ("branch", "tag", "config", "remote", "worktree"):
-        return next((text for text in texts if _GIT_FORMAT.search(text)), None) or Reading(tuple(words))
+        return next((text for text in texts if _GIT_FORMAT.search(text)), None) or CommandReading(tuple(words))
     else:
         rest = rest[1:]
     found = _parsed(rest, GIT_READER)
@@ -254,7 +252,7 @@ def _git(words: Sequence[Word]) -> Reading | str | None:
         return found
     if strange := next((text for text in texts if _GIT_FORMAT.search(text)), ""):
         return strange
-    return Reading(tuple(words))
+    return CommandReading(tuple(words))
 
 
 def git_reads(subcommand: str, rest: Sequence[str]) -> bool:

@@ -10,7 +10,6 @@ import msgspec
 
 
 def names(text: str) -> frozenset[str]:
-    """The words of a long list."""
     return frozenset(text.split())
 
 
@@ -162,7 +161,6 @@ class Reader(msgspec.Struct, frozen=True):
 
 @cache
 def readers() -> dict[str, Reader]:
-    """The table, by command."""
     found: dict[str, Reader] = {}
     for line in re.sub(r"\n    +", " ", _COMMANDS).strip().splitlines()[1:]:
         names, letters, long, valued, operands = (cell.strip() for cell in line.split("|"))
