@@ -155,3 +155,15 @@ def test_a_memory_that_is_shared_later_keeps_its_history_and_loses_the_nested_gi
     again.open()
     assert [commit.subject for commit in again.log()] == ["Learn"]
     assert (again.folder / ".git").is_dir()
+
+
+def test_a_history_that_was_deleted_begins_anew_and_approves_nothing(old_home):
+    store = open_user(old_home)
+    shutil.rmtree(store.folder / ".git")
+
+    again = open_user(old_home)
+    commit = again.save_and_commit({"decisions.md": "- Use git.\n"}, "Learn after that")
+
+    assert [found.id for found in again.log()] == [commit]
+    assert again.accepted == ""
+    assert {edit.name for edit in again.outside_edits()} >= {"facts.md", "preferences.md"}

@@ -201,7 +201,7 @@ def test_a_long_history_is_packed_and_loses_nothing(store):
     for number in range(8):
         store.save_and_commit({"facts.md": f"- {number}\n"}, f"Learn {number}")
     objects = git(store.folder, "cat-file", "--batch-all-objects", "--batch-check")
-    assert not store.repository.pack(most_loose=2_000)
+    assert not store.repository.pack(max_loose=2_000)
 
     assert store.repository.pack()
 

@@ -11,7 +11,7 @@ from ouro.errors import LongTermMemoryError
 from ouro.memory.long_term.forget.text import ForgetTally, ForgottenText, forget_in_file, regular_files
 from ouro.memory.long_term.git import rewrite
 from ouro.memory.long_term.git.files import FileRefused, MemoryFiles, blob_id, decode_text, is_memory_name
-from ouro.memory.long_term.git.ledger import ApprovalLedger
+from ouro.memory.long_term.git.ledger import LEDGER_FILES, ApprovalLedger
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import ORIGIN, Scope
 from ouro.memory.long_term.notes.note import is_note_name, note_text, parse_note
@@ -19,7 +19,7 @@ from ouro.memory.long_term.store import GitMemoryStore
 
 _MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
 _WITHOUT_TEXT = {
-    "accepted", "tip", "forgotten", "core", "vouched", "folder", "lock", "sync", "index-behind", "turns", "moved",
+    *LEDGER_FILES, "tip", "forgotten", "core", "folder", "lock", "sync", "index-behind", "turns", "moved",
 }  # fmt: skip
 """Records of ouro that consist of commit ids."""
 _USER_STATE = "user.git"

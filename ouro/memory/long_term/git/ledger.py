@@ -17,6 +17,7 @@ from ouro.utils.files import write_private
 
 GONE = "-"
 """Stands for the content of a file that was removed."""
+_APPROVED, _ACCEPTED = LEDGER_FILES = ("vouched", "accepted")
 _MAX_BYTES = 1 << 20
 
 
@@ -24,8 +25,8 @@ class ApprovalLedger:
     """The accepted commit, and the contents that were approved since. Everything blocks: use from a thread."""
 
     def __init__(self, own_dir: Path) -> None:
-        self._approved = own_dir / "vouched"
-        self._accepted = own_dir / "accepted"
+        self._approved = own_dir / _APPROVED
+        self._accepted = own_dir / _ACCEPTED
 
     @property
     def accepted(self) -> str:

@@ -20,6 +20,7 @@ import msgspec
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
 from ouro.memory.long_term.git.folders import COMMON, OWN, git_dir_of, is_real_folder
+from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import DURABLE_PACKS, import_stream, last_line, run_git, run_remote_git
 from ouro.safety import GIT_CONFIG
 from ouro.utils.files import lock_descriptor, write_private
@@ -96,10 +97,15 @@ class GitRepository:
             OSError: it cannot be written.
         """
         git_dir = self.git_dir
-        if self.own_dir.exists() and os.path.lexists(git_dir):
-            return
-        for name in ("tip", "accepted", "vouched", "core", "turns", "turn"):
-            (self.own_dir / name).unlink(missing_ok=True)
+        if self.own_dir.exists():
+            if os.path.lexists(git_dir):
+                return
+            with self.alone():
+                if os.path.lexists(git_dir):
+                    return
+                log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
+                for name in (*LEDGER_FILES, "tip", "core", "turns", "turn"):
+                    (self.own_dir / name).unlink(missing_ok=True)
         ensure_private_dir(self.state_dir)
         self.own_dir.mkdir(mode=0o700, exist_ok=True)
         if os.path.lexists(git_dir / "HEAD"):  # copied from elsewhere, with its history
@@ -150,33 +156,33 @@ class GitRepository:
         self._trees[commit] = tree
 
     def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
-        """The contents of several blobs, by one process; raises MemoryUnusable where one of them cannot be read."""
+        """Blob -> its content, by one process; raises MemoryUnusable where one cannot be read or was forged."""
         if not ids:
             return {}
-        answer = self.git("cat-file", "--batch", given="".join(f"{each}\n" for each in ids).encode())
+        answer = self.git("cat-file", "--batch", given="".join(f"{blob}\n" for blob in ids).encode())
         found, at = {}, 0
-        for each in ids:
+        for blob in ids:
             end = answer.index(b"\n", at)
             kind = answer[at:end].split()
             if len(kind) != 3 or kind[1] != b"blob":
-                raise self._damaged(f"{each[:12]} of the history is missing", f"git --git-dir {self.git_dir} fsck")
+                raise self._damaged(f"{blob[:12]} of the history is missing", f"git --git-dir {self.git_dir} fsck")
             size = int(kind[2])
             content = answer[end + 1 : end + 1 + size]
-            if blob_id(content) != each:  # git does not check what it reads
-                raise self._damaged(f"{each[:12]} of the history is forged", f"git --git-dir {self.git_dir} fsck")
-            found[each] = content
+            if blob_id(content) != blob:  # git does not check what it reads
+                raise self._damaged(f"{blob[:12]} of the history is forged", f"git --git-dir {self.git_dir} fsck")
+            found[blob] = content
             at = end + 2 + size
         return found
 
     def commit(
         self, changes: Mapping[str, bytes | None], message: str, at: float | None = None, merged: str = ""
     ) -> str:
-        """Put files into (None: out of) the branch, in one commit; gives its id, or HEAD where nothing changes.
+        """Commit files (None: remove one); returns the commit, or HEAD where nothing changes.
 
         What another process committed meanwhile stays: the commit goes on top of it.
 
         Args:
-            merged: the commit whose history is joined by this one; then it is made also where nothing changes.
+            merged: another parent; then a commit is made also where nothing changes.
 
         Raises:
             MemoryUnusable: no commit can be made; the history is as it was.
@@ -188,7 +194,7 @@ class GitRepository:
             new = {name: data for name, data in changes.items() if _differs(data, tree.get(name))}
             if not new and not merged:
                 return head.commit
-            parents = [each for each in (head.commit, merged) if each]
+            parents = [parent for parent in (head.commit, merged) if parent]
             try:
                 commit = self._import(head.ref, parents, new, message, time.time() if at is None else at)
             except _Outrun as outrun:
@@ -206,11 +212,7 @@ class GitRepository:
         raise self._damaged(*why)
 
     def common(self, one: str, other: str) -> str:
-        """The last commit that both go on from; empty where each began on its own.
-
-        Raises:
-            MemoryUnusable: git is not there, or cannot read one of them.
-        """
+        """The last commit that both contain; empty where they have none in common."""
         if not one or not other:
             return ""
         done = self.run("merge-base", one, other)
@@ -219,26 +221,18 @@ class GitRepository:
         return done.stdout.decode().strip()
 
     def leads_to(self, earlier: str, later: str) -> bool:
-        """Whether `later` goes on from `earlier`; everything goes on from nothing."""
+        """Whether `later` contains `earlier`; everything contains no commit."""
         return not earlier or self.common(earlier, later) == earlier
 
     def advance(self, commit: str) -> None:
-        """Move the branch forward to a commit that goes on from where it stands.
-
-        Raises:
-            MemoryUnusable: it cannot be moved; it is as it was.
-        """
+        """Move the branch forward to a commit that contains its last one."""
         head = self._head_to_commit_on()
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
         self._note_tip(commit)
         PlainIndex(self).rebuild(commit)
 
     def git(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> bytes:
-        """What git prints, asked in a way that nothing here or in anybody's settings can run a program.
-
-        Raises:
-            MemoryUnusable: git is not there, took too long, or said no.
-        """
+        """What a git command prints; raises MemoryUnusable where git is missing, took too long, or failed."""
         done = self.run(*arguments, given=given, index=index)
         if done.returncode:
             reason = last_line(done.stderr)
@@ -246,11 +240,7 @@ class GitRepository:
         return done.stdout
 
     def run(self, *arguments: str, given: bytes = b"", index: Path | None = None) -> CompletedProcess[bytes]:
-        """As `git`, whatever the exit code.
-
-        Raises:
-            MemoryUnusable: git is missing, took too long, or the git directory is not safe to use.
-        """
+        """As `git`, whatever the exit code."""
         git_dir = self.git_dir
         return run_git(git_dir, self._common_dir(git_dir), arguments, given, index)
 
@@ -261,7 +251,7 @@ class GitRepository:
 
     @contextmanager
     def alone(self, lock: str = "lock") -> Iterator[None]:
-        """While inside, no other ouro changes this history; under another `lock`, none does what that stands for."""
+        """While inside, no other ouro changes this history; with another `lock`, none does what that is for."""
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self.own_dir / lock, flags, 0o600)
         try:
@@ -272,44 +262,38 @@ class GitRepository:
             os.close(descriptor)
 
     def own(self, name: str) -> str:
-        """What ouro has noted beside the history under a name; empty where it has not."""
+        """What ouro has recorded about this memory under a name; empty where it has not."""
         return _read(self.own_dir / name).strip()
 
     def keep(self, name: str, text: str) -> None:
-        """Note something beside the history."""
+        """Record something about this memory."""
         write_private(self.own_dir / name, f"{text}\n")
 
-    def pack(self, most_loose: int = 0) -> bool:
-        """Pack what lies loose, where it is more than `most_loose` objects; gives whether it did.
-
-        Nothing is dropped, not even what nothing leads to any more.
-
-        Raises:
-            MemoryUnusable: git is not there, or the history cannot be read.
-        """
-        # As git itself estimates it: one of the 256 folders tells of all.
+    def pack(self, max_loose: int = 0) -> bool:
+        """Pack loose objects, where they are more than `max_loose`; returns whether it did. Nothing is dropped."""
+        # As git itself estimates it, from one of the 256 folders.
         try:
             loose = sum(1 for _ in (self.git_dir / "objects" / "17").iterdir()) * 256
         except OSError:
             loose = 0
-        if loose < most_loose:
+        if loose < max_loose:
             return False
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
     def _pack_when_crowded(self) -> None:
-        """Once in some hundred commits, within one of them: nobody has to think of it."""
+        """Once in some hundred commits."""
         try:
             self.pack(MAX_LOOSE_OBJECTS)
         except MemoryUnusable as error:
             log.warning("memory: the history cannot be packed: %s", error)
 
     def _note_tip(self, commit: str) -> None:
-        """Only to notice that the branch is gone: not worth waiting for the disk."""
+        """To notice that a branch is gone; not flushed to the disk."""
         try:
             (self.own_dir / "tip").write_text(f"{commit}\n")
         except OSError as error:
-            log.info("memory: the tip cannot be noted: %s", error)
+            log.info("memory: the tip cannot be recorded: %s", error)
 
     def _head_to_commit_on(self) -> Head:
         head = self.head()
@@ -353,14 +337,14 @@ class GitRepository:
         raise _Outrun(said, f"git --git-dir {self.git_dir} fsck")
 
     def _drop_if_empty(self, blob: str) -> None:
-        """A power cut may leave an object without content, which git would take for the real one."""
+        """A power cut may leave an empty object, which git would not replace."""
         with suppress(OSError):
             path = self.git_dir / "objects" / blob[:2] / blob[2:]
             if path.stat().st_size == 0:
                 path.unlink()
 
     def _drop_stale_locks(self, ref: str) -> None:
-        """Only while `alone`, and only what no git of today can be holding."""
+        """Call it while `alone`: locks that no running git can hold."""
         for name in ("HEAD.lock", f"{ref}.lock", "packed-refs.lock"):
             path = self.git_dir / name
             with suppress(OSError):
