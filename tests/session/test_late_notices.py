@@ -61,10 +61,10 @@ async def test_a_damaged_record_far_above_is_told_once_it_is_read(path, reposito
 async def test_that_the_rest_cannot_be_read_is_told(path, repository, monkeypatch):
     load = YamlFileMemoryStore.load_session
 
-    def fails_for_the_rest(store, session_id, *, read_only=False, reach="whole"):
+    async def fails_for_the_rest(store, session_id, *, read_only=False, reach="whole"):
         if reach == "context":
             path.unlink()
-        return load(store, session_id, read_only=read_only, reach=reach)
+        return await load(store, session_id, read_only=read_only, reach=reach)
 
     monkeypatch.setattr(YamlFileMemoryStore, "load_session", fails_for_the_rest)
     session = await opened(repository)
