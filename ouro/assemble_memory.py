@@ -46,7 +46,7 @@ from ouro.memory.long_term import (
 )
 from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
-from ouro.memory.side_calls import SessionChannel, beside
+from ouro.memory.side_calls import SessionChannel, ask_in_background
 from ouro.messages import Message, Usage, system
 from ouro.session.budget import VectorBudget
 from ouro.settings import Settings
@@ -221,7 +221,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         return LongWork(consolidator, crystallizer)
 
     def _ask(self, role: Role, purpose: str) -> Ask:
-        return beside(self.models, self.memory, role, purpose)
+        return ask_in_background(self.models, self.memory, role, purpose)
 
     def _cached_price(self, tokens: int) -> float | None:
         prices = self.models.current()[0].spec.prices

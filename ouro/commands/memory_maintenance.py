@@ -152,7 +152,7 @@ def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: b
 
 def _recall_in(search: Search, project: str) -> Recall:
     """Recall as a session in that repository has it, without its token budget: only the order counts here."""
-    from ouro.memory.index.benchmark import MOST_HITS
+    from ouro.memory.index.benchmark import MAX_HITS
     from ouro.memory.long_term import Notebook, Recall, RecallSettings, repo_store, user_store
     from ouro.utils.runtime import get_history_dir, get_memory_dir
 
@@ -160,7 +160,7 @@ def _recall_in(search: Search, project: str) -> Recall:
     stores: dict[Any, Any] = {"user": user_store(get_memory_dir(), histories, str)}
     if project:
         stores["repo"] = repo_store(Path(project), histories, str)
-    return Recall(search, Notebook(stores), "memory", RecallSettings(MOST_HITS, budget=sys.maxsize))
+    return Recall(search, Notebook(stores), "memory", RecallSettings(MAX_HITS, budget=sys.maxsize))
 
 
 async def _digest(context: ActionContext, session: Session) -> Digest:

@@ -43,8 +43,8 @@ def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:
     if not isinstance(path, str):
         return ()
     edits = arguments.get("edits")
-    pairs = [each for each in edits if isinstance(each, dict)] if isinstance(edits, list) else [arguments]
-    found = [(each.get("old_string"), each.get("new_string")) for each in pairs]
+    pairs = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else [arguments]
+    found = [(item.get("old_string"), item.get("new_string")) for item in pairs]
     changes = [FileChange(path, old, new) for old, new in found if isinstance(old, str) and isinstance(new, str)]
     if not changes and isinstance(content := arguments.get("content"), str):
         changes = [FileChange(path, None, content)]
@@ -55,7 +55,7 @@ def _todos(arguments: Mapping[str, Any]) -> tuple[Todo, ...]:
     items = arguments.get("todos") or arguments.get("plan")
     if not isinstance(items, list):
         return ()
-    found = [(each.get("content") or each.get("step"), each.get("status")) for each in items if isinstance(each, dict)]
+    found = [(item.get("content") or item.get("step"), item.get("status")) for item in items if isinstance(item, dict)]
     return tuple(Todo(text, _STATES.get(str(state), "pending")) for text, state in found if isinstance(text, str))
 
 
@@ -66,7 +66,7 @@ def _patch(arguments: Mapping[str, Any]) -> str:
 
 def _command(arguments: Mapping[str, Any]) -> str:
     command = arguments.get("command") or arguments.get("cmd")
-    if isinstance(command, list) and all(isinstance(each, str) for each in command):
+    if isinstance(command, list) and all(isinstance(item, str) for item in command):
         is_shell = len(command) == 3 and command[1] in ("-lc", "-c")
         return str(command[2]) if is_shell else " ".join(command)
     return command if isinstance(command, str) else ""
@@ -140,14 +140,14 @@ class TranscriptBuilder:
         self._title = title_of(title) or self._title
 
     def finish(self) -> tuple[Record, ...]:
-        """All records, the title last: the first words of the person where none was given."""
+        """All records, the title last: the first words of the user where none was given."""
         if title := self._title or self._first_words():
             self.records.append(TitleRecord(title, self.last_at))
         return tuple(self.records)
 
     def _first_words(self) -> str:
-        said = (each.message for each in self.records if isinstance(each, MessageRecord))
-        titles = [title for each in said if each.role == "user" and (title := title_of(each.text))]
+        said = (record.message for record in self.records if isinstance(record, MessageRecord))
+        titles = [title for item in said if item.role == "user" and (title := title_of(item.text))]
         return next((title for title in titles if not title.startswith("/")), titles[0] if titles else "")
 
     def _take_number(self) -> int:

@@ -1,7 +1,7 @@
 """Claude Code's session files: JSON lines that form a tree by `uuid` and `parentUuid`.
 
 A file only grows, and is told in its order: an entry that hangs on an earlier place than the last one, with words of
-the person in between, is a rewind. Sub-agents' entries (`isSidechain`) are other conversations and stay out.
+the user in between, is a rewind. Sub-agents' entries (`isSidechain`) are other conversations and stay out.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def read_claude_code(path: Path) -> ForeignSession:
         SessionError: the file cannot be read.
     """
     left_out: Counter[str] = Counter()
-    teller = _Teller(left_out)
+    builder = _RecordBuilder(left_out)
     for entry in json_lines(path, left_out):
-        teller.take(entry)
-    return teller.finish(path)
+        builder.take(entry)
+    return builder.finish(path)
 
 
-class _Teller:
+class _RecordBuilder:
     """Takes the entries of a file one by one, and tells them as records."""
 
     def __init__(self, left_out: Counter[str]) -> None:
@@ -112,7 +112,7 @@ class _Teller:
         return ForeignSession(header, self._builder.finish(), +self._left_out)
 
     def _take_title(self, entry: Mapping[str, Any]) -> None:
-        """The person's own title wins over a model's, and each over the one before it."""
+        """The user's own title wins over a model's, and each over the one before it."""
         self._given_title = word(entry.get("customTitle")) or self._given_title
         found = word(entry.get("aiTitle"))
         self._found_title = found or self._found_title
@@ -136,13 +136,13 @@ class _Teller:
             return self._take_answer(entry, message, at)
         parts, replies = self._user_parts(entry, message.get("content"))
         if entry.get("isCompactSummary") is True:
-            self._compact("\n\n".join(each.text for each in parts if isinstance(each, Text | Context)), at)
+            self._compact("\n\n".join(part.text for part in parts if isinstance(part, Text | Context)), at)
             return 0
         number = 0
         if replies:
             number = self._builder.add(Message("tool", tuple(replies)), at)
         if parts:
-            is_prompt = any(isinstance(each, Text | Image) for each in parts)
+            is_prompt = any(isinstance(part, Text | Image) for part in parts)
             if is_prompt and not replies:
                 self._rewind(entry, at)
             number = self._builder.add(Message("user", tuple(parts)), at)
@@ -199,7 +199,7 @@ class _Teller:
             if kind == "tool_result":
                 replies.append(self._reply(block))
             elif kind == "text" and isinstance(text := block.get("text"), str) and text.strip():
-                parts.append(Context(shortened(text)) if entry.get("isMeta") is True else _said(shortened(text)))
+                parts.append(Context(shortened(text)) if entry.get("isMeta") is True else _user_part(shortened(text)))
             elif kind == "image":
                 parts.append(_image(block))
             elif kind == "document":
@@ -210,16 +210,16 @@ class _Teller:
         call_id = word(block.get("tool_use_id"))
         call = self._calls.get(call_id, ToolCall(call_id, "unknown", {}))
         found = [
-            _image(each) if each.get("type") == "image" else Text(str(each.get("text") or ""))
-            for each in _blocks(block.get("content"))
+            _image(item) if item.get("type") == "image" else Text(str(item.get("text") or ""))
+            for item in _blocks(block.get("content"))
         ]
-        text = shortened("\n".join(each.text for each in found if isinstance(each, Text)))
-        images = tuple(each for each in found if isinstance(each, Image))
+        text = shortened("\n".join(item.text for item in found if isinstance(item, Text)))
+        images = tuple(item for item in found if isinstance(item, Image))
         failed = block.get("is_error") is True
         return ToolReply(call_id, call.name, text, failed, images, foreign_display(call, text))
 
     def _take_attachment(self, entry: Mapping[str, Any]) -> int:
-        """What the person said while the agent was at work."""
+        """What the user said while the agent was at work."""
         attachment = entry.get("attachment")
         if not isinstance(attachment, dict) or attachment.get("type") != "queued_command":
             return 0
@@ -234,11 +234,11 @@ class _Teller:
 def _blocks(content: Any) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    return [item for item in content if isinstance(item, dict)] if isinstance(content, list) else []
 
 
-def _said(text: str) -> Part:
-    """What stands as the person's: their words, a command as they typed it, or what the program put in between."""
+def _user_part(text: str) -> Part:
+    """What stands as the user's: their words, a command as they typed it, or what the program put in between."""
     if _COMMAND.match(text) and (name := _COMMAND_NAME.search(text)):
         arguments = _COMMAND_ARGS.search(text)
         return Text(f"{name[1].strip()} {arguments[1].strip() if arguments else ''}".strip())

@@ -36,7 +36,7 @@ _SURROUNDINGS = re.compile(
     r"|apps_instructions|plugins_instructions|turn_aborted|subagent_notification|INSTRUCTIONS)"
     r"|\s*# AGENTS\.md instructions"
 )
-"""What the program put before the person's words: it speaks of another program's sandbox and tools."""
+"""What the program put before the user's words: it speaks of another program's sandbox and tools."""
 _SHELL_LINE = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>(.*)\Z", re.DOTALL)
 _ITEMS = {
     "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
@@ -55,10 +55,10 @@ def read_codex(path: Path) -> ForeignSession:
     left_out: Counter[str] = Counter()
     # Some versions wrote the words of the conversation as events alone: so the file is looked at twice.
     spoken = {_speaker(line) for line in json_lines(path, Counter())}
-    teller = _Teller(left_out, {"user", "assistant"} - spoken)
+    builder = _RecordBuilder(left_out, {"user", "assistant"} - spoken)
     for line in json_lines(path, left_out):
-        teller.take(line)
-    return teller.finish(path)
+        builder.take(line)
+    return builder.finish(path)
 
 
 def _speaker(line: Mapping[str, Any]) -> str:
@@ -66,7 +66,7 @@ def _speaker(line: Mapping[str, Any]) -> str:
     item = _item(line)
     if item.get("type") != "message":
         return ""
-    texts = [each.text for each in _contents(item.get("content")) if isinstance(each, Text)]
+    texts = [value.text for value in _contents(item.get("content")) if isinstance(value, Text)]
     return str(item.get("role")) if any(not _SURROUNDINGS.match(text) for text in texts) else ""
 
 
@@ -78,7 +78,7 @@ def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
     return line if "payload" not in line and line.get("type") in _ITEMS | _WITHOUT_WORDS else {}
 
 
-class _Teller:
+class _RecordBuilder:
     """Takes the lines of a file one by one, and tells them as records."""
 
     def __init__(self, left_out: Counter[str], from_events: set[str]) -> None:
@@ -123,7 +123,7 @@ class _Teller:
         if isinstance(git, dict) and (branch := word(git.get("branch"))):
             origin["branch"] = branch
         records = self._builder.finish()
-        created = instant(self._header.get("timestamp")) or next((each.at for each in records), "") or instant(0)
+        created = instant(self._header.get("timestamp")) or next((record.at for record in records), "") or instant(0)
         header = SessionHeader(
             session_id_for("codex", original), self._project, self._builder.model, created, origin=origin
         )
@@ -163,11 +163,11 @@ class _Teller:
         if item.get("role") == "assistant":
             self._answered(*parts)
         elif item.get("role") == "user":
-            kept = [each for each in parts if not (isinstance(each, Text) and _SURROUNDINGS.match(each.text))]
-            self._said(kept)
+            kept = [part for part in parts if not (isinstance(part, Text) and _SURROUNDINGS.match(part.text))]
+            self._take_user(kept)
 
-    def _said(self, parts: Iterable[Part]) -> None:
-        said = tuple(_shell_line(each) for each in parts)
+    def _take_user(self, parts: Iterable[Part]) -> None:
+        said = tuple(_shell_line(part) for part in parts)
         if said:
             self._answer = 0
             self._prompts.append(self._builder.add(Message("user", said), self._at))
@@ -210,7 +210,7 @@ class _Teller:
             case "thread_name_updated":
                 self._builder.entitle(word(event.get("thread_name")))
             case "user_message" if "user" in self._from_events and isinstance(event.get("message"), str):
-                self._said([Text(shortened(event["message"])), *map(picture_from_url, _list(event.get("images")))])
+                self._take_user([Text(shortened(event["message"])), *map(picture_from_url, _list(event.get("images")))])
             case "agent_message" if "assistant" in self._from_events and isinstance(event.get("message"), str):
                 self._answered(Text(shortened(event["message"])))
 
@@ -233,7 +233,7 @@ class _Teller:
         if gone:
             self._prompts = self._prompts[: -len(gone)]
             self._answer = 0
-            self._builder.rewind(max((each for each in self._builder.line if each < gone[0]), default=0), self._at)
+            self._builder.rewind(max((item for item in self._builder.line if item < gone[0]), default=0), self._at)
 
     def _compact(self, payload: Mapping[str, Any]) -> None:
         summary = payload.get("message")
@@ -250,8 +250,8 @@ def _contents(content: Any) -> list[Part]:
     if isinstance(content, str):
         return [Text(shortened(content))] if content.strip() else []
     parts: list[Part] = []
-    for each in _list(content):
-        match each:
+    for item in _list(content):
+        match item:
             case {"text": str(text)} if text.strip():
                 parts.append(Text(shortened(text)))
             case {"type": "input_image", "image_url": url}:
@@ -272,7 +272,7 @@ def _without_tags(text: str) -> str:
 
 def _thought(item: Mapping[str, Any]) -> str:
     pieces = [*_list(item.get("summary")), *_list(item.get("content"))]
-    texts = [each.get("text") for each in pieces if isinstance(each, dict)]
+    texts = [item.get("text") for item in pieces if isinstance(item, dict)]
     return shortened("\n\n".join(text for text in texts if isinstance(text, str) and text.strip()))
 
 
@@ -301,8 +301,8 @@ def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
         return text, images, failed or output.get("success") is False
     if isinstance(output, list):
         parts = _contents(output)
-        images = tuple(each for each in parts if isinstance(each, Image))
-        return "\n".join(each.text for each in parts if isinstance(each, Text)), images, False
+        images = tuple(part for part in parts if isinstance(part, Image))
+        return "\n".join(part.text for part in parts if isinstance(part, Text)), images, False
     text = output if isinstance(output, str) else ""
     if text.startswith('{"output":'):
         try:

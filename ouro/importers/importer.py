@@ -85,7 +85,7 @@ class ImportResult(msgspec.Struct, frozen=True):
     """That were added."""
     left_out: Mapping[str, int] = msgspec.field(default_factory=dict)
     reason: str = ""
-    """Why it failed, or what else is to be said."""
+    """Why it failed, or a remark."""
 
 
 class Importer:
@@ -110,8 +110,8 @@ class Importer:
         return done
 
     async def _take(self, source: ImportSource, told: ForeignSession) -> ImportResult:
-        count = sum(isinstance(each, MessageRecord) for each in told.records)
-        title = next((each.title for each in reversed(told.records) if isinstance(each, TitleRecord)), "")
+        count = sum(isinstance(record, MessageRecord) for record in told.records)
+        title = next((record.title for record in reversed(told.records) if isinstance(record, TitleRecord)), "")
         done = ImportResult(source, "new", told.header.id, title, count, told.left_out)
         if not count:
             return replace(done, outcome="empty")
@@ -138,7 +138,7 @@ class Importer:
         whole = await read_whole(self._store, header.id)
         more = await asyncio.to_thread(lambda: _Growth(whole.records(), records))
         new = more.records(header)
-        added = sum(isinstance(each, MessageRecord) for each in new) - more.has_parted
+        added = sum(isinstance(item, MessageRecord) for item in new) - more.has_parted
         if added <= 0:
             return replace(done, outcome="known", messages=0)
         loaded = await self._store.load_session(header.id)
@@ -216,7 +216,7 @@ class _Growth:
             return replace(record, to=numbers.get(record.to, 0))
         if isinstance(record, CompactionRecord):
             covers = (numbers.get(record.covers[0], 1), numbers.get(record.covers[1], self._next - 1))
-            kept = tuple(numbers[each] for each in record.kept if each in numbers)
+            kept = tuple(numbers[item] for item in record.kept if item in numbers)
             return replace(record, number=self._number(), covers=covers, kept=kept)
         return record
 

@@ -22,7 +22,7 @@ from ouro.memory.backend import Record, SessionHeader
 from ouro.messages import Image, Text
 from ouro.utils.text import clean
 
-LONGEST_LINE = 64 << 20
+MAX_LINE = 64 << 20
 DAMAGED = "lines that cannot be read"
 TOO_LONG = "lines that are too long"
 
@@ -65,11 +65,11 @@ def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> I
 
 def _lines(file: BinaryIO, left_out: Counter[str], most: int | None) -> Iterator[bytes]:
     read = 0
-    while line := file.readline(LONGEST_LINE):
+    while line := file.readline(MAX_LINE):
         read += len(line)
-        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+        if len(line) == MAX_LINE and not line.endswith(b"\n"):
             left_out[TOO_LONG] += 1
-            while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+            while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
                 pass
             continue
         yield line
@@ -92,9 +92,9 @@ PROGRAM_NAMES: Mapping[str, str] = {
     "ouro-old": "an older ouro",
     "json": "an export",
 }
-LONGEST_TEXT = 4_000_000
+MAX_TEXT = 4_000_000
 """Characters of one text that are taken over; what a log holds beyond is a dump that nobody reads."""
-_LARGEST_PICTURE = 20 << 20
+_MAX_PICTURE = 20 << 20
 _EARLIEST = "1970-01-01T00:00:00.000Z"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OURS = uuid.UUID("6f75726f-0000-5000-8000-696d706f7274")
@@ -151,10 +151,10 @@ def word(value: Any, most: int = 200) -> str:
 
 def shortened(text: str) -> str:
     """A text without what nobody can read any more."""
-    if len(text) <= LONGEST_TEXT:
+    if len(text) <= MAX_TEXT:
         return text
-    half = LONGEST_TEXT // 2
-    return f"{text[:half]}\n[… {len(text) - LONGEST_TEXT:,} characters were not taken over …]\n{text[-half:]}"
+    half = MAX_TEXT // 2
+    return f"{text[:half]}\n[… {len(text) - MAX_TEXT:,} characters were not taken over …]\n{text[-half:]}"
 
 
 def count(value: Any) -> int:
@@ -166,7 +166,7 @@ def picture(media_type: Any, data: Any, name: str = "") -> Image | Text:
     """A picture from base64; a word in its place where it is none."""
     kind = word(media_type, 60) or "image/png"
     try:
-        if not isinstance(data, str) or len(data) > _LARGEST_PICTURE * 4 // 3:
+        if not isinstance(data, str) or len(data) > _MAX_PICTURE * 4 // 3:
             raise ValueError
         raw = base64.b64decode(data, validate=True)
     except (ValueError, binascii.Error):

@@ -45,23 +45,23 @@ def read_older_ouro(path: Path) -> ForeignSession:
         raise SessionError(f"{path} cannot be read: {error}.") from error
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         raise SessionError(f"{path} is no session of the older layout: it has no `messages`.")
-    return _told(document, path)
+    return _session_of(document, path)
 
 
-def _told(document: Mapping[str, Any], path: Path) -> ForeignSession:
+def _session_of(document: Mapping[str, Any], path: Path) -> ForeignSession:
     left_out: Counter[str] = Counter()
     original = word(document.get("id")) or path.parent.name
     created = instant(document.get("created_at")) or instant(path.stat().st_mtime)
     builder = TranscriptBuilder()
     calls: dict[str, ToolCall] = {}
-    for place, each in enumerate(document["messages"]):
-        # Nobody has kept when each message was said: a millisecond apart they keep their order.
-        at = instant(each.get("timestamp") if isinstance(each, dict) else None, shifted(created, place))
-        message = _message(each, calls) if isinstance(each, dict) else None
+    for place, data in enumerate(document["messages"]):
+        # Nobody has kept when data message was said: a millisecond apart they keep their order.
+        at = instant(data.get("timestamp") if isinstance(data, dict) else None, shifted(created, place))
+        message = _message(data, calls) if isinstance(data, dict) else None
         if message is not None:
             builder.add(message, at)
             calls.update({call.id: call for call in message.tool_calls})
-        elif not (isinstance(each, dict) and each.get("role") == "system"):
+        elif not (isinstance(data, dict) and data.get("role") == "system"):
             left_out[DAMAGED] += 1
     if title := word(document.get("title")):
         builder.entitle(title)
@@ -81,7 +81,7 @@ def _message(data: Mapping[str, Any], calls: Mapping[str, ToolCall]) -> Message 
         case "tool":
             call_id = word(data.get("tool_call_id"))
             call = calls.get(call_id, ToolCall(call_id, word(data.get("name")) or "unknown", {}))
-            text = "\n".join(each.text for each in _contents(data.get("content")) if isinstance(each, Text))
+            text = "\n".join(item.text for item in _contents(data.get("content")) if isinstance(item, Text))
             return Message("tool", (ToolReply(call_id, call.name, text, display=foreign_display(call, text)),))
         case _:
             return None
@@ -94,7 +94,7 @@ def _answer(data: Mapping[str, Any]) -> Message | None:
         parts.append(Thinking(shortened(thought)))
     parts += _contents(data.get("content"))
     given = data.get("tool_calls")
-    parts += [_call(each) for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    parts += [_call(item) for item in given if isinstance(item, dict)] if isinstance(given, list) else []
     usage = data.get("usage")
     used = _usage(usage) if isinstance(usage, dict) else None
     return Message("assistant", tuple(parts), used, word(data.get("model"), 120)) if parts else None
@@ -121,7 +121,7 @@ def _replies(content: Any, calls: Mapping[str, ToolCall]) -> Iterable[ToolReply]
         if isinstance(block, dict) and block.get("type") == "tool_result":
             call_id = word(block.get("tool_use_id"))
             call = calls.get(call_id, ToolCall(call_id, "unknown", {}))
-            text = "\n".join(each.text for each in _contents(block.get("content")) if isinstance(each, Text))
+            text = "\n".join(item.text for item in _contents(block.get("content")) if isinstance(item, Text))
             yield ToolReply(call_id, call.name, text, display=foreign_display(call, text))
 
 

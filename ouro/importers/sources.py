@@ -60,7 +60,7 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
     found: list[ImportSource] = []
     for path in paths:
         if path.is_dir():
-            found += [each for file in _files_below(path) if (each := _source(file, program)) is not None]
+            found += [source for file in _files_below(path) if (source := _source(file, program)) is not None]
         elif not path.exists():
             raise UsageError(f"{path} is not there.")
         elif (source := _source(path, program)) is not None:
@@ -69,7 +69,7 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
             raise UsageError(
                 f"{path} is no session that ouro knows.", "`--from claude-code|codex|ouro-old|json` says whose it is."
             )
-    return sorted(found, key=lambda each: each.changed_at, reverse=True)
+    return sorted(found, key=lambda item: item.changed_at, reverse=True)
 
 
 def _files_below(place: Path) -> Iterable[Path]:
@@ -130,12 +130,12 @@ def _project(line: Mapping[str, object]) -> str:
 
 
 def _words(line: Mapping[str, object]) -> str:
-    """What the person said, where a line holds that."""
+    """What the user said, where a line holds that."""
     payload = line.get("payload")
     said = payload if isinstance(payload, dict) and payload.get("role") == "user" else line.get("message")
     if not isinstance(said, dict) or said.get("role") != "user" or line.get("isMeta") is True:
         return ""
     content = said.get("content")
     blocks = content if isinstance(content, list) else [{"text": content}]
-    found = (word(each.get("text"), 70) for each in blocks if isinstance(each, dict))
+    found = (word(block.get("text"), 70) for block in blocks if isinstance(block, dict))
     return next((text for text in found if text and not text.startswith(("<", "# AGENTS.md", "Caveat:"))), "")

@@ -150,7 +150,7 @@ class DictMemoryStore(MemoryStore):
     def _end_of(self, records: Sequence[Record], number: int, session_id: str) -> int:
         if number == 0:
             return 0
-        numbers = [_number(each) for each in records]
+        numbers = [_number(record) for record in records]
         if number not in numbers:
             raise SessionNotFound(f"Session `{session_id[:8]}` has no message {number}.")
         return numbers.index(number) + 1
@@ -164,9 +164,9 @@ class DictMemoryStore(MemoryStore):
             raise _not_found(session_id, " in the trash")
 
     def _listed(self, *, deleted: bool) -> list[SessionInfo]:
-        wanted = [each for each in self._headers.values() if (each.id in self._deleted) == deleted]
-        found = (self._info(each) for each in wanted)
-        return sorted((each for each in found if each.messages), key=lambda each: each.updated_at, reverse=True)
+        wanted = [item for item in self._headers.values() if (item.id in self._deleted) == deleted]
+        found = (self._info(item) for item in wanted)
+        return sorted((item for item in found if item.messages), key=lambda item: item.updated_at, reverse=True)
 
     def _info(self, header: SessionHeader) -> SessionInfo:
         transcript, spending = Transcript(), Spending()
@@ -174,7 +174,7 @@ class DictMemoryStore(MemoryStore):
         for record in records:
             transcript.take(record)
             spending.take(record, header.model)
-        said = [each for each in records if isinstance(each, MessageRecord)]
+        said = [record for record in records if isinstance(record, MessageRecord)]
         return SessionInfo(
             id=header.id,
             title=transcript.title,

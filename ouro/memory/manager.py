@@ -181,7 +181,7 @@ class MemoryManager:
 
     def known(self) -> tuple[Message, ...]:
         """The messages in memory, with those that a compaction keeps from before them."""
-        return (*(entry.message for entry in self.transcript.kept), *self.messages())
+        return (*(entry.message for entry in self.transcript.kept_entries), *self.messages())
 
     def context(self) -> list[Message]:
         """What is sent to the model: always valid for a provider; a summary replaces what a compaction covers."""

@@ -1,4 +1,4 @@
-"""Line: which messages follow which. A conversation that went back has branches, and one line that goes on."""
+"""MessageTree: which message follows which. A session with rewinds has branches, one of them the transcript."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class TranscriptEntry(msgspec.Struct, frozen=True):
 
 
 class TranscriptBranch(msgspec.Struct, frozen=True):
-    """What was left when the conversation went back, or on elsewhere."""
+    """Messages that a rewind left."""
 
     since: int
-    """What it parts from the line that goes on behind; 0: from the start."""
+    """The number of the transcript message before it; 0: the start."""
     entries: tuple[TranscriptEntry, ...]
-    """Its own messages, oldest first; a rewind to the last one goes on with it."""
+    """Its own messages, oldest first; a rewind to the last one restores the branch."""
 
 
 TreeItem = TranscriptEntry | CompactionRecord
@@ -83,7 +83,7 @@ class MessageTree:
         return node.item if node else None
 
     def append(self, item: TreeItem) -> None:
-        """The line goes on with it."""
+        """Add an item at the end of the transcript."""
         self._nodes[item.number] = _Node(item, self.last if self._nodes else self._start)
         self._places[item.number] = len(self.items)
         self.items.append(item)
@@ -119,7 +119,7 @@ class MessageTree:
 
     def answer(self, answers: Mapping[int, TranscriptEntry]) -> None:
         """Put answers that no record holds behind the messages of these numbers; they bear the same numbers."""
-        self._put([each for item in self.items for each in (item, answers.get(item.number)) if each is not None])
+        self._put([value for item in self.items for value in (item, answers.get(item.number)) if value is not None])
 
     def go_to(self, number: int) -> None:
         """Go on behind that number, wherever it is (0: from the start)."""
@@ -136,7 +136,7 @@ class MessageTree:
         """That number, or where it is missing the next lower one (0: the start); None where that is not known."""
         if number == 0 or number in self._nodes:
             return number
-        return max((each for each in self._nodes if each < number), default=None if self._start else 0)
+        return max((item for item in self._nodes if item < number), default=None if self._start else 0)
 
     def branches(self) -> tuple[TranscriptBranch, ...]:
         """What is not on the line, in the order in which it parts from it."""
@@ -145,9 +145,9 @@ class MessageTree:
         found: list[tuple[int, TranscriptBranch]] = []
         for number in self._nodes.keys() - followed - on_line.keys():
             path, since = self._path(number, on_line)
-            if entries := tuple(each for each in path if isinstance(each, TranscriptEntry)):
+            if entries := tuple(item for item in path if isinstance(item, TranscriptEntry)):
                 found.append((on_line.get(since, -1), TranscriptBranch(max(since, 0), entries)))
-        return tuple(branch for _, branch in sorted(found, key=lambda each: (each[0], each[1].entries[0].number)))
+        return tuple(branch for _, branch in sorted(found, key=lambda item: (item[0], item[1].entries[0].number)))
 
     def _put(self, items: list[TreeItem]) -> None:
         self.items = items

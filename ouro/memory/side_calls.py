@@ -1,4 +1,4 @@
-"""Work beside the turns: what it reports to, and model calls whose cost the session records."""
+"""Work in the background: what it reports to, and model calls whose cost the session records."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ouro.messages import Message
 
 
 class SessionChannel(Protocol):
-    """How work beside the turns reaches the user of a live session."""
+    """How work in the background reaches the user of a live session."""
 
     def emit(self, event: Event) -> None:
-        """Show an event beside the turns."""
+        """Show an event in the background."""
         ...
 
     async def ask(self, question_id: str, question: Question) -> Answer:
@@ -33,7 +33,7 @@ class SessionChannel(Protocol):
         ...
 
 
-def beside(
+def ask_in_background(
     models: ModelSource, memory: MemoryManager, role: Role, purpose: str
 ) -> Callable[[list[Message]], Awaitable[str]]:
     """Asks the models of a role, and gives the words of the answer; the session keeps what it cost."""

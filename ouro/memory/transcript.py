@@ -77,7 +77,7 @@ class Transcript:
         self.mode = ""
         """The one that was chosen last; empty: that of the header."""
         self.usage = Usage()
-        """Of all model calls of the session, those beside the conversation and on branches among them."""
+        """Of all model calls of the session, those in the background and on branches among them."""
         self.pins: frozenset[int] = frozenset()
         """Numbers of messages that survive every compaction word for word."""
         self.captured = 0
@@ -104,13 +104,13 @@ class Transcript:
         self._marks: dict[int, list[_Mark]] = {}
         """By the number of what they stand behind."""
         self._line = MessageTree(is_whole=is_whole)
-        self._kept = {each.number: TranscriptEntry(each.number, each.at, each.message) for each in kept}
+        self._kept = {item.number: TranscriptEntry(item.number, item.at, item.message) for item in kept}
 
     @classmethod
     def of(cls, loaded: LoadedSession) -> Transcript:
         """That of a session as it was loaded."""
-        numbered = (each for each in loaded.records if isinstance(each, MessageRecord | CompactionRecord))
-        above = max((0, *(each.number for each in (*numbered, *loaded.kept))))
+        numbered = (record for record in loaded.records if isinstance(record, MessageRecord | CompactionRecord))
+        above = max((0, *(item.number for item in (*numbered, *loaded.kept))))
         transcript = cls(loaded.kept, is_whole=loaded.place == 0, above=above)
         transcript.lacks_branches |= loaded.is_gapped
         for record in loaded.records:
@@ -121,7 +121,7 @@ class Transcript:
     @property
     def entries(self) -> tuple[TranscriptEntry, ...]:
         """The messages of the line that goes on, oldest first, as far as loaded."""
-        return tuple(each for each in self._line.items if isinstance(each, TranscriptEntry))
+        return tuple(item for item in self._line.items if isinstance(item, TranscriptEntry))
 
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
@@ -131,14 +131,14 @@ class Transcript:
     @property
     def compaction(self) -> CompactionRecord | None:
         """The one whose summary is sent now."""
-        made = (each for each in reversed(self._line.items) if isinstance(each, CompactionRecord))
-        return next((each for each in made if each.summary), None)
+        made = (item for item in reversed(self._line.items) if isinstance(item, CompactionRecord))
+        return next((item for item in made if item.summary), None)
 
     @property
     def dropped(self) -> frozenset[str]:
         """The calls whose outputs are left out of what is sent."""
-        made = (each for each in self._line.items if isinstance(each, CompactionRecord))
-        return frozenset(call for each in made for call in each.dropped)
+        made = (item for item in self._line.items if isinstance(item, CompactionRecord))
+        return frozenset(call for item in made for call in item.dropped)
 
     @property
     def last_number(self) -> int:
@@ -159,7 +159,7 @@ class Transcript:
         items, last = self._line.items, compaction.covers[1]
         before = items[: items.index(compaction)]
         # Where something that is covered is loaded, so is all behind it that is not.
-        reaches = last >= compaction.number - 1 or any(each.number <= last for each in before)
+        reaches = last >= compaction.number - 1 or any(item.number <= last for item in before)
         return reaches and all(self._entry(number) is not None for number in compaction.kept)
 
     def sent_entries(self) -> list[TranscriptEntry]:
@@ -172,13 +172,13 @@ class Transcript:
         kept, following = self._sent()
         compaction = self.compaction
         summary = compaction.summary if compaction else ""
-        messages = compacted([each.message for each in kept], summary, [each.message for each in following])
+        messages = compacted([item.message for item in kept], summary, [item.message for item in following])
         dropped = self.dropped
         return without_outputs(messages, dropped) if dropped else messages
 
     def before(self, number: int) -> int:
         """The number of what stands before that message on the line; 0: nothing, as far as loaded."""
-        numbers = [each.number for each in self._line.items]
+        numbers = [item.number for item in self._line.items]
         place = numbers.index(number) if number in numbers else 0
         return numbers[place - 1] if place else 0
 
@@ -209,20 +209,20 @@ class Transcript:
         else:
             item = items[begin]
             count.reset(item.tokens[1] if isinstance(item, CompactionRecord) else told_tokens(item.message))
-            following = [each.message for each in items[begin + 1 :] if isinstance(each, TranscriptEntry)]
+            following = [item.message for item in items[begin + 1 :] if isinstance(item, TranscriptEntry)]
         for message in following:
             count.add(message, is_measured=False)
 
     @property
     def turns(self) -> int:
         """How many there have been on the line, as far as that was ever loaded."""
-        return self.turns_gone + sum(is_turn(each.message) for each in self.entries)
+        return self.turns_gone + sum(is_turn(entry.message) for entry in self.entries)
 
     @property
-    def kept(self) -> list[TranscriptEntry]:
+    def kept_entries(self) -> list[TranscriptEntry]:
         """The messages that the compaction in force keeps, of those that do not stand on the line as far as loaded."""
         kept, _ = self._sent()
-        return [each for each in kept if each.number not in self._line]
+        return [item for item in kept if item.number not in self._line]
 
     def needed_from(self, count: int) -> TranscriptEntry | None:
         """The message before which nothing is needed: all behind it is sent, or among the last `count` messages."""
@@ -237,14 +237,14 @@ class Transcript:
         """Forget what stands before that message of the line, but for what is sent of it."""
         kept, _ = self._sent()
         place = self._line.items.index(first)
-        self._kept = {each.number: each for each in kept}
+        self._kept = {item.number: item for item in kept}
         self.turns_gone += sum(
-            isinstance(each, TranscriptEntry) and is_turn(each.message) for each in self._line.items[:place]
+            isinstance(item, TranscriptEntry) and is_turn(item.message) for item in self._line.items[:place]
         )
         self._line.cut(place)
         self.lacks_branches = True
-        self.recalled = {number: each for number, each in self.recalled.items() if number in self._line}
-        self._marks = {number: each for number, each in self._marks.items() if number in self._line}
+        self.recalled = {number: record for number, record in self.recalled.items() if number in self._line}
+        self._marks = {number: marks for number, marks in self._marks.items() if number in self._line}
 
     def take(self, record: Record) -> None:
         """One more record stands behind the others."""
@@ -282,24 +282,24 @@ class Transcript:
     def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[TranscriptEntry, ...]:
         """Put older records of the line before the others; gives their messages."""
         items: list[TreeItem] = []
-        for each in records:
-            match each:
+        for record in records:
+            match record:
                 case MessageRecord() | CompactionRecord():
-                    items.append(self._named(each))
+                    items.append(self._named(record))
                 case ModelRecord() | RewindRecord() if items or is_whole:
-                    self._marks.setdefault(items[-1].number if items else 0, []).append(_Mark(each))
+                    self._marks.setdefault(items[-1].number if items else 0, []).append(_Mark(record))
                 case RecalledRecord(message):
-                    self.recalled.setdefault(message, each)
+                    self.recalled.setdefault(message, record)
         self._line.prepend(items, is_whole=is_whole)
-        entries = tuple(each for each in items if isinstance(each, TranscriptEntry))
-        self.turns_gone = max(0, self.turns_gone - sum(is_turn(each.message) for each in entries))
+        entries = tuple(item for item in items if isinstance(item, TranscriptEntry))
+        self.turns_gone = max(0, self.turns_gone - sum(is_turn(entry.message) for entry in entries))
         return entries
 
     def answer_open_calls(self) -> None:
-        """Put an "interrupted" behind each tool call on the line that was never answered, for who reads it."""
-        known = {id(each.message): each for each in self.entries}
+        """Add the result "interrupted" after each tool call of the transcript that has none."""
+        known = {id(entry.message): entry for entry in self.entries}
         last, answers = 0, dict[int, TranscriptEntry]()
-        for message in with_answers([each.message for each in self.entries]):
+        for message in with_answers([entry.message for entry in self.entries]):
             if entry := known.get(id(message)):
                 last = entry.number
             else:
@@ -348,13 +348,13 @@ class Transcript:
         begin = items.index(compaction)
         while begin and items[begin - 1].number > compaction.covers[1]:
             begin -= 1
-        following = [each for each in items[begin:] if isinstance(each, TranscriptEntry)]
-        seen = {each.number for each in following}
+        following = [item for item in items[begin:] if isinstance(item, TranscriptEntry)]
+        seen = {item.number for item in following}
         kept = (self._entry(number) for number in compaction.kept if number not in seen)
-        return [each for each in kept if each is not None], following
+        return [item for item in kept if item is not None], following
 
     def _marks_behind(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
-        return (each.record for each in self._marks.get(number, ()) if not each.left or not self._line.has(each.left))
+        return (item.record for item in self._marks.get(number, ()) if not item.left or not self._line.has(item.left))
 
     def _has_figure(self, item: TreeItem) -> bool:
         if item.number < self._asked_since:

@@ -18,7 +18,7 @@ from ouro.errors import SaveFailed, SessionError
 from ouro.events import Emit, Event, Said, TurnFinished, UsageUpdated
 from ouro.llm import ModelSpec
 from ouro.memory.backend import SessionInfo
-from ouro.memory.compaction import LONGEST_TAIL, is_own_words, smaller
+from ouro.memory.compaction import MAX_TAIL, is_own_words, smaller
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
@@ -255,7 +255,7 @@ def _begin_of_tail(entries: Sequence[TranscriptEntry]) -> int:
     fitting = (
         place
         for place in starts[-TAIL_TURNS:]
-        if estimate_messages([entry.message for entry in entries[place:]]) <= LONGEST_TAIL
+        if estimate_messages([entry.message for entry in entries[place:]]) <= MAX_TAIL
     )
     return next(fitting, starts[-1] if starts else 0)
 

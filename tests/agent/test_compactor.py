@@ -287,7 +287,7 @@ async def test_a_summary_that_is_far_too_long_is_cut(world):
     model = ScriptedModel([ScriptedReply("## Goal\n" + "line\n" * 100_000)], spec=SMALL)
     [receipt] = of(Compacted, await world.compact(model))
     assert receipt.after < receipt.before
-    assert receipt.summary.endswith("[the summary was longer, and is cut here]")
+    assert receipt.summary.endswith("[the summary was longer and is cut here]")
 
 
 async def test_a_summary_that_would_not_make_it_smaller_is_not_taken_and_its_cost_is_kept(world):

@@ -82,7 +82,6 @@ def test_list_for_programs(root, tmp_path, capsys):
             "cost": 0.25,
             "folder": "2026-11-21_0d9f3c52",
             "summary": "",
-            "mode": "",
             "spent": [
                 {
                     "day": "2026-11-21",

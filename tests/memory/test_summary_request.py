@@ -3,7 +3,7 @@
 import json
 
 from ouro.memory.compaction import (
-    MOST_STEPS,
+    MAX_STEPS,
     ask_for_summary,
     cut_summary,
     is_summary,
@@ -18,9 +18,9 @@ def asked(messages) -> str:
     return "".join(part.text for part in messages[-1].parts)
 
 
-def test_the_wish_of_the_person_and_the_length_are_in_the_request():
+def test_the_focus_and_the_length_are_in_the_request():
     text = asked([ask_for_summary("the API {of} the parser", 600)])
-    assert "The person asks to keep in particular: the API {of} the parser" in text
+    assert "The user asks to keep in particular: the API {of} the parser" in text
     assert "At most 600 words." in text
     assert "in particular" not in asked([ask_for_summary("", 600)])
 
@@ -34,7 +34,7 @@ def test_a_refusal_two_words_and_nothing_are_no_summary():
 
 def test_a_summary_that_is_too_long_is_cut_at_a_line_and_says_so():
     assert cut_summary(" short \n", 99) == "short"
-    assert cut_summary("one\ntwo\nthree", 9) == "one\ntwo\n[the summary was longer, and is cut here]"
+    assert cut_summary("one\ntwo\nthree", 9) == "one\ntwo\n[the summary was longer and is cut here]"
     assert len(cut_summary("x" * 10_000_000, 1_000)) < 1_100
 
 
@@ -53,7 +53,7 @@ def test_parts_are_lines_of_json_with_long_outputs_shortened_and_pictures_named(
 
 def test_what_needs_too_many_parts_loses_its_middle_and_says_so():
     parts = parts_of([user(f"{number} " + "x" * 900) for number in range(100)], 1_000)
-    assert len(parts) == MOST_STEPS
+    assert len(parts) == MAX_STEPS
     assert '"text": "0 ' in parts[0]
     assert "left out" in parts[2]
     assert '"text": "99 ' in parts[-1]

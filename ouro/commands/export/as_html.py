@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_LARGEST_PICTURE = 512 << 10
+_MAX_PICTURE = 512 << 10
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
@@ -168,7 +168,7 @@ def _diff(lines: Iterable[str]) -> str:
 
 def _image(image: Image) -> str:
     name = escaped(picture_name(image))
-    if not can_be_shown(image, _LARGEST_PICTURE):
+    if not can_be_shown(image, _MAX_PICTURE):
         return f'<p class="mark">[picture: {name}, {len(image.data):,} bytes]</p>\n'
     data = base64.b64encode(image.data).decode()
     return f'<p><img alt="{name}" src="data:{image.media_type};base64,{data}"></p>\n'

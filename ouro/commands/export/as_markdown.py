@@ -26,7 +26,7 @@ from ouro.memory.sessions.session_reader import WholeSession
 from ouro.messages import Context, Image, Text, Thinking, ToolReply, Usage
 from ouro.utils.text import clean
 
-_LARGEST_PICTURE = 16 << 10
+_MAX_PICTURE = 16 << 10
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _ACTIVE = re.compile(r"<(?=[A-Za-z/!?])")
 
@@ -146,7 +146,7 @@ def _body(reply: ToolReply) -> str:
 
 def _image(image: Image) -> str:
     name = picture_name(image)
-    if not can_be_shown(image, _LARGEST_PICTURE):
+    if not can_be_shown(image, _MAX_PICTURE):
         return f"*[picture: {escape(name)}, {len(image.data):,} bytes]*"
     return f"![{escape(name)}](data:{image.media_type};base64,{base64.b64encode(image.data).decode()})"
 

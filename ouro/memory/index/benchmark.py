@@ -83,7 +83,7 @@ def answers(
         vectors = vectors_for(index, embedder) if embedder else None
         while vectors and vectors.fill():
             pass
-        speakers = tuple(dict.fromkeys(each.speaker for each in documents))
+        speakers = tuple(dict.fromkeys(document.speaker for document in documents))
         search = Search(index, vectors, weights, speakers)
         today = _last_day(documents)
         for query in queries:
@@ -99,8 +99,8 @@ def _add(index: Index, documents: Sequence[Document]) -> dict[int, str]:
     """Put the documents into the index as sessions; gives the id of each by its row."""
     names: dict[int, str] = {}
     sessions: dict[str, list[Document]] = {}
-    for each in documents:
-        sessions.setdefault(str(each.session), []).append(each)
+    for document in documents:
+        sessions.setdefault(str(document.session), []).append(document)
     with index.writing() as database:
         for name, turns in sessions.items():
             values = (name, name, turns[0].date, turns[-1].date)
@@ -109,17 +109,17 @@ def _add(index: Index, documents: Sequence[Document]) -> dict[int, str]:
                 " VALUES (?, ?, '', ?, ?, 0, 0, 0, x'') RETURNING seq",
                 values,
             ).fetchone()
-            rows = [(each, text) for each in turns for text in passages(each.text)]
-            for place, (each, text) in enumerate(rows, (seq << SHIFT) + 1):
-                row = (place, seq, each.turn, each.speaker, each.date, text, content_hash(text))
+            rows = [(item, text) for item in turns for text in passages(item.text)]
+            for place, (turn, text) in enumerate(rows, (seq << SHIFT) + 1):
+                row = (place, seq, turn.turn, turn.speaker, turn.date, text, content_hash(text))
                 database.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", row)
-                names[place] = each.id
+                names[place] = turn.id
             database.execute("UPDATE sessions SET passages = ? WHERE seq = ?", (len(rows), seq))
     return names
 
 
 def _last_day(documents: Sequence[Document]) -> date | None:
-    last = max((each.date[:10] for each in documents), default="")
+    last = max((document.date[:10] for document in documents), default="")
     try:
         return date.fromisoformat(last)
     except ValueError:
@@ -143,15 +143,15 @@ def measure(found: Sequence[SearchAnswer], wanted: Mapping[str, Sequence[str]]) 
     """Compare answers with the ids that are right, by question."""
     recall = {}
     for k in (5, 10, 25):
-        recall[str(k)] = _mean([_share(each.ids[:k], wanted[each.qid]) for each in found])
-    times = sorted(each.ms for each in found) or [0.0]
+        recall[str(k)] = _mean([_share(item.ids[:k], wanted[item.qid]) for item in found])
+    times = sorted(item.ms for item in found) or [0.0]
     return SearchQuality(
         len(found),
         recall,
-        _mean([_ndcg(each.ids[:10], wanted[each.qid]) for each in found]),
+        _mean([_ndcg(item.ids[:10], wanted[item.qid]) for item in found]),
         times[len(times) // 2],
         times[min(len(times) - 1, int(0.95 * len(times)))],
-        tuple(each.qid for each in found if not set(each.ids[:10]) & set(wanted[each.qid])),
+        tuple(item.qid for item in found if not set(item.ids[:10]) & set(wanted[item.qid])),
     )
 
 
@@ -160,7 +160,7 @@ def _share(ids: Sequence[str], wanted: Sequence[str]) -> float:
 
 
 def _ndcg(ids: Sequence[str], wanted: Sequence[str]) -> float:
-    gain = sum(1 / math.log2(rank + 2) for rank, each in enumerate(ids) if each in wanted)
+    gain = sum(1 / math.log2(rank + 2) for rank, found_id in enumerate(ids) if found_id in wanted)
     return gain / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(set(wanted)))))
 
 
@@ -173,7 +173,7 @@ def answer_line(answer: SearchAnswer) -> str:
     return json.dumps({"qid": answer.qid, "ids": list(answer.ids), "ms": answer.ms}, ensure_ascii=False)
 
 
-MOST_HITS = 25
+MAX_HITS = 25
 _LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FROM notes)"
 
 
@@ -214,7 +214,7 @@ def ask_own_notes(search: Search, recall_in: Callable[[str], Recall]) -> OwnQues
 
 
 def _words_of_turn(search: Search, session: str, turn: int) -> str:
-    """What the person said in that turn of that session; empty where it is gone."""
+    """What the user said in that turn of that session; empty where it is gone."""
     with search.index.reading() as database:
         row = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
         if row is None or turn < 1:

@@ -184,7 +184,7 @@ def made_embedder(named: str, catalog: Catalog, purse: EmbeddingBudget | None = 
 
 
 def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
-    """Whether somebody has chosen a model for vectors, in the settings or in models.yaml."""
+    """Whether a model for vectors is configured, in the settings or in models.yaml."""
     try:
         return bool(named or catalog.role("embed"))
     except NoModelError:
@@ -194,8 +194,8 @@ def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
 def vectors_for(index: Index, embedder: Embedder) -> Vectors:
     """The vectors of an index, made by `embedder`.
 
-    numpy comes with one thread: two that wait for each other beside other work take seven times as long, and the
-    processor is the person's. What is set for it is taken back, so that no program that we start inherits it.
+    numpy runs with one thread: two threads that wait for each other take seven times as long on a busy machine. The
+    variables for that are removed again, so that programs that ouro starts do not inherit them.
     """
     names = [name for name in _THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(names, "1"))

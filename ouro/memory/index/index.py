@@ -164,8 +164,8 @@ class Index:
     def close(self) -> None:
         """Let go of the files."""
         with self._reading, self._writing:
-            for each in {self._reader, self._writer} - {None}:
-                each.close()  # type: ignore[union-attr]
+            for item in {self._reader, self._writer} - {None}:
+                item.close()  # type: ignore[union-attr]
             self._reader = self._writer = None
 
     def _follow(self, sources: Sources, progress: Progress) -> int:

@@ -1,4 +1,4 @@
-"""Lookup: the index and its search, made when they are first needed, and kept up to date beside the conversation."""
+"""Lookup: the index and its search, made when they are first needed, and kept up to date in the background."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLOSE_SECONDS = 2.0
 """At most for the vectors of new notes when a session is closed."""
 _BATCH = 16
 _PAUSE_SECONDS = 0.002
-"""Between two files, so that whoever types does not feel that they are read."""
+"""Between two files, so that typing stays responsive."""
 
 
 class _StoppedError(Exception):
@@ -77,7 +77,7 @@ class Lookup:
         """Bring the index up to date, and make the vectors that are missing, a few at a time. For the background."""
         self._is_asked_again = True
         if self._keeping_up.locked():
-            return  # whoever is at it goes on
+            return  # the running update continues with it
         async with self._keeping_up:
             while self._is_asked_again and not self._stopped.is_set():
                 self._is_asked_again = False
@@ -160,7 +160,7 @@ class Lookup:
             log.warning("the index is not up to date: %s", error)
 
     async def _fill(self) -> None:
-        """Make vectors in small pieces, resting as long as each took: the processor is the person's."""
+        """Make vectors in small pieces, resting as long as each took: the processor is the user's."""
         while self._vectors is not None and not self._stopped.is_set():
             started = time.monotonic()
             try:

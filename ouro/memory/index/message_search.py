@@ -13,7 +13,7 @@ from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.scoring import EVERYTHING, Passage, PassageRange, best_of, rows_of, score_passages, word_scores
 from ouro.memory.index.search import MemoryHit, PassageFilter, SearchFilter, SearchRequest
 
-MOST_CANDIDATES = 200
+MAX_CANDIDATES = 200
 """Passages that are looked at closely: by words, by vectors, by days, each."""
 _OUTPUT_WORTH = 0.7
 """What a tool said counts less than what people said of it."""
@@ -26,9 +26,9 @@ def find_messages(looking: SearchRequest, k: int) -> list[MemoryHit]:
     shares = word_scores(
         looking.database, "messages", looking.question.words, within, has_neighbours=looking.weights.near_words
     )
-    nearest = looking.nearest("messages", MOST_CANDIDATES, lambda: None if within.is_all else _only(looking.database))
-    chosen = {*best_of(shares, MOST_CANDIDATES), *nearest, *_of_days(looking, within)}
-    passages = [each for each in _passages(looking, "messages", chosen) if each.at >= looking.wanted.since]
+    nearest = looking.nearest("messages", MAX_CANDIDATES, lambda: None if within.is_all else _only(looking.database))
+    chosen = {*best_of(shares, MAX_CANDIDATES), *nearest, *_of_days(looking, within)}
+    passages = [message for message in _passages(looking, "messages", chosen) if message.at >= looking.wanted.since]
     around = {place + step for place in chosen for step in (-1, 0, 1)} if looking.vectors else set()
     cosines = looking.cosines("messages", sorted(around))
     scored = score_passages(passages, shares, cosines, looking.question, looking.weights)
@@ -40,8 +40,8 @@ def find_outputs(looking: SearchRequest, k: int) -> list[MemoryHit]:
     found = word_scores(
         looking.database, "outputs", looking.question.words, _within(looking, "outputs"), has_neighbours=False
     )
-    passages = _passages(looking, "outputs", best_of(found, MOST_CANDIDATES))
-    scored = {each.id: {"words": _OUTPUT_WORTH * found[each.id]} for each in passages}
+    passages = _passages(looking, "outputs", best_of(found, MAX_CANDIDATES))
+    scored = {passage.id: {"words": _OUTPUT_WORTH * found[passage.id]} for passage in passages}
     return _hits(looking, "output", passages, scored, k)
 
 
@@ -101,7 +101,7 @@ def _of_days(looking: SearchRequest, within: PassageRange) -> list[int]:
             f"SELECT messages.id AS passage FROM (SELECT seq FROM sessions WHERE updated_at >= ? AND created_at < ?"
             f" AND {allowed} ORDER BY seq DESC LIMIT ?) AS those JOIN messages ON messages.id BETWEEN those.seq << ?"
             f" AND (those.seq + 1) << ? WHERE messages.at >= ? AND messages.at < ? AND {within.condition} LIMIT ?",
-            (first, until, _SESSIONS_OF_DAYS, SHIFT, SHIFT, first, until, MOST_CANDIDATES),
+            (first, until, _SESSIONS_OF_DAYS, SHIFT, SHIFT, first, until, MAX_CANDIDATES),
         )
         found += [place for (place,) in rows]
     return found
@@ -117,16 +117,16 @@ def _hits(
 ) -> list[MemoryHit]:
     totals = {place: sum(parts.values()) for place, parts in scored.items()}
     # Copies of a session say the same: enough are taken that `k` different ones are left.
-    best = heapq.nlargest(3 * k, passages, key=lambda each: (totals[each.id], each.id))
+    best = heapq.nlargest(3 * k, passages, key=lambda item: (totals[item.id], item.id))
     found = []
-    for each in best:
+    for item in best:
         row = looking.database.execute(
-            "SELECT id, title, project FROM sessions WHERE seq = ?", (each.id >> SHIFT,)
+            "SELECT id, title, project FROM sessions WHERE seq = ?", (item.id >> SHIFT,)
         ).fetchone()
-        if row and totals[each.id] > 0:
+        if row and totals[item.id] > 0:
             hit = MemoryHit(
-                f"{row[0]}:{each.number}", "message", each.text, totals[each.id], scored[each.id], each.id, at=each.at,
-                session=row[0], title=row[1], project=row[2], number=each.number, role=each.role,
+                f"{row[0]}:{item.number}", "message", item.text, totals[item.id], scored[item.id], item.id, at=item.at,
+                session=row[0], title=row[1], project=row[2], number=item.number, role=item.role,
             )  # fmt: skip
             found.append(hit if kind == "message" else replace(hit, kind="output"))
     return found

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-_LONGEST_WORD = 100
+_MAX_WORD = 100
 _SPLIT = re.compile(r"\w+|[^\w\s]", re.UNICODE)
 _CJK = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f])")
 
@@ -39,7 +39,7 @@ class WordPieces:
 
     def _pieces_of(self, word: str) -> tuple[int, ...]:
         """The longest pieces that are known, from the left."""
-        if len(word) > _LONGEST_WORD:
+        if len(word) > _MAX_WORD:
             return (self._unknown,)
         pieces: list[int] = []
         start = 0
@@ -60,7 +60,7 @@ def _words(text: str) -> list[str]:
     """Words and signs of a text, in lower case, without accents."""
     text = text.lower()
     if not text.isascii():
-        text = "".join(each for each in unicodedata.normalize("NFD", text) if unicodedata.category(each) != "Mn")
+        text = "".join(item for item in unicodedata.normalize("NFD", text) if unicodedata.category(item) != "Mn")
         text = _CJK.sub(r" \1 ", text)
     return [
         piece
@@ -70,7 +70,7 @@ def _words(text: str) -> list[str]:
 
 
 Floats = NDArray[np.float32]
-MOST_PIECES = 256
+MAX_PIECES = 256
 """What the model was trained to read of a text."""
 _BATCH_PIECES = 2_048
 _KINDS = {"F32": np.float32, "F16": np.float16}
@@ -111,18 +111,18 @@ class MiniLm:
 
     def embed(self, texts: Sequence[str]) -> Floats:
         """A row of length one for each text, in their order."""
-        ids = [self._pieces.encode(text, MOST_PIECES) for text in texts]
+        ids = [self._pieces.encode(text, MAX_PIECES) for text in texts]
         found = np.zeros((len(texts), self.dimensions), np.float32)
         for batch in _batches(ids):
             found[batch] = self._run([ids[number] for number in batch])
         return found
 
     def _run(self, ids: list[list[int]]) -> Floats:
-        lengths = np.array([len(each) for each in ids])
+        lengths = np.array([len(identifier) for identifier in ids])
         count, longest = len(ids), int(lengths.max())
         padded = np.zeros((count, longest), np.int64)
-        for row, each in zip(padded, ids, strict=True):
-            row[: len(each)] = each
+        for row, pieces in zip(padded, ids, strict=True):
+            row[: len(pieces)] = pieces
         is_there = np.arange(longest) < lengths[:, None]
         hidden = np.where(is_there, np.float32(0), np.float32(-1e9))[:, None, None, :]
         states = self._normed(self._words[padded] + self._places[:longest], self._norm)
@@ -189,7 +189,7 @@ def _tensors(path: Path) -> dict[str, Floats]:
 def _batches(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """The numbers of texts of like length, together as many as are multiplied well at once."""
     batch: list[int] = []
-    for number in sorted(range(len(ids)), key=lambda each: len(ids[each])):
+    for number in sorted(range(len(ids)), key=lambda item: len(ids[item])):
         if batch and len(ids[number]) * (len(batch) + 1) > _BATCH_PIECES:
             yield batch
             batch = []

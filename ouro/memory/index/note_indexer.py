@@ -21,7 +21,7 @@ from ouro.memory.sessions.session_file import opened, read_range
 from ouro.utils.log import log
 
 CORE_FILES = ("decisions.md", "preferences.md", "facts.md")
-LONGEST_FILE = 1 << 20
+MAX_FILE = 1 << 20
 """Bytes; nobody reads a longer core file or note whole, and a model neither."""
 _HEADING = re.compile(r"\s{0,3}(#{1,6}\s|-{3,}\s*$|<!--)")
 
@@ -79,7 +79,7 @@ def _files(folder: MemoryFolder) -> Iterator[tuple[str, tuple[int, int]]]:
     for place in (folder.path, folder.path / "archive"):
         try:
             with os.scandir(place) as entries:
-                names = [each.name for each in entries]
+                names = [entry.name for entry in entries]
         except OSError:
             continue
         for name in names:
@@ -104,7 +104,7 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
     try:
         with opened(place.parent, place.name, os.O_RDONLY) as descriptor:
             found = os.fstat(descriptor)
-            data = read_range(descriptor, 0, min(found.st_size, LONGEST_FILE + 1))
+            data = read_range(descriptor, 0, min(found.st_size, MAX_FILE + 1))
     except (OSError, SessionError) as error:
         log.warning("%s is not searched: %s", path, error)
         return
@@ -117,8 +117,8 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
     remove_file(database, path)
     values = (path, str(folder.path), folder.scope, folder.project, found.st_size, found.st_mtime_ns, seen)
     database.execute("INSERT INTO files VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-    if len(data) > LONGEST_FILE:
-        log.warning("%s is not searched: it has over %d bytes", path, LONGEST_FILE)
+    if len(data) > MAX_FILE:
+        log.warning("%s is not searched: it has over %d bytes", path, MAX_FILE)
         return
     text = data.decode("utf-8", "replace").replace("\x00", "")
     changed_at = datetime.fromtimestamp(found.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -153,10 +153,13 @@ def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, row: 
     database.executemany("INSERT INTO entities VALUES (?, ?)", entities)
     edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
     database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
-    anchors = [(note.id, each.path, each.blob, path) for each in note.anchors]
+    anchors = [(note.id, anchor.path, anchor.blob, path) for anchor in note.anchors]
     database.executemany("INSERT INTO anchors VALUES (?, ?, ?, ?)", anchors)
-    pairs = [(normalized(each.source, root), each.rel, normalized(each.target, root)) for each in note.relations]
-    relations = [(*each, path) for each in pairs if each[0] and each[2]]
+    pairs = [
+        (normalized(relation.source, root), relation.rel, normalized(relation.target, root))
+        for relation in note.relations
+    ]
+    relations = [(*item, path) for item in pairs if item[0] and item[2]]
     database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)
 
 
@@ -165,5 +168,5 @@ def _entities(note: Note, root: str) -> tuple[str, ...]:
 
     A tool that a text speaks of by the way is left out: every second note does.
     """
-    spoken_of = (each for each in entities_in(note.text) if not each.startswith("tool:"))
+    spoken_of = (item for item in entities_in(note.text) if not item.startswith("tool:"))
     return tuple(dict.fromkeys((*normalized_all(note.entities, root), *spoken_of)))

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ouro.memory.index.scoring import PassageRange, best_of, days_fit, rows_of, word_scores
 from ouro.memory.index.search import MemoryHit, PassageFilter, SearchRequest, Weigh
 
-MOST_CANDIDATES = 150
-MOST_NEAREST = 300
+MAX_CANDIDATES = 150
+MAX_NEAREST = 300
 """By the signs of their vectors."""
 _COLUMNS = (
     "id, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn, supersedes,"
@@ -24,8 +24,8 @@ def find_notes(looking: SearchRequest, weigh: Weigh | None = None) -> list[Memor
     """Notes and core lines that bear on the question, in no order; `weigh` gives a factor for each."""
     fitting = _fitting(looking)
     shares = word_scores(looking.database, "notes", looking.question.words, fitting, has_neighbours=False)
-    nearest = looking.nearest("notes", MOST_CANDIDATES, lambda: _only(looking.database, fitting))
-    chosen = {*best_of(shares, MOST_CANDIDATES), *nearest}
+    nearest = looking.nearest("notes", MAX_CANDIDATES, lambda: _only(looking.database, fitting))
+    chosen = {*best_of(shares, MAX_CANDIDATES), *nearest}
     cosines = looking.cosines("notes", sorted(chosen))
     usual = sum(cosines.values()) / len(cosines) if cosines else 0.0
     hits = []
@@ -45,7 +45,7 @@ def find_notes(looking: SearchRequest, weigh: Weigh | None = None) -> list[Memor
 def nearest_notes(looking: SearchRequest, k: int) -> list[MemoryHit]:
     """The `k` notes that are nearest in meaning, best first; their score is the cosine."""
     fitting = _fitting(looking)
-    nearest = looking.nearest("notes", MOST_NEAREST, lambda: _only(looking.database, fitting))
+    nearest = looking.nearest("notes", MAX_NEAREST, lambda: _only(looking.database, fitting))
     cosines = looking.cosines("notes", nearest)
     hits = [replace(hit, score=cosines[hit.place]) for hit in note_hits(looking, cosines)]
     return sorted(hits, key=lambda hit: -hit.score)[:k]

@@ -10,7 +10,7 @@ import msgspec
 
 from ouro.memory.index.tokenizer import FORMS, STOP_WORDS, words_in
 
-MOST_WORDS = 48
+MAX_WORDS = 48
 """Of a long message the first ones are looked for."""
 _WORD = re.compile(r"[^\W_]+")
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
@@ -59,13 +59,13 @@ def question_of(text: str, speakers: Sequence[str] = SPEAKERS, today: date | Non
     for word in words_in(rest):
         if word not in STOP_WORDS and word not in names:
             found[FORMS.get(word, (word,))] = None
-        if len(found) == MOST_WORDS:
+        if len(found) == MAX_WORDS:
             break
     return ParsedQuery(text, tuple(found), speaker, days, _in_first_person(text, speaker))
 
 
 def _speaker(text: str, speakers: Sequence[str]) -> str:
-    """The only one of them that is named; the person is `I`, and the assistant `you`."""
+    """The only one of them that is named; the user is `I`, and the assistant `you`."""
     words = set(_WORD.findall(text.lower()))
     named = [name for name in speakers if name.lower() in words]
     if tuple(speakers) == SPEAKERS:

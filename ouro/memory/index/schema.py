@@ -102,7 +102,7 @@ def make_tables(database: sqlite3.Connection) -> None:
     )
     things = [(kind, name) for kind, name in found if kind in ("view", "table") and name not in kept]
     virtual = [name for kind, name in things if name.endswith("_words")]
-    shadows = {name for _, name in things if any(name.startswith(f"{each}_") for each in virtual)}
+    shadows = {name for _, name in things if any(name.startswith(f"{item}_") for item in virtual)}
     for kind, name in sorted(things, key=lambda thing: thing[1] not in virtual):
         if name not in shadows:
             database.execute(f"DROP {kind} {name}")

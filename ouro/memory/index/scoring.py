@@ -60,17 +60,17 @@ def score_passages(
     """The parts of the score of each passage; the score is their sum."""
     found: dict[int, dict[str, float]] = {}
     usual = sum(cosines.values()) / len(cosines) if cosines else 0.0
-    for each in passages:
-        parts = {"words": shares.get(each.id, 0.0)}
+    for passage in passages:
+        parts = {"words": shares.get(passage.id, 0.0)}
         if cosines:
-            parts["vectors"] = weights.vectors * _closeness(each.id, cosines, usual, weights.around)
-        if question.speaker and each.role == question.speaker:
+            parts["vectors"] = weights.vectors * _closeness(passage.id, cosines, usual, weights.around)
+        if question.speaker and passage.role == question.speaker:
             parts["speaker"] = weights.speaker
-        if question.days and (fit := days_fit(each.at, question)):
+        if question.days and (fit := days_fit(passage.at, question)):
             parts["days"] = weights.days * fit
-        if weights.asks and _ASKS.search(each.text):
+        if weights.asks and _ASKS.search(passage.text):
             parts["asks"] = -weights.asks
-        found[each.id] = parts
+        found[passage.id] = parts
     if weights.session:
         _add_session(found, weights.session)
     return found
@@ -102,9 +102,9 @@ def _add_session(found: Mapping[int, dict[str, float]], weight: float) -> None:
         parts["session"] = weight * best[place >> SHIFT]
 
 
-MOST_PLACES = 2_000
+MAX_PLACES = 2_000
 """Of a word that is said more often than that, the newest places are looked at: it tells little apart."""
-MOST_LOOKED_AT = 6_000
+MAX_LOOKED_AT = 6_000
 """Places of all words together; the rare words come first."""
 NEAR = ((1, 0.7), (-1, 0.5), (2, 0.4), (-2, 0.3), (3, 0.2), (-3, 0.2))
 """A word counts for the passages around, too: one after it was said .7, one before .5 …; largest first."""
@@ -150,14 +150,14 @@ def word_scores(
     A word that is said nowhere counts among what was asked for. The neighbours may be out of what is looked through.
     """
     found = [_places(database, table, forms, within) for forms in _different(words)]
-    whole = sum(each.weight for each in found)
+    whole = sum(item.weight for item in found)
     scores: dict[int, float] = {}
     score = scores.get
-    room = MOST_LOOKED_AT
-    for left, each in zip(range(len(found), 0, -1), sorted(found, key=lambda places: len(places.ids)), strict=True):
-        ids = each.ids[: room // left]
+    room = MAX_LOOKED_AT
+    for left, places in zip(range(len(found), 0, -1), sorted(found, key=lambda one: len(one.ids)), strict=True):
+        ids = places.ids[: room // left]
         room -= len(ids)
-        worth = each.weight / whole
+        worth = places.weight / whole
         for place, nearness in (_near(ids) if has_neighbours else dict.fromkeys(ids, 1.0)).items():
             scores[place] = score(place, 0.0) + nearness * worth
     return scores
@@ -181,10 +181,10 @@ def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], with
     rows = database.execute(
         f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND {within.condition}"
         " ORDER BY rowid DESC LIMIT ?",
-        (question, *within.values, MOST_PLACES),
+        (question, *within.values, MAX_PLACES),
     )
     ids, count = [row[0] for row in rows], within.count
-    often = len(ids) if len(ids) < MOST_PLACES else _estimate(database, table, ids, count)
+    often = len(ids) if len(ids) < MAX_PLACES else _estimate(database, table, ids, count)
     weight = math.log(1 + (count - often + 0.5) / (often + 0.5)) if often else math.log(1 + count)
     return _Places(max(weight, 0.0) or 1e-9, ids)
 

@@ -196,8 +196,8 @@ class Search:
         asked = self.vectors.questions(texts)
         with self.index.reading() as database:
             for text, vector in zip(texts, asked, strict=True):
-                for each in wanted:
-                    looking = SearchRequest(database, ParsedQuery(text, ()), vector, self.vectors, each, self._weights)
+                for item in wanted:
+                    looking = SearchRequest(database, ParsedQuery(text, ()), vector, self.vectors, item, self._weights)
                     for hit in nearest_notes(looking, k):
                         if hit.id not in best or hit.score > best[hit.id].score:
                             best[hit.id] = hit
@@ -216,7 +216,7 @@ class Search:
 def _best(hits: Sequence[MemoryHit], k: int) -> list[MemoryHit]:
     """The best, each text once: a copy of a session says all over again what the first one said."""
     chosen: dict[str, MemoryHit] = {}
-    for hit in sorted(hits, key=lambda each: -each.score):
+    for hit in sorted(hits, key=lambda item: -item.score):
         chosen.setdefault(hit.text, hit)
         if len(chosen) == k:
             break

@@ -23,10 +23,10 @@ from ouro.utils.log import log
 
 _KIND = re.compile(rb"(?:\s|#[^\n]*\n)*(\w+):")
 _WINDOW = 8 << 20
-_LONGEST_RECORD = 32 << 20
+_MAX_RECORD = 32 << 20
 _HASHED_WHOLE = 8 << 20
 _HASHED_END = 64 << 10
-_MOST_PLACES = (1 << SHIFT) - 2
+_MAX_PLACES = (1 << SHIFT) - 2
 _OUTPUT_HEAD = 600
 """Characters of a tool's output that can be searched for."""
 
@@ -73,7 +73,7 @@ def changed_sessions(root: Path, known: dict[str, tuple[int, int]]) -> tuple[lis
 def _folders(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
     try:
         with os.scandir(root) as entries:
-            names = [each.name for each in entries if not each.name.startswith(".") and each.is_dir()]
+            names = [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
     except OSError:
         return
     for name in names:
@@ -163,12 +163,12 @@ def _blocks(descriptor: int, start: int, end: int) -> Iterator[RawRecord]:
 
 def _take(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
     kind = _KIND.match(block.data)
-    if not kind or not block.is_whole or kind[1] not in _TAKEN or len(block.data) > _LONGEST_RECORD:
+    if not kind or not block.is_whole or kind[1] not in _TAKEN or len(block.data) > _MAX_RECORD:
         return
     try:
         record, _ = record_from(load(block.data), _no_image)
     except (BadYamlError, BadRecordError, UnknownRecordError):
-        return  # whoever opens the session is told of it
+        return  # opening the session reports it
     _take_record(database, session, record)
 
 
@@ -200,7 +200,7 @@ def _add_words(
 ) -> None:
     rows = []
     for passage in passages(text):
-        if session.passages >= _MOST_PLACES:
+        if session.passages >= _MAX_PLACES:
             break
         session.passages += 1
         place = session.seq << SHIFT | session.passages
@@ -212,7 +212,7 @@ def _add_outputs(database: sqlite3.Connection, session: IndexedSession, number: 
     texts = [(call.name, _call_text(call)) for call in message.parts_of(ToolCall)]
     texts += [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
     for name, text in texts:
-        if text.strip() and session.outputs < _MOST_PLACES:
+        if text.strip() and session.outputs < _MAX_PLACES:
             session.outputs += 1
             place = session.seq << SHIFT | session.outputs
             row = (place, session.seq, number, name, at, text)

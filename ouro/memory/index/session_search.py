@@ -13,7 +13,7 @@ from ouro.memory.index.tokenizer import findable, phrase
 from ouro.memory.sessions.session_search import SessionHit
 
 _WORD = re.compile(r"\w+")
-_MOST_PASSAGES = 400
+_MAX_PASSAGES = 400
 _BEFORE, _SHOWN = 20, 60
 """Characters of an excerpt."""
 
@@ -34,7 +34,7 @@ def search_sessions(index: Index, words: str, project: str | None = None, limit:
         rows = database.execute(
             "SELECT rowid, bm25(messages_words) AS score FROM messages_words"
             " WHERE messages_words MATCH ? ORDER BY score, rowid DESC LIMIT ?",
-            (question, _MOST_PASSAGES),
+            (question, _MAX_PASSAGES),
         ).fetchall()
         best: dict[int, tuple[int, float]] = {}
         for passage, score in rows:

@@ -140,7 +140,7 @@ _RUN = re.compile(
 )
 _CAMEL = re.compile(r"[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_LONGEST_NAME = 60
+_MAX_NAME = 60
 """What is longer is no name, but data in letters."""
 _APART = r" \g<0> "
 _GRAMMAR = re.compile(
@@ -153,7 +153,7 @@ def findable(text: str) -> str:
     """`text` as it goes into the words index; most texts stay as they are."""
     if not text.isascii():
         text = _SIGN.sub(_APART, unicodedata.normalize("NFC", text))
-    names = (name for name in _CAMEL.findall(text) if len(name) <= _LONGEST_NAME)
+    names = (name for name in _CAMEL.findall(text) if len(name) <= _MAX_NAME)
     parts = [part for name in names for part in _PART.findall(name) if len(part) > 1]
     return f"{text}\n{' '.join(parts)}" if parts else text
 
@@ -173,7 +173,7 @@ def words_in(text: str) -> list[str]:
         if run["kana"]:
             kana += _groups(run[0], 2)
         elif run["thai"] or run["signs"]:
-            found += [each for part in _GRAMMAR.split(run[0]) for each in _groups(part, 3 if run["thai"] else 2)]
+            found += [item for part in _GRAMMAR.split(run[0]) for item in _groups(part, 3 if run["thai"] else 2)]
         else:
             found.append(run[0])
     return found or kana  # Hiragana is mostly grammar

@@ -1,4 +1,4 @@
-"""Vectors of passages and notes: made beside the conversation, kept by model and hash of the text, searched by numpy.
+"""Vectors of passages and notes: made in the background, kept by model and hash of the text, searched by numpy.
 
 Two projects may choose two models: each finds its vectors again, and nothing is paid for twice. Those of a model that
 was not worked with for `KEPT_DAYS` go.
@@ -37,8 +37,8 @@ _READ_AT_ONCE = 20_000
 _COUNTED_AT_ONCE = 1 << 16
 """Vectors; what is needed for so many stays in the processor's cache."""
 _HAS_VECTOR = "EXISTS (SELECT 1 FROM vectors WHERE vectors.hash = {}.hash AND vectors.model = ?)"
-_MOST_QUESTIONS = 64
-_LONGEST_QUESTION = 2_000
+_MAX_QUESTIONS = 64
+_MAX_QUESTION = 2_000
 
 Floats = NDArray[np.float32]
 
@@ -105,11 +105,11 @@ class Vectors:
         Raises:
             ModelError: the model did not answer.
         """
-        text = text[:_LONGEST_QUESTION]
+        text = text[:_MAX_QUESTION]
         with self._lock:
             if text not in self._questions:
                 self._questions[text] = self._embed([text])[0]
-                if len(self._questions) > _MOST_QUESTIONS:
+                if len(self._questions) > _MAX_QUESTIONS:
                     self._questions.popitem(last=False)
             vector = self._questions[text]
         self._choose_known(len(vector))
@@ -121,7 +121,7 @@ class Vectors:
         Raises:
             ModelError: the model did not answer.
         """
-        texts = [text[:_LONGEST_QUESTION] for text in texts]
+        texts = [text[:_MAX_QUESTION] for text in texts]
         vectors = list(self._embed(texts)) if texts else []
         if vectors:
             self._choose_known(len(vectors[0]))
@@ -138,7 +138,7 @@ class Vectors:
                 return []
             distances = _differences(bits.signs, _signs(question[None])[:, 0])
             chosen = chosen[_least(distances[chosen], count)]
-            return [int(each) for each in bits.ids[chosen]]
+            return [int(identifier) for identifier in bits.ids[chosen]]
 
     def cosines(
         self, database: sqlite3.Connection, table: str, question: Floats, ids: Sequence[int]

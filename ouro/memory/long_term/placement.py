@@ -20,7 +20,7 @@ import msgspec
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in
 
-LONGEST_LINE = 200
+MAX_LINE = 200
 """Characters of a core line."""
 _NAMED = re.compile(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
 _PERSON = re.compile(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b")
@@ -70,7 +70,7 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     text = text.strip()
     is_own = bool(_PERSON.search(text))
     entities = entities_in(text)
-    is_long = len(text) > LONGEST_LINE or "\n" in text
+    is_long = len(text) > MAX_LINE or "\n" in text
     is_note = is_long or bool(entities and not is_own)
     category = _category(text)
     chosen = scope or _scope(text, category, is_own=is_own, names=bool(entities))

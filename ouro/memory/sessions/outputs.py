@@ -1,4 +1,4 @@
-"""Pictures and long outputs, kept beside the session file under the hash of their bytes."""
+"""Pictures and long outputs, kept in the outputs folder under the hash of their bytes."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ThinkingFields(msgspec.Struct):
 
 
 class ImageFields(msgspec.Struct):
-    """A picture, kept beside the session file."""
+    """A picture, kept in the outputs folder."""
 
     file: str
     media_type: str
@@ -116,7 +116,7 @@ class MessageFields(msgspec.Struct):
 
     role: Role
     message: int = 0
-    """Its number; 0: a person has added it by hand, and given it none."""
+    """Its number; 0: a user added it by hand, and given it none."""
     at: str = ""
     model: str = ""
     cut: bool = False
@@ -132,7 +132,7 @@ class MessageFields(msgspec.Struct):
 
 
 Fetch = Callable[[str], bytes]
-"""The bytes of a picture or an output that was kept beside the file; raises OSError."""
+"""The bytes of a picture or an output that was kept in the outputs folder; raises OSError."""
 
 
 class BadRecordError(ValueError):
@@ -154,7 +154,7 @@ class RecordReader:
 
     def _parts(self, data: MessageFields) -> Iterable[Part]:
         yield from map(Context, data.context)
-        yield from (Thinking(each.text, each.signature, each.redacted) for each in data.thinking)
+        yield from (Thinking(item.text, item.signature, item.redacted) for item in data.thinking)
         if data.text is not None:
             yield Text(data.text)
         yield from map(self._image, data.images)
@@ -185,8 +185,8 @@ class RecordReader:
 
     def _reply(self, data: ReplyFields) -> ToolReply:
         pictures = [self._image(image) for image in data.images]
-        lost = "".join(f"\n{each.text}" for each in pictures if isinstance(each, Text))
-        images = tuple(each for each in pictures if isinstance(each, Image))
+        lost = "".join(f"\n{item.text}" for item in pictures if isinstance(item, Text))
+        images = tuple(item for item in pictures if isinstance(item, Image))
         text = self._text(data.text, data.file)
         display = None if data.summary is None else Display(data.summary, self._body(data.body, text))
         return ToolReply(data.id, data.name, text + lost, data.failed, images, display)

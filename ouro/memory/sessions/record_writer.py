@@ -1,4 +1,4 @@
-"""Messages to plain data: secrets masked, pictures and long outputs kept beside the session file."""
+"""Messages to plain data: secrets masked, pictures and long outputs kept in the outputs folder."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ouro.memory.sessions.yaml_text import cleaned
 from ouro.messages import Context, Image, Part, Text, Thinking, ToolCall, ToolReply, Usage
 from ouro.safety import is_secret_name
 
-LONGEST_INLINE = 16 << 10
-"""Bytes of an output that stand in the record itself; a longer one goes beside the file."""
+MAX_INLINE = 16 << 10
+"""Bytes of an output that stand in the record itself; a longer one goes in the outputs folder."""
 Mask = Callable[[str], str]
 KeepImage = Callable[[Image], str]
-"""Puts a picture beside the session file and gives its name there."""
+"""Puts a picture in the outputs folder and gives its name there."""
 KeepText = Callable[[str], str]
-"""Puts a long text beside the session file and gives its name there."""
+"""Puts a long text in the outputs folder and gives its name there."""
 
 _PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
 _HUNK_LINES = re.compile(r"([-+])(\d+)")
@@ -124,10 +124,10 @@ class RecordWriter:
 
     def _inline_or_beside(self, text: str) -> dict[str, Any]:
         """A text, or where it is long the name of the file that holds it: a session file is for reading."""
-        if self._keep_text is None or len(text) <= LONGEST_INLINE // 4:
+        if self._keep_text is None or len(text) <= MAX_INLINE // 4:
             return {"text": text}
         size = len(text.encode("utf-8", "replace"))
-        return {"text": text} if size <= LONGEST_INLINE else {"file": self._keep_text(cleaned(text)), "bytes": size}
+        return {"text": text} if size <= MAX_INLINE else {"file": self._keep_text(cleaned(text)), "bytes": size}
 
     def _masked(self, value: Any, name: str = "") -> Any:
         if isinstance(value, Mapping):

@@ -12,7 +12,7 @@ from ouro.messages import Message, Usage
 FORMAT = 1
 """The version of the session files that this ouro writes."""
 CompactionTrigger = Literal["auto", "manual", "window"]
-"""The share of the window was reached; the person asked; the provider said that it is full."""
+"""The share of the window was reached; the user asked; the provider reported a full window."""
 RewindScope = Literal["conversation", "files", "memory"]
 
 
@@ -78,7 +78,7 @@ class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={
     summary: str
     trigger: CompactionTrigger = "auto"
     focus: str = ""
-    """What the person asked to keep."""
+    """What the user asked to keep."""
     dropped: tuple[str, ...] = ()
     """The calls whose outputs are left out of what is sent, where no model could summarise."""
     tokens: tuple[int, int] = (0, 0)
@@ -144,7 +144,7 @@ class RecalledRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"m
 
 
 class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpose": "cost"}):
-    """A model call beside the conversation, and what it used."""
+    """A model call outside of the turns, and what it used."""
 
     purpose: str
     """`title`, `compaction`, `capture`, `summary` …"""

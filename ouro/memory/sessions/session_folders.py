@@ -118,7 +118,7 @@ class SessionFolders:
     def _move(self, folder: Path, to: Path) -> None:
         target = to / folder.name
         if os.path.lexists(target):
-            # Two sessions of a day whose ids begin alike; or one that was put away before.
+            # Two sessions of a day whose ids begin alike; or one that was deleted before.
             target = to / f"{folder.name[:10]}_{_id_of(folder) or os.urandom(4).hex()}"
         folder.rename(target)
         sync_folder(to)
@@ -142,7 +142,7 @@ def link_outputs(source: Path, target: Path) -> None:
     """Give a copy of a session the outputs beside it; what is no file of ours is left behind. Raises OSError."""
     try:
         with os.scandir(source / OUTPUTS) as found:
-            names = sorted(each.name for each in found if each.is_file(follow_symlinks=False))
+            names = sorted(item.name for item in found if item.is_file(follow_symlinks=False))
     except FileNotFoundError:
         return
     (target / OUTPUTS).mkdir(mode=0o700, exist_ok=True)

@@ -40,9 +40,9 @@ _ALWAYS_WHOLE = 8 << 20
 _READ_AT_ONCE = 512 << 20
 _EDGE = 1 << 20
 _WINDOW = 33 << 20
-"""More than any record that is believed."""
+"""More than the longest record that is read."""
 _OTHERS = {"title", "model", "mode", "compaction", "cost", "fork", "summary"}
-_LONGEST_SUMMARY = 300
+_MAX_SUMMARY = 300
 
 _AT = re.compile(rb"^at: *\"?([0-9T:.Z-]+)", re.MULTILINE)
 _MODEL = re.compile(rb"^model: *\"?([^\"\n]{1,200})", re.MULTILINE)
@@ -128,7 +128,7 @@ class _Surveyor:
                 self._take(block)
             if not blocks and (self.read + len(data) >= size or not data):
                 break
-            # What has no end in a whole window is longer than any record that is believed.
+            # What has no end in a whole window is longer than any record that is read.
             self.read += blocks[-1].offset + blocks[-1].size if blocks else len(data) - len(END)
         if not self._created_at:
             raise BadRecordError("its header is missing")
@@ -179,7 +179,7 @@ class _Surveyor:
             case ModeRecord(mode):
                 self._mode = _on_one_line(mode)[:16]
             case SummaryRecord(summary):
-                self._summary = _on_one_line(summary)[:_LONGEST_SUMMARY]
+                self._summary = _on_one_line(summary)[:_MAX_SUMMARY]
             case ForkRecord(session):
                 self._fork_of = _on_one_line(session)[:64]
             case _:
@@ -260,7 +260,7 @@ def entry_of(root: Path, folder: str) -> SessionSurvey | None:
 def infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
     """The sessions in which something was said, last used first."""
     with _no_collecting():
-        found = [each.info for each in entries(root, progress=progress) if each.info.messages or each.info.title]
+        found = [entry.info for entry in entries(root, progress=progress) if entry.info.messages or entry.info.title]
     ordered = _told_apart(found)[::-1]  # of those of one moment the last by name is first
     ordered.sort(key=attrgetter("updated_at"), reverse=True)
     return ordered
@@ -271,14 +271,14 @@ def _told_apart(found: list[SessionInfo]) -> list[SessionInfo]:
 
     It is a copy that costs nothing: what was spent is counted with the first one.
     """
-    if len({each.id for each in found}) == len(found):
+    if len({item.id for item in found}) == len(found):
         return found
     firsts: dict[str, str] = {}
-    for each in found:
-        if is_named_after(each.folder, each.id):
-            firsts.setdefault(each.id, each.folder)
-    counts = Counter(each.id for each in found)
-    return [each if counts[each.id] == 1 or firsts.get(each.id) == each.folder else _as_copy(each) for each in found]
+    for item in found:
+        if is_named_after(item.folder, item.id):
+            firsts.setdefault(item.id, item.folder)
+    counts = Counter(item.id for item in found)
+    return [item if counts[item.id] == 1 or firsts.get(item.id) == item.folder else _as_copy(item) for item in found]
 
 
 def _as_copy(info: SessionInfo) -> SessionInfo:
@@ -302,7 +302,7 @@ def _folders(root: Path) -> list[str]:
     try:
         with os.scandir(root) as found:
             return sorted(
-                each.name for each in found if not each.name.startswith(".") and each.is_dir(follow_symlinks=False)
+                item.name for item in found if not item.name.startswith(".") and item.is_dir(follow_symlinks=False)
             )
     except FileNotFoundError:
         return []
@@ -319,7 +319,7 @@ def _not_readable(root: Path, error: OSError) -> SessionError:
 def _read(root: Path) -> dict[str, SessionSurvey]:
     try:
         found = msgspec.json.decode(_text(root), type=list[SessionSurvey])
-        return {each.info.folder: each for each in found}
+        return {item.info.folder: item for item in found}
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         # Missing, broken, of a newer ouro: it is made again from the sessions.
         return {}
@@ -342,7 +342,7 @@ def _text(root: Path) -> bytes:
 
 def _write(root: Path, current: dict[str, SessionSurvey]) -> None:
     encode = msgspec.json.Encoder().encode
-    lines = b",\n".join(encode(each) for each in current.values())
+    lines = b",\n".join(encode(item) for item in current.values())
     try:
         replace(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
     except (OSError, SessionError):

@@ -198,7 +198,7 @@ class _SessionReader:
             wanted = [number for number in found.compaction.kept if number not in here]
             [source] = [step.source for step in found.steps if step.change is found.compaction]
             places = dict(zip(found.compaction.kept, _places(source), strict=False))
-            sources = await self._kept(wanted, places, found.place)
+            sources = await self._read_kept(wanted, places, found.place)
             records = await asyncio.to_thread(self._parse, sources, kept)
         session = LoadedSession(
             self._header,
@@ -228,7 +228,7 @@ class _SessionReader:
         session = msgspec.structs.replace(session, records=records, notices=tuple(notices), read_only=read_only)
         return ParsedSession(session, tuple(messages), tuple(kept))
 
-    async def _kept(self, wanted: list[int], places: dict[int, int], end: int) -> list[RawRecord]:
+    async def _read_kept(self, wanted: list[int], places: dict[int, int], end: int) -> list[RawRecord]:
         """The messages of these numbers from before `end`: at the offsets that the compaction names, else by a scan."""
         found: dict[int, RawRecord] = {}
         for number in wanted:

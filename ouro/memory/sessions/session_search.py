@@ -40,7 +40,7 @@ class SessionHit(msgspec.Struct, frozen=True):
 
 
 def read_ends(folder: Path, count: int) -> list[Record]:
-    """The first message of the person and the last `count` messages with words, what is no message among the last.
+    """The first message of the user and the last `count` messages with words, what is no message among the last.
 
     Raises:
         SessionError: the file is not ours.
@@ -51,7 +51,7 @@ def read_ends(folder: Path, count: int) -> list[Record]:
         tail = max(0, size - _EDGE)
         first, _ = split(read_range(descriptor, 0, min(size, _EDGE)))
         last, _ = split(read_range(descriptor, tail, size), tail)
-    beginning = list(itertools.islice(filter(None, (_said(block, b"user") for block in first[1:])), 1))
+    beginning = list(itertools.islice(filter(None, (_message_in(block, b"user") for block in first[1:])), 1))
     seen = beginning[0].number if beginning else 0
     ending: list[Record] = []
     messages = 0
@@ -71,7 +71,7 @@ def read_ends(folder: Path, count: int) -> list[Record]:
 def find_words(
     root: Path, sessions: Iterable[SessionInfo], words: Sequence[str], goes_on: Callable[[], bool] = lambda: True
 ) -> Iterator[SessionHit]:
-    """The last message of each session in which all these words were said, by the person or the model.
+    """The last message of each session in which all these words were said, by the user or the model.
 
     Reads the files themselves, the end of a very long one: for where there is no index.
 
@@ -97,7 +97,7 @@ def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]
         return None
     for block in reversed(split(data)[0]):
         if all(pattern.search(block.data) for pattern in patterns):
-            record = _said(block, b"user", b"assistant")
+            record = _message_in(block, b"user", b"assistant")
             text = record.message.text.encode() if record else b""
             found = [pattern.search(text) for pattern in patterns]
             if record and found[0] and all(found):
@@ -109,7 +109,7 @@ def _pattern(word: str) -> re.Pattern[bytes]:
     """Matches a word in UTF-8, whatever its case."""
     letters = (sorted({letter, letter.lower(), letter.upper()}) for letter in word)
     alternatives = (b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms) for forms in letters)
-    return re.compile(b"".join(b"(?:" + each + b")" for each in alternatives))
+    return re.compile(b"".join(b"(?:" + item + b")" for item in alternatives))
 
 
 def _snippet(text: bytes, found: re.Match[bytes]) -> str:
@@ -119,7 +119,7 @@ def _snippet(text: bytes, found: re.Match[bytes]) -> str:
     return " ".join(around.split())
 
 
-def _said(block: RawRecord, *roles: bytes) -> MessageRecord | None:
+def _message_in(block: RawRecord, *roles: bytes) -> MessageRecord | None:
     """The message in a block, where it is one of these roles and has words."""
     role = _ROLE.search(block.data)
     if role is None or role[1] not in roles:
@@ -165,17 +165,17 @@ def find_session(
     """
     query = query.strip()
     is_here = same_project(project)
-    here = [each for each in sessions if is_here(each.project)]
+    here = [session for session in sessions if is_here(session.project)]
     if query == "latest":
         return _only(here[:1], "No session of this folder yet.")
-    found = [each for each in sessions if each.folder == query] or _by_id(sessions, query.lower())
+    found = [session for session in sessions if session.folder == query] or _by_id(sessions, query.lower())
     if len(query) < _LONG_PREFIX or not found:
         titled = _titled(here, query) or _titled(sessions, query)
-        found += [each for each in titled if each not in found]
+        found += [item for item in titled if item not in found]
     if not found and query:
         ids = set(said(query))
-        spoken = [each for each in sessions if each.id in ids]
-        found = [each for each in spoken if is_here(each.project)] or spoken
+        spoken = [session for session in sessions if session.id in ids]
+        found = [item for item in spoken if is_here(item.project)] or spoken
     return _only(found, f"No session answers to `{cut(query, 60)}`.")
 
 
@@ -186,12 +186,12 @@ def has_words(title: str, words: Sequence[str]) -> bool:
 
 
 def _by_id(sessions: Iterable[SessionInfo], start: str) -> list[SessionInfo]:
-    return [each for each in sessions if start and each.id.startswith(start)]
+    return [session for session in sessions if start and session.id.startswith(start)]
 
 
 def _titled(sessions: Iterable[SessionInfo], query: str) -> list[SessionInfo]:
     words = query.lower().split()
-    return [each for each in sessions if words and has_words(each.title, words)]
+    return [session for session in sessions if words and has_words(session.title, words)]
 
 
 def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
@@ -199,10 +199,10 @@ def _only(found: Sequence[SessionInfo], otherwise: str) -> SessionInfo:
         return found[0]
     if not found:
         raise SessionNotFound(otherwise, "`ouro sessions list --all` shows them all.")
-    lines = [f"  {each.id[:8]}  {each.updated_at[:10]}  {each.title}" for each in found[:_LISTED]]
+    lines = [f"  {item.id[:8]}  {item.updated_at[:10]}  {item.title}" for item in found[:_LISTED]]
     more = [f"  … and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
     raise SeveralSessions(
         "Several sessions answer to that:\n" + "\n".join(lines + more),
         "Say more of the id or the title.",
-        [each.id for each in found],
+        [item.id for item in found],
     )

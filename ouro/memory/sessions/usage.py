@@ -22,12 +22,12 @@ class Spending:
     """Adds up model calls. What stands before a `fork` was paid by the session that was copied."""
 
     def __init__(self, before: Iterable[DailyUsage] = ()) -> None:
-        self._spent = {(each.day, each.model): each for each in before}
+        self._spent = {(item.day, item.model): item for item in before}
 
     @property
     def cost(self) -> float | None:
         """US dollars; None where no price was known."""
-        costs = [each.usage.cost for each in self._spent.values() if each.usage.cost is not None]
+        costs = [item.usage.cost for item in self._spent.values() if item.usage.cost is not None]
         return sum(costs) if costs else None
 
     def spent(self) -> tuple[DailyUsage, ...]:
@@ -61,7 +61,7 @@ class Spending:
 
 
 def day_of(at: str) -> str:
-    """The day on the person's wall at that time (UTC)."""
+    """The day on the user's wall at that time (UTC)."""
     return _local_day(at[:15])
 
 
@@ -77,7 +77,7 @@ FILE_NAME = "spent.json"
 
 
 class SpendingFile:
-    """One JSON array beside the sessions: a row for each day and model. Blocks on the disk.
+    """One JSON array in the folder of the sessions: a row for each day and model. Blocks on the disk.
 
     Several processes may add to it.
     """
@@ -96,7 +96,7 @@ class SpendingFile:
             with lock_file(Path(f"{self._path}.lock")):
                 spending = Spending(self.spent())
                 spending.add(cost.at, cost.model, cost.usage)
-                rows = [msgspec.json.encode(each).decode() for each in spending.spent()]
+                rows = [msgspec.json.encode(item).decode() for item in spending.spent()]
                 write_private(self._path, "[\n" + ",\n".join(rows) + "\n]\n")
         except OSError as error:
             raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
@@ -120,7 +120,7 @@ class SpendingFile:
 
 
 class ModelUse(msgspec.Struct, frozen=True):
-    """What was used of one model, beside the conversation too."""
+    """What was used of one model, in the background too."""
 
     model: str
     usage: Usage
@@ -138,16 +138,16 @@ class UsagePeriod(msgspec.Struct, frozen=True):
     @property
     def total(self) -> Usage:
         """Of all models; its cost is what is known of it."""
-        return sum((each.usage for each in self.models), Usage())
+        return sum((model.usage for model in self.models), Usage())
 
     @property
     def is_priced(self) -> bool:
         """Whether the price of every model is known, so that the cost of `total` is all of it."""
-        return all(each.usage.cost is not None for each in self.models)
+        return all(model.usage.cost is not None for model in self.models)
 
 
 def today() -> str:
-    """The day on the person's wall."""
+    """The day on the user's wall."""
     return day_of(timestamp())
 
 
@@ -159,11 +159,11 @@ def periods_of(
     `beside` is what was spent outside of the sessions.
     """
     known = list(sessions)
-    spent = [*(each for session in known for each in session.spent), *beside]
-    here = [each for session in known if session.id == session_id for each in session.spent]
+    spent = [*(item for session in known for item in session.spent), *beside]
+    here = [item for session in known if session.id == session_id for item in session.spent]
     found = (
-        UsagePeriod("today", _by_model(each for each in spent if each.day == day)),
-        UsagePeriod("month", _by_model(each for each in spent if each.day[:7] == day[:7])),
+        UsagePeriod("today", _by_model(item for item in spent if item.day == day)),
+        UsagePeriod("month", _by_model(item for item in spent if item.day[:7] == day[:7])),
         UsagePeriod("all", _by_model(spent)),
     )
     return (UsagePeriod("session", _by_model(here)), *found) if session_id else found
@@ -171,7 +171,7 @@ def periods_of(
 
 def _by_model(spent: Iterable[DailyUsage]) -> tuple[ModelUse, ...]:
     found: dict[str, ModelUse] = {}
-    for each in spent:
-        before = found.get(each.model, ModelUse(each.model, Usage(), 0))
-        found[each.model] = ModelUse(each.model, before.usage + each.usage, before.calls + each.calls)
-    return tuple(sorted(found.values(), key=lambda each: (-(each.usage.cost or 0.0), -each.usage.input, each.model)))
+    for item in spent:
+        before = found.get(item.model, ModelUse(item.model, Usage(), 0))
+        found[item.model] = ModelUse(item.model, before.usage + item.usage, before.calls + item.calls)
+    return tuple(sorted(found.values(), key=lambda item: (-(item.usage.cost or 0.0), -item.usage.input, item.model)))

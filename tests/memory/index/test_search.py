@@ -11,7 +11,7 @@ from ouro.memory.index.benchmark import BenchmarkQuestion, Document, SearchAnswe
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.note_indexer import MemoryFolder
 from ouro.memory.index.query import question_of
-from ouro.memory.index.scoring import MOST_PLACES, PassageRange, Weights, word_scores
+from ouro.memory.index.scoring import MAX_PLACES, PassageRange, Weights, word_scores
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
@@ -167,9 +167,9 @@ def test_of_a_common_word_the_newest_places_are_looked_at(home):
     with index.reading() as database:
         scores = word_scores(database, "messages", (("rare",), ("common",)), PassageRange(9_000), has_neighbours=False)
     index.close()
-    assert len(scores) == MOST_PLACES + 1
+    assert len(scores) == MAX_PLACES + 1
     assert max(scores, key=scores.__getitem__) == 7
-    assert min(scores.keys() - {7}) == 9_000 - MOST_PLACES
+    assert min(scores.keys() - {7}) == 9_000 - MAX_PLACES
 
 
 TALK = [

@@ -58,7 +58,7 @@ class _Snapshot(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, transcript: Transcript) -> _Snapshot:
-        return cls(transcript.kept, transcript.entries, dict(transcript.recalled), transcript.is_whole)
+        return cls(transcript.kept_entries, transcript.entries, dict(transcript.recalled), transcript.is_whole)
 
 
 class CaptureObserver:
