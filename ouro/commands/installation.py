@@ -30,10 +30,10 @@ async def completion(context: ShellContext, shell: str) -> None:
     sys.stdout.write(shtab.complete(context.opener.whole_parser(), shell=shell))
 
 
-async def demo(context: ShellContext, plain: bool, headless: bool) -> None:
-    """Play the demo once the action is over: a front end has an event loop of its own."""
+def demo(context: ShellContext, plain: bool, headless: bool) -> int:
+    """Play the demo; returns the exit code. Not a coroutine: a front end has an event loop of its own."""
     chosen = "json" if context.as_json else "headless" if headless else "plain" if plain else "screen"
-    context.afterwards = lambda: context.opener.demo(chosen)
+    return context.opener.demo(chosen)
 
 
 def _text(value: Any) -> str:

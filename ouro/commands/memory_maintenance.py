@@ -46,7 +46,9 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
         question = "A model merges and compresses the core."
         has_core = not notes and what != "notes"
         if has_core and await confirm(context, question, "Do it", assume_yes=yes or context.session is not None):
-            for scope in session.memory.required().scopes if what in ("", "core") else (what,):
+            for scope in session.memory.required().scopes:
+                if what not in ("", "core", scope):
+                    continue
                 outcomes[scope] = await session.memory.required().consolidate(scope)
                 context.say(f"Memory ({scope}): {outcomes[scope]}.")
         merges = [] if core or what not in ("", "notes") else await _merge_notes(context, digest, yes)

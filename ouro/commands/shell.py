@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import inspect
 import os
 import shlex
 import shutil
@@ -107,10 +108,13 @@ def run(group: str, words: Sequence[str], opener: Opener) -> int:
         return 2
     args.pop("action", None)
     context = ShellContext(opener, as_json=args.pop("json"))
+    result = action.function(context, **args)
+    if not inspect.iscoroutine(result):
+        return int(result)
     with _interruptible():
-        answer: Answer | None = asyncio.run(action.function(context, **args))
+        answer: Answer | None = asyncio.run(result)
     if answer is None:
-        return context.afterwards()
+        return 0
     context.print_answer(answer)
     return answer.exit_code
 
@@ -164,8 +168,6 @@ class ShellContext:
         self.opener = opener
         self.as_json = as_json
         self.cwd = Path.cwd()
-        self.afterwards: Callable[[], int] = lambda: 0
-        """Runs once the action is over, outside of its event loop; returns the exit code."""
 
     @property
     def can_ask(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
@@ -28,7 +28,7 @@ async def usage(context: ActionContext) -> Answer:
     if context.session is not None:
         report = await context.session.budget.report()
     else:
-        report = await _report_on_disk(cast("ShellContext", context))
+        report = await _report_on_disk(context)
     data = {
         "day": today(),
         **{period.name: _period_data(period) for period in report.periods},

@@ -1,4 +1,4 @@
-"""Permission rules: `shell(git status *)`, `write(src/**)`, `web_fetch(docs.python.org)`, `edit`."""
+"""Permission rules: `shell(git status *)`, `write(src/**)`, `edit`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ouro.errors import ConfigError
 from ouro.safety.decision import Effect
 from ouro.safety.workspace import Workspace
 
-_HINT = "Write what may be done: edit, shell(git status *), write(src/**), web_fetch(docs.python.org)."
+_HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
 _RULE = re.compile(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
 _EFFECTS = {"read": Effect.READ, "write": Effect.WRITE, "run": Effect.RUN, "shell": Effect.RUN, "net": Effect.NET}
 

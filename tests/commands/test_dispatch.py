@@ -1,5 +1,6 @@
 import argparse
 import inspect
+from pathlib import Path
 
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
@@ -83,3 +84,13 @@ def test_every_command_is_in_the_documentation():
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
     for command in COMMANDS:
         assert f"`{command.usage}`" in page.replace("\\|", "|"), command.usage
+
+
+def test_hints_help_and_docs_name_no_tool_that_is_not_there():
+    from ouro.safety import rules
+    from ouro.tools import builtin
+
+    root = Path(builtin.__file__).parents[2]
+    texts = [rules._HINT, *(path.read_text() for path in (root / "docs").glob("*.md"))]
+    has_tool = "web_fetch" in Path(builtin.__file__).read_text()
+    assert has_tool or [text for text in texts if "web_fetch" in text] == []

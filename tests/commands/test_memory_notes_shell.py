@@ -220,3 +220,18 @@ def test_what_holds_for_all_for_want_of_a_project_says_so(ouro, inside, home):
     _, out, _ = ouro("remember", "We release on Fridays")
     assert out.startswith("Remembered in user/facts.md (")
     assert "so it holds for all" in out
+
+
+def test_show_without_a_name_shows_the_core_files_as_in_a_session(ouro, inside):
+    assert ouro("show")[0] == 0
+    ouro("remember", "Always answer in German")
+    code, out, _ = ouro("show")
+    assert (code, out.splitlines()[1:]) == (0, ["- Always answer in German"])
+    assert json.loads(ouro("show", "--json")[1])["name"] == "preferences.md"
+
+
+def test_one_thing_is_named_in_the_singular(ouro, inside):
+    ouro("remember", "Always answer in German")
+    assert ouro("forget", "german", "--yes")[1].startswith("Forgot 1 entry.")
+    assert ouro("remember", "Look at api.py first")[0] == 0
+    assert ouro("reindex")[1].startswith("Read 1 file: 0 sessions, 0 messages, 1 note.")
