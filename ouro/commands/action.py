@@ -81,7 +81,7 @@ class Answer(msgspec.Struct, frozen=True):
 class MemoryAccess(msgspec.Struct, frozen=True):
     """Long-term memory while an action works on it. Everything in it blocks."""
 
-    desk: MemoryEditor
+    editor: MemoryEditor
     """The scopes in use; what it changed is reported."""
     timeline: Timeline
     """Their history."""

@@ -178,7 +178,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
 )  # fmt: skip
 
 MEMORY_WORDS: Mapping[str, Action] = {
-    each.name.removeprefix("memory "): each for each in MEMORY_ACTIONS if each.place != "shell"
+    action.name.removeprefix("memory "): action for action in MEMORY_ACTIONS if action.place != "shell"
 }
 """What may follow `/memory`."""
 
@@ -268,7 +268,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
            ("demo", "demo --plain", "demo --headless"), "shell"),
 )  # fmt: skip
 
-ACTIONS: tuple[Action, ...] = tuple(each for each in SHELL_ACTIONS if each.place != "session")
+ACTIONS: tuple[Action, ...] = tuple(action for action in SHELL_ACTIONS if action.place != "session")
 """All that `ouro WORD` runs."""
 
 

@@ -33,7 +33,7 @@ async def show_help(front_end: FrontEnd, argument: str) -> None:
             raise UsageError(f"There is no command /{argument.removeprefix('/')}. /help lists them all.")
         front_end.show(_help_of(command))
         return
-    commands = "\n".join(f"- {code(each.usage)} {each.help}" for each in COMMANDS)
+    commands = "\n".join(f"- {code(command.usage)} {command.help}" for command in COMMANDS)
     triggers = "\n".join(f"- {code(sign)} {what}" for sign, what in TRIGGERS)
     keys = "\n".join(f"- {code(key)} {what}" for key, what in front_end.keys)
     more = f"{code('/help memory')} shows more of one, with an example."

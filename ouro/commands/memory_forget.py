@@ -37,14 +37,14 @@ async def forget(
         raise UsageError("--secret, --backup and --no-backup need --everywhere.")
     from ouro.memory.long_term import fitting, forget_entries
 
-    found = await context.memory(lambda memory: fitting(memory.desk, " ".join(text)))
+    found = await context.memory(lambda memory: fitting(memory.editor, " ".join(text)))
     if not found and context.session:
         raise UsageError("No matches.", commands=["memory list"])
     chosen = await _chosen(context, found, pick, yes)
     value: dict[str, Any] = {"fits": found, "forgotten": [entry.id for entry in chosen], "undo": {}}
     if not chosen:
         return Answer(value, [line("Nothing was forgotten." if found else "No matches.")], 1)
-    done = await context.memory(lambda memory: forget_entries(memory.desk, chosen), reports=False)
+    done = await context.memory(lambda memory: forget_entries(memory.editor, chosen), reports=False)
     value["undo"] = {change.scope: change.undo for change in done.changes}
     return Answer(value, views.forgotten(len(done.entries), list(value["undo"].values())))
 

@@ -43,7 +43,7 @@ async def diff(context: ActionContext, commits: Sequence[str], since: str) -> An
 
     found = await context.memory(work)
     none = [line("Memory has not changed.")]
-    return Answer(found, [item for each in found for item in views.difference(each)] or none)
+    return Answer(found, [item for part in found for item in views.difference(part)] or none)
 
 
 async def blame(context: ActionContext, file: str, number: int) -> Answer | None:
@@ -99,8 +99,8 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
     def work(memory: MemoryAccess) -> Answer:
         from ouro.memory.long_term import undo_commit as undo_in
 
-        done, events = undo_in(memory.desk.scopes, planned.commit.id, memory.desk.moment, hunk)
-        memory.desk.told += events
+        done, events = undo_in(memory.editor.scopes, planned.commit.id, memory.editor.moment, hunk)
+        memory.editor.told += events
         what = f"Undone{f': hunk {hunk} of' if hunk else ':'} {views.commits_text(done.commits)}"
         return Answer(done, [line(what), *views.conflicts(done.conflicts), *views.undo_hint(context, done.commit)])
 
@@ -134,7 +134,7 @@ def taught_by(timeline: Timeline, named: str) -> tuple[str, int, int]:
         commit = timeline.find(named).commit
     except UsageError:
         found = [entry.commit for entry in reversed(timeline.log(_MAX_SEARCHED, named))]
-        taught = [each for each in found if each.trailers.get("Ouro-Session")]
+        taught = [commit for commit in found if commit.trailers.get("Ouro-Session")]
         if not taught:
             raise
         commit = taught[0]

@@ -28,10 +28,10 @@ async def check(context: ShellContext) -> Answer:
     """Look for problems in memory; exit code 1 if there is one."""
     from ouro.memory.long_term import diagnose
 
-    with context.opener.memory() as (desk, stores):
+    with context.opener.memory() as (editor, stores):
         threshold = context.setting("memory.consolidation_threshold")
-        found = diagnose(desk, threshold, tuple(context.setting("memory.categories")))
-        off = [store.scope for store in stores if store.scope not in desk.names]
+        found = diagnose(editor, threshold, tuple(context.setting("memory.categories")))
+        off = [store.scope for store in stores if store.scope not in editor.names]
     exit_code = int(any(finding.level == "problem" for finding in found))
     return Answer({"findings": found, "off": off}, views.findings(found, off), exit_code)
 
@@ -65,8 +65,8 @@ async def crystallize(context: ActionContext, age: str, days: int, every: bool, 
     async with context.open_session() as session:
         digest = await _digest(context, session)
         found = await digest.find_sessions(0 if every or age == "all" else int(age or days))
-        parts = sum(each.parts for each in found if not each.skipped)
-        plan = plan_of_sessions(found, digest.price(sum(each.tokens for each in found)))
+        parts = sum(old.parts for old in found if not old.skipped)
+        plan = plan_of_sessions(found, digest.price(sum(old.tokens for old in found)))
         steps: list[CrystallizedPart] = []
         if parts and await confirm(context, plan, "Read them", assume_yes=yes):
             if context.session:
@@ -79,7 +79,7 @@ async def crystallize(context: ActionContext, age: str, days: int, every: bool, 
                 context.say(step_line(len(steps), parts, step))
         view: View = [] if parts else [line("Every old session here was already read.")]
         if steps:
-            view = [line(steps_line(steps, [each for each in found if each.skipped], digest.used()))]
+            view = [line(steps_line(steps, [old for old in found if old.skipped], digest.used()))]
         return Answer(_crystallize_data(steps, found, digest), view)
 
 
@@ -223,5 +223,5 @@ def _crystallize_data(steps: Sequence[CrystallizedPart], found: Sequence[OldSess
         }
         for step in steps
     ]
-    skipped = [{"session": each.info.id, "why": each.skipped} for each in found if each.skipped]
+    skipped = [{"session": old.info.id, "why": old.skipped} for old in found if old.skipped]
     return {"read": read, "skipped": skipped, "usage": digest.used()}

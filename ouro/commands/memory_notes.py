@@ -36,13 +36,13 @@ async def files(context: ActionContext) -> Answer:
     """The folders of memory with their core files, and pending changes."""
 
     def work(memory: MemoryAccess) -> tuple[list[tuple[str, list[tuple[str, int]]]], list[Proposal]]:
-        desk = memory.desk
+        editor = memory.editor
         folders = []
-        for scope in desk.scopes:
-            found = [(f"{name}.md", desk.text(scope.scope, f"{name}.md")) for name in scope.store.core]
+        for scope in editor.scopes:
+            found = [(f"{name}.md", editor.text(scope.scope, f"{name}.md")) for name in scope.store.core]
             counts = [(name, sum(bool(row.strip()) for row in text.splitlines())) for name, text in found if text]
             folders.append((tilde(scope.store.folder), counts))
-        return folders, _pending(desk)
+        return folders, _pending(editor)
 
     folders, pending = await context.memory(work)
     return Answer(folders, [*views.folders(folders), *views.pending(pending)])
@@ -52,7 +52,7 @@ async def list_entries(context: ActionContext, what: Sequence[str], limit: int) 
     """Notes and core lines, narrowed by scope, category or state, and pending changes."""
 
     def work(memory: MemoryAccess) -> tuple[list[MemoryEntry], list[Proposal]]:
-        return list_entries_in(memory.desk, " ".join(what)), _pending(memory.desk)
+        return list_entries_in(memory.editor, " ".join(what)), _pending(memory.editor)
 
     entries, pending = await context.memory(work)
     shown = limit or (views.MAX_LISTED if context.session else len(entries))
@@ -63,15 +63,15 @@ async def show(context: ActionContext, entry: str) -> Answer:
     """A note with its versions, a core line, or a core file; without a name all core files."""
 
     def work(memory: MemoryAccess) -> Answer:
-        desk = memory.desk
+        editor = memory.editor
         scope, _, name = entry.rpartition("/")
-        core = desk.scopes[0].store.core if desk.scopes else ()
-        files = [each for each in core if each.startswith(name.removesuffix(".md"))] if name or not entry else []
+        core = editor.scopes[0].store.core if editor.scopes else ()
+        files = [file for file in core if file.startswith(name.removesuffix(".md"))] if name or not entry else []
         if files:
-            scopes = [each for each in desk.names if scope in ("", each)]
-            places = [(each, f"{file}.md") for each in scopes for file in files]
-            return _core_files(desk, places, only_text=context.session is None and bool(entry))
-        found = details_of(desk, entry)
+            scopes = [one for one in editor.names if scope in ("", one)]
+            places = [(one, f"{file}.md") for one in scopes for file in files]
+            return _core_files(editor, places, only_text=context.session is None and bool(entry))
+        found = details_of(editor, entry)
         return Answer(found, views.details(found))
 
     return await context.memory(work)
@@ -110,7 +110,7 @@ async def stats(context: ActionContext) -> Answer:
     from ouro.utils.runtime import get_recall_log_path, get_sessions_dir
 
     recall_log = RecallLog(get_recall_log_path(), get_sessions_dir())
-    found = await context.memory(lambda memory: count(memory.desk, recall_log))
+    found = await context.memory(lambda memory: count(memory.editor, recall_log))
     return Answer(found, views.stats(found))
 
 
@@ -118,7 +118,7 @@ async def lessons(context: ActionContext) -> Answer:
     """Corrections and patterns of this project, newest first."""
     from ouro.memory.long_term import find_lessons as find
 
-    found = await context.memory(lambda memory: find(memory.desk))
+    found = await context.memory(lambda memory: find(memory.editor))
     see = line("What taught a lesson: ", CommandText("memory evidence ID"))
     return Answer(found, [*views.entries(found), see] if found else [line("There are no lessons yet.")])
 
@@ -126,18 +126,20 @@ async def lessons(context: ActionContext) -> Answer:
 async def remember(context: ActionContext, text: Sequence[str], scope: Scope | None) -> Answer:
     """Save a note or core line now, without a model."""
     words = sys.stdin.read() if list(text) == ["-"] and not context.session else " ".join(text)
-    done = await context.memory(lambda memory: remember_text(memory.desk, words, scope), reports=False)
+    done = await context.memory(lambda memory: remember_text(memory.editor, words, scope), reports=False)
     return Answer(done, views.remembered(done))
 
 
 async def edit(context: ActionContext, entry: str) -> Answer:
     """Edit a note or a core file in the user's editor."""
-    opened = await context.memory(lambda memory: open_file(memory.desk, entry or "preferences"))
+    opened = await context.memory(lambda memory: open_file(memory.editor, entry or "preferences"))
     after = await context.edit(opened.text, opened.name.replace("/", "-"))
-    done = await context.memory(lambda memory: save_file(memory.desk, opened, after))
+    done = await context.memory(lambda memory: save_file(memory.editor, opened, after))
     changed = [] if context.session else [line(f"Changed {opened.scope}/{opened.name}.")]
     view = changed if done.changed else [line("Nothing was changed.")]
-    warnings = [line(f"{opened.name} is saved as you wrote it, but {each}.", level="warning") for each in done.problems]
+    warnings = [
+        line(f"{opened.name} is saved as you wrote it, but {problem}.", level="warning") for problem in done.problems
+    ]
     return Answer(done, [*view, *warnings, *views.undo_hint(context, done.undo)])
 
 
@@ -201,14 +203,14 @@ async def _with_note(
     context: ActionContext, named: str, act: Callable[[MemoryEditor, MemoryEntry], str], done: str
 ) -> Answer:
     def work(memory: MemoryAccess) -> tuple[MemoryEntry, str]:
-        entry = find_entry(memory.desk, named)
+        entry = find_entry(memory.editor, named)
         if entry.kind == "core":
             raise UsageError(
                 f"{entry.id} is a core line, not a note.",
                 "A core line is always in use.",
                 [f"memory edit {entry.scope}/{entry.file}", f"memory forget {entry.id}"],
             )
-        return entry, act(memory.desk, entry)
+        return entry, act(memory.editor, entry)
 
     entry, undo = await context.memory(work)
     value = {"id": entry.id, "scope": entry.scope, "undo": undo}
@@ -223,12 +225,12 @@ async def _find_pending(context: ActionContext, number: str) -> Proposal:
     Raises:
         UsageError: there is none, or several.
     """
-    pending = await context.memory(lambda memory: _pending(memory.desk))
-    found = [each for each in pending if each.id.startswith(number)]
+    pending = await context.memory(lambda memory: _pending(memory.editor))
+    found = [proposal for proposal in pending if proposal.id.startswith(number)]
     if not pending:
         raise UsageError("There are no pending changes of memory.")
     if len(found) != 1:
-        ids = ", ".join(each.id for each in pending)
+        ids = ", ".join(proposal.id for proposal in pending)
         problem = (
             f"{plural(len(found), 'change')} are pending: name one." if found else f"No pending change is `{number}`."
         )
@@ -236,22 +238,22 @@ async def _find_pending(context: ActionContext, number: str) -> Proposal:
     return found[0]
 
 
-def _pending(desk: MemoryEditor) -> list[Proposal]:
-    return [each for scope in desk.scopes for each in scope.proposals()]
+def _pending(editor: MemoryEditor) -> list[Proposal]:
+    return [proposal for scope in editor.scopes for proposal in scope.proposals()]
 
 
 def _proposal_data(found: Proposal) -> dict[str, Any]:
-    return {"id": found.id, "scope": found.scope, "files": [each.name for each in found.edits]}
+    return {"id": found.id, "scope": found.scope, "files": [edit.name for edit in found.edits]}
 
 
-def _core_files(desk: MemoryEditor, places: Sequence[tuple[Scope, str]], *, only_text: bool) -> Answer:
+def _core_files(editor: MemoryEditor, places: Sequence[tuple[Scope, str]], *, only_text: bool) -> Answer:
     """The core files of these places that are not empty, or else the first one."""
-    found = [(scope, name, desk.text(scope, name)) for scope, name in places]
-    shown = [each for each in found if each[2]] or found[:1]
+    found = [(scope, name, editor.text(scope, name)) for scope, name in places]
+    shown = [file for file in found if file[2]] or found[:1]
     value = [{"scope": scope, "name": name, "text": text} for scope, name, text in shown]
     view: list[ViewItem] = []
     for scope, name, text in shown:
-        path = tilde(Path(desk.scope(scope).store.folder, name))
+        path = tilde(Path(editor.scope(scope).store.folder, name))
         title = [] if only_text else [Title(path)]
         view += [*title, Quote(text, "markdown")] if text else [line(f"{path} is empty.")]
     return Answer(value[0] if len(value) == 1 else value, view or [line("No memory is in use here.")])

@@ -35,8 +35,8 @@ async def export(context: ActionContext, file: str, force: bool) -> Answer | Non
     is_json |= context.as_json
 
     def work(memory: MemoryAccess) -> str:
-        data = json.dumps(as_json(memory.desk), indent=2, ensure_ascii=False) + "\n" if is_json else ""
-        return data or as_markdown(memory.desk)
+        data = json.dumps(as_json(memory.editor), indent=2, ensure_ascii=False) + "\n" if is_json else ""
+        return data or as_markdown(memory.editor)
 
     text = await context.memory(work)
     if path is None:
@@ -53,14 +53,14 @@ async def import_(
     """Import what other agents remember, after a preview."""
     from ouro.memory.long_term import carry_out, is_trusted_text, plan_import, read_sources
 
-    reading = await asyncio.to_thread(read_sources, [context.cwd / Path(each).expanduser() for each in paths])
-    found = await context.memory(lambda memory: plan_import(memory.desk, reading, scope, is_trusted_text))
+    reading = await asyncio.to_thread(read_sources, [context.cwd / Path(path).expanduser() for path in paths])
+    found = await context.memory(lambda memory: plan_import(memory.editor, reading, scope, is_trusted_text))
     context.show(views.import_plan(found))
     count = sum(found.counts.values())
     is_sure = bool(count) and not dry_run and (yes or context.can_ask)
     if is_sure:
         is_sure = await confirm(context, "Import it?", f"Import {plural(count, 'entry', 'entries')}", assume_yes=yes)
-    done = await context.memory(lambda memory: carry_out(memory.desk, found)) if is_sure else None
+    done = await context.memory(lambda memory: carry_out(memory.editor, found)) if is_sure else None
     value = {"counts": found.counts, "doubles": found.doubles, "refused": found.refused, "done": done}
     if done is None:
         return Answer(value, [line("Nothing was imported.")])
@@ -68,7 +68,7 @@ async def import_(
         what = line(f"Imported {plural(done.entries, 'entry', 'entries')}.")
         return Answer(value, [what, *views.undo_hint(context, *done.undo.values())])
     # In a session an event asks for approval.
-    ids = [line("Waiting for approval: ", CommandText(f"memory accept {each}")) for each in done.proposals]
+    ids = [line("Waiting for approval: ", CommandText(f"memory accept {proposal}")) for proposal in done.proposals]
     return Answer(value, [] if context.session else ids)
 
 
@@ -90,10 +90,10 @@ async def graph(context: ShellContext, output: str, force: bool, html: bool) -> 
     from ouro.memory.long_term import Overview, html_page, picture_of
 
     half_life = context.setting("memory.half_life_days")
-    with context.opener.index() as index, context.opener.memory() as (desk, _stores):
-        doubted = {(scope.scope, name) for scope in desk.scopes for name in scope.doubted}
-        stores = [scope.store for scope in desk.scopes]
-        overview = Overview(index, stores, desk.root or context.cwd, lambda: doubted, half_life)
+    with context.opener.index() as index, context.opener.memory() as (editor, _stores):
+        doubted = {(scope.scope, name) for scope in editor.scopes for name in scope.doubted}
+        stores = [scope.store for scope in editor.scopes]
+        overview = Overview(index, stores, editor.root or context.cwd, lambda: doubted, half_life)
         picture = picture_of(overview.all(), overview.ties(), overview.names())
     if not context.as_json:
         write_document(Path(output).expanduser().absolute(), [html_page(picture)], force=force)

@@ -38,7 +38,7 @@ async def think(front_end: FrontEnd, argument: str) -> None:
     chosen = argument or await front_end.choose("How long should the model think?", choices, current)
     if not chosen:
         return
-    effort = next((each for each in EFFORTS if each == chosen), None)
+    effort = next((level for level in EFFORTS if level == chosen), None)
     if effort is None:
         raise UsageError(f"{chosen!r} is no effort. There are: {', '.join(EFFORTS)}.")
     await front_end.session.set_model(effort=effort)
@@ -73,7 +73,7 @@ def set_mode(front_end: FrontEnd, name: str) -> None:
     Raises:
         UsageError: there is no such mode.
     """
-    mode = next((each for each in MODES if each == name), None)
+    mode = next((mode_name for mode_name in MODES if mode_name == name), None)
     if mode is None:
         raise UsageError(f"{name!r} is no mode. There are: {', '.join(MODES)}.")
     front_end.session.set_mode(mode)
@@ -82,5 +82,7 @@ def set_mode(front_end: FrontEnd, name: str) -> None:
 
 
 async def _model_choices(front_end: FrontEnd) -> list[Choice]:
-    known = sorted(await front_end.session.models(), key=lambda each: not each.usable)
-    return [Choice(each.name, each.name, "" if each.usable else each.reason or "cannot be used") for each in known]
+    known = sorted(await front_end.session.models(), key=lambda choice: not choice.usable)
+    return [
+        Choice(choice.name, choice.name, "" if choice.usable else choice.reason or "cannot be used") for choice in known
+    ]

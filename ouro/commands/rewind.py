@@ -64,7 +64,7 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
             front_end.show_again()
             front_end.say("This is the branch that was left. /redo returns to where the conversation was.")
         case "fork":
-            point = next((each for each in past.points() if each.number == way.number), None)
+            point = next((candidate for candidate in past.points() if candidate.number == way.number), None)
             await _open_copy(front_end, await past.fork(way.number), point)
 
 
@@ -72,9 +72,9 @@ async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
     """Let the person choose the way back from printed lists: what the plain prompt has in place of a screen."""
     past = front_end.session.rewind
     points = past.points()[-LISTED:]
-    branches = {f"branch {each.number}": each for each in past.branches()}
-    choices = [Choice(str(each.number), one_line(each.text), gone(each)) for each in reversed(points)]
-    choices += [Choice(value, *branch_label(each)) for value, each in branches.items()]
+    branches = {f"branch {branch.number}": branch for branch in past.branches()}
+    choices = [Choice(str(point.number), one_line(point.text), describe_point(point)) for point in reversed(points)]
+    choices += [Choice(value, *branch_label(branch)) for value, branch in branches.items()]
     if past.lacks_branches:
         front_end.say(NOT_LISTED)
     chosen = await front_end.choose("Go back before which message? The last one comes first.", choices)
@@ -102,7 +102,7 @@ def one_line(text: str) -> str:
     return " ".join(clean(text).split()) or "(no words)"
 
 
-def gone(point: Point) -> str:
+def describe_point(point: Point) -> str:
     """What would go with a message: `6 messages, 3 tool calls`."""
     return _counted(point.messages, point.calls)
 
@@ -131,6 +131,6 @@ async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None)
 
 def _tell(front_end: FrontEnd, line: str, told: tuple[str, ...]) -> None:
     level: Level = "info"
-    for each in (line, *told):
-        front_end.say(each, level)
+    for text in (line, *told):
+        front_end.say(text, level)
         level = "warning"

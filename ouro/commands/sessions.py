@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import asdict
 
 from ouro.commands.action import Answer, confirm
-from ouro.commands.render.view import Code, CommandText, Quote, Title, View, ViewItem, line, table
+from ouro.commands.render.view import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
 from ouro.errors import SessionInUse, UsageError
 from ouro.utils.runtime import get_sessions_dir
 from ouro.utils.text import plural
@@ -197,7 +197,7 @@ def _data(info: SessionInfo) -> dict[str, Any]:
 
 
 def _row(info: SessionInfo, *, with_project: bool) -> tuple[str, ...]:
-    cells = (Code(info.id[:8]), _when(info.updated_at), f"{info.messages:>5} messages", _cost(info.cost))
+    cells = (CodeSpan(info.id[:8]), _when(info.updated_at), f"{info.messages:>5} messages", _cost(info.cost))
     return (*cells, info.project, info.title) if with_project else (*cells, info.title)
 
 

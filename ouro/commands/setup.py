@@ -55,7 +55,7 @@ def places(servers: Sequence[LocalServer]) -> tuple[Choice, ...]:
         for server in servers
         if server.models
     ]
-    hosted = [Choice(each.name, each.title, _key_detail(each)) for each in HOSTED]
+    hosted = [Choice(provider.name, provider.title, _key_detail(provider)) for provider in HOSTED]
     return (*found, *hosted, Choice(OTHER, "Another server", "anything that speaks OpenAI's chat completions"))
 
 
@@ -67,7 +67,9 @@ async def _hosted_model(asker: Asker, provider: Provider) -> str:
             return ""
         entry = ModelEntry(api_key=key)
     names = list(dict.fromkeys([f"{provider.name}/{provider.flagship}", *_known_of(provider)]))
-    name = await asker.choose(f"Which {provider.title} model?", [Choice(each, each, _price(each)) for each in names])
+    name = await asker.choose(
+        f"Which {provider.title} model?", [Choice(model, model, _price(model)) for model in names]
+    )
     return _written(asker, f"{provider.name}/*" if entry.api_key else "", entry, name) if name else ""
 
 
@@ -94,7 +96,7 @@ async def _other_server(asker: Asker) -> str:
     key = await _ask_key(asker, "Its key, or nothing where it needs none (it is not shown)")
     offered = await asyncio.to_thread(models_at, url, key)
     if offered:
-        choices = [Choice(each.name, each.name.partition("/")[2], _window(each.window)) for each in offered]
+        choices = [Choice(model.name, model.name.partition("/")[2], _window(model.window)) for model in offered]
         name = await asker.choose("Which model?", choices)
     else:
         asker.say(f"{url} does not tell which models it has.")
@@ -102,7 +104,7 @@ async def _other_server(asker: Asker) -> str:
         name = f"openai/{named}" if named else None
     if not name:
         return ""
-    window = next((each.window for each in offered if each.name == name), None)
+    window = next((model.window for model in offered if model.name == name), None)
     return _written(asker, name, ModelEntry(api_base=url, api_key=key, window=window), name)
 
 

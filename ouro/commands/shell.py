@@ -121,21 +121,23 @@ def run(group: str, words: Sequence[str], opener: Opener) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
     """Declare the actions of a group and their flags."""
-    actions = [each for each in ACTIONS if each.place != "session" and each.name.split()[0] == group]
-    if [each.name for each in actions] == [group]:
+    actions = [action for action in ACTIONS if action.place != "session" and action.name.split()[0] == group]
+    if [action.name for action in actions] == [group]:
         _declare(parser, actions[0])
         return
-    lines = [f"  ouro {each.examples[0]}" for each in actions if each.examples]
+    lines = [f"  ouro {action.examples[0]}" for action in actions if action.examples]
     parser.epilog = "\n".join(["examples:", *lines, "", f"`ouro {group} ACTION --help` shows the flags of one."])
     children = parser.add_subparsers(dest="action", metavar="ACTION")
-    for each in actions:
-        name = each.name.partition(" ")[2]
-        _declare(children.add_parser(name, help=each.help, formatter_class=argparse.RawDescriptionHelpFormatter), each)
+    for action in actions:
+        name = action.name.partition(" ")[2]
+        _declare(
+            children.add_parser(name, help=action.help, formatter_class=argparse.RawDescriptionHelpFormatter), action
+        )
 
 
 def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
     parser.description = action.help
-    parser.epilog = "\n".join(["example:", *(f"  ouro {each}" for each in action.examples)])
+    parser.epilog = "\n".join(["example:", *(f"  ouro {example}" for example in action.examples)])
     for argument in action.arguments or ():
         parser.add_argument(*argument.names, **argument.options)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -195,7 +197,7 @@ class ShellContext:
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
         if not self.can_ask:
             raise UsageError(NO_TERMINAL, title)
-        if {each.value for each in choices} == {"yes", "no"}:
+        if {choice.value for choice in choices} == {"yes", "no"}:
             return "yes" if self._answer(f"{title} [y/N] ").lower() in ("y", "yes") else "no"
         picked = self._numbers(title, choices, "Number (Enter: none): ")
         return picked[0] if picked else None
@@ -241,21 +243,21 @@ class ShellContext:
     async def memory(self, work: Callable[[MemoryAccess], _Result], *, reports: bool = True) -> _Result:  # noqa: ARG002
         from ouro.memory.long_term import Timeline
 
-        with self.opener.memory() as (desk, stores):
-            return work(MemoryAccess(desk, Timeline(stores)))
+        with self.opener.memory() as (editor, stores):
+            return work(MemoryAccess(editor, Timeline(stores)))
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
-        with self.opener.memory() as (desk, _stores):
-            for scope in desk.scopes:
+        with self.opener.memory() as (editor, _stores):
+            for scope in editor.scopes:
                 for found in scope.proposals():
                     if found.id == proposal:
-                        (scope.accept if accept else scope.reject)(found, desk.moment)
+                        (scope.accept if accept else scope.reject)(found, editor.moment)
 
     async def set_repo_memory(self, *, on: bool) -> Path:
         from ouro.memory.long_term import switch
 
         with self.opener.memory() as (_desk, stores):
-            found = next((each for each in stores if each.scope == "repo"), None)
+            found = next((store for store in stores if store.scope == "repo"), None)
         if found is None:
             raise UsageError("This repository has no memory here.", "It needs `memory.repo.enabled`, and trust.")
         switch(found, on=on)
@@ -270,7 +272,7 @@ class ShellContext:
             trusted = trusted_projects(search.index, self.cwd)
             hits = search.find(words, limit, filter_of(filters, lambda: sessions, self.cwd, trusted))
             try:
-                doubted = await self.memory(lambda memory: doubted_files(memory.desk.scopes))
+                doubted = await self.memory(lambda memory: doubted_files(memory.editor.scopes))
             except UsageError:  # memory is off: sessions are found all the same
                 doubted = frozenset()
             badges = Badges(search.index, find_root(self.cwd), doubted)
@@ -290,8 +292,8 @@ class ShellContext:
             if sys.stderr.isatty():
                 sys.stderr.write(f"{clean(text)} …\n")
 
-        with self.opener.memory() as (desk, _stores):
-            store = desk.scope(scope).store
+        with self.opener.memory() as (editor, _stores):
+            store = editor.scope(scope).store
             return synchronise(store, remote_of(store, remote), progress)
 
     @cached_property
@@ -312,11 +314,11 @@ class ShellContext:
         return self.opener.session()
 
     def _numbers(self, title: str, choices: Sequence[Choice], question: str) -> Sequence[str]:
-        lines = columns([(f"{number:>3}", each.label, each.detail) for number, each in enumerate(choices, 1)])
+        lines = columns([(f"{number:>3}", choice.label, choice.detail) for number, choice in enumerate(choices, 1)])
         sys.stdout.write("\n".join(map(clean, (title, *lines))) + "\n")
         while answer := self._answer(question).lower():
             if answer == "all":
-                return [each.value for each in choices]
+                return [choice.value for choice in choices]
             try:
                 return [choices[place].value for place in places_in(answer, len(choices))]
             except UsageError as error:

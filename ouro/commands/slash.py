@@ -109,8 +109,8 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
     """
     usage = f"/{action.name}"
     parser = _LineParser(prog=usage, add_help=False)
-    for each in action.arguments or ():
-        parser.add_argument(*each.names, **each.options)
+    for declared in action.arguments or ():
+        parser.add_argument(*declared.names, **declared.options)
     parser.defaults = action.examples
     return vars(parser.parse_args(_words(action, argument)))
 
@@ -121,7 +121,9 @@ def _words(action: Action, argument: str) -> list[str]:
             return shlex.split(argument)
         except ValueError as error:
             raise UsageError(f"`{argument}` cannot be read: {error}.") from error
-    flags = {name: each.options for each in action.arguments or () for name in each.names if name.startswith("-")}
+    flags = {
+        name: declared.options for declared in action.arguments or () for name in declared.names if name.startswith("-")
+    }
     words, text = [], argument
     while text.partition(" ")[0] in flags:
         word, _, text = text.partition(" ")
@@ -201,8 +203,8 @@ class SessionContext:
         known = self.known
         await known.settled()
 
-        def act(desk: Any) -> _Result:
-            return work(MemoryAccess(desk, known.timeline(), known.receipt().versions))
+        def act(editor: Any) -> _Result:
+            return work(MemoryAccess(editor, known.timeline(), known.receipt().versions))
 
         return await self.session.memory.at_desk(act, quiet=not reports)
 
@@ -226,7 +228,7 @@ class SessionContext:
             lambda: filter_of(filters, lambda: sessions, self.cwd, trusted_projects(index, self.cwd))
         )
         hits = await lookup.find(words, limit, narrowed)
-        doubted = await self.memory(lambda memory: doubted_files(memory.desk.scopes))
+        doubted = await self.memory(lambda memory: doubted_files(memory.editor.scopes))
         badges = Badges(index, find_root(self.cwd), doubted)
         return await asyncio.to_thread(lambda: [(hit, badges.of(hit)) for hit in hits])
 

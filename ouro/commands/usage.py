@@ -52,7 +52,7 @@ def _period_data(period: UsagePeriod) -> dict[str, Any]:
 def usage_lines(periods: Iterable[UsagePeriod]) -> list[str]:
     """The tables; a price that is not known is said to be so, never shown as free."""
     shown = list(periods)
-    tables = [[(_NAMES[each.name], *_HEADS), *_rows(each)] for each in shown]
+    tables = [[(_NAMES[period.name], *_HEADS), *_rows(period)] for period in shown]
     widths = [max(len(row[column]) for table in tables for row in table) for column in range(len(_HEADS) + 1)]
     lines: list[str] = []
     for period, table in zip(shown, tables, strict=True):
@@ -64,15 +64,16 @@ def usage_lines(periods: Iterable[UsagePeriod]) -> list[str]:
 def budget_lines(budgets: Iterable[SpendingLimit]) -> list[str]:
     """The limits that are set, and what of each is left."""
     return [
-        f"${each.spent:.2f} of ${each.limit:.2f} spent {_BUDGETS[each.period]}, ${each.left:.2f} left ({each.setting})"
-        for each in budgets
+        f"${limit.spent:.2f} of ${limit.limit:.2f} spent {_BUDGETS[limit.period]}, ${limit.left:.2f} left "
+        f"({limit.setting})"
+        for limit in budgets
     ]
 
 
 def _rows(period: UsagePeriod) -> list[tuple[str, ...]]:
     rows = [_row(use) for use in period.models]
     if len(rows) > 1:
-        rows.append(_row(ModelUse("together", period.total, sum(each.calls for each in period.models))))
+        rows.append(_row(ModelUse("together", period.total, sum(use.calls for use in period.models))))
         if not period.is_priced and period.total.cost is not None:
             rows[-1] = (*rows[-1][:-1], f"{rows[-1][-1]} + {UNKNOWN}")
     return rows

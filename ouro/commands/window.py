@@ -26,12 +26,12 @@ async def pin(front_end: FrontEnd, argument: str) -> None:
         raise UsageError("Nothing has been said yet that could be pinned.")
     number = messages[-1].number if argument == "last" else _number(argument) if argument else None
     if number is None:
-        choices = [_choice(each) for each in messages[: -LISTED - 1 : -1]]
+        choices = [_choice(message) for message in messages[: -LISTED - 1 : -1]]
         chosen = await front_end.choose("Which message is to stay word for word?", choices)
         if chosen is None:
             return
         number = int(chosen)
-    was_pinned = any(each.pinned for each in messages if each.number == number)
+    was_pinned = any(message.pinned for message in messages if message.number == number)
     await front_end.session.window.pin(number, not was_pinned)
     front_end.say(f"Message {number} is {'no longer pinned' if was_pinned else 'pinned: it stays word for word'}.")
 

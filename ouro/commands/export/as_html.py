@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from ouro.commands.export.as_markdown import used
 from ouro.commands.export.outline import (
+    ExportedMessage,
     Mark,
     Piece,
-    Said,
     Survey,
     TakenBack,
     ToolUse,
@@ -74,8 +74,8 @@ def _contents(found: Survey) -> str:
     if len(found.prompts) < 2:
         return ""
     lines = "".join(
-        f'<li><a href="#m{each.number}">{escaped(each.line)}</a> <time>{local_time(each.at)}</time></li>\n'
-        for each in found.prompts
+        f'<li><a href="#m{prompt.number}">{escaped(prompt.line)}</a> <time>{local_time(prompt.at)}</time></li>\n'
+        for prompt in found.prompts
     )
     return (
         f"<nav><details><summary>{len(found.prompts)} messages of yours</summary>\n<ol>\n{lines}</ol></details></nav>\n"
@@ -84,8 +84,8 @@ def _contents(found: Survey) -> str:
 
 def _piece(piece: Piece) -> str:
     match piece:
-        case Said():
-            return _said(piece)
+        case ExportedMessage():
+            return _message(piece)
         case ToolUse():
             return _tool(piece)
         case Mark(text, at, details):
@@ -95,7 +95,7 @@ def _piece(piece: Piece) -> str:
             return '<details class="back"><summary>Taken back later</summary>\n' if begins else "</details>\n"
 
 
-def _said(said: Said) -> str:
+def _message(said: ExportedMessage) -> str:
     who, kind = ("You", "person") if said.by_person else ("ouro", "model")
     if said.by_person and all(isinstance(part, Context) for part in said.parts):
         who, kind = "Added for the model", "added"
@@ -105,7 +105,7 @@ def _said(said: Said) -> str:
     return f'<article class="{kind}" id="m{said.number}">\n{head}{body}</article>\n'
 
 
-def _part(part: Text | Context | Thinking | Image, said: Said) -> str:
+def _part(part: Text | Context | Thinking | Image, said: ExportedMessage) -> str:
     match part:
         case Text(text):
             # What a person typed stands as it was typed.
@@ -147,7 +147,7 @@ def _body(reply: ToolReply) -> str:
         case Todos(items):
             return (
                 "<ul>"
-                + "".join(f"<li>{TODO_MARKS[each.state]} {escaped(each.text)}</li>" for each in items)
+                + "".join(f"<li>{TODO_MARKS[todo.state]} {escaped(todo.text)}</li>" for todo in items)
                 + "</ul>\n"
             )
         case _:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 
 from ouro.commands.export.outline import (
+    ExportedMessage,
     Mark,
     Piece,
-    Said,
     Survey,
     TakenBack,
     ToolUse,
@@ -60,8 +60,8 @@ def used(usage: Usage) -> str:
 
 def _piece(piece: Piece) -> str:
     match piece:
-        case Said():
-            return _said(piece)
+        case ExportedMessage():
+            return _message(piece)
         case ToolUse():
             return _tool(piece)
         case Mark(text, at, details):
@@ -71,7 +71,7 @@ def _piece(piece: Piece) -> str:
             return "<details>\n<summary>Taken back later</summary>" if begins else "</details>"
 
 
-def _said(said: Said) -> str:
+def _message(said: ExportedMessage) -> str:
     who = "You" if said.by_person else "ouro"
     if said.by_person and all(isinstance(part, Context) for part in said.parts):
         who = "Added for the model"
@@ -112,7 +112,7 @@ def _contained(text: str) -> str:
 def _without_markup(line: str) -> str:
     """A line in which `<` begins no tag; within code spans it never does."""
     pieces_of_line = re.split(r"(`+[^`]*`+)", line)
-    return "".join(each if each.startswith("`") else _ACTIVE.sub(r"\\<", each) for each in pieces_of_line)
+    return "".join(span if span.startswith("`") else _ACTIVE.sub(r"\\<", span) for span in pieces_of_line)
 
 
 def _tool(use: ToolUse) -> str:

@@ -28,7 +28,7 @@ _NOTHING = Message("user", ())
 _LINE = 90
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class ExportedPrompt(msgspec.Struct, frozen=True):
     """What the person said, for the table of contents."""
 
     number: int
@@ -43,14 +43,14 @@ class Survey(msgspec.Struct, frozen=True):
     title: str
     line: frozenset[int]
     """The numbers of the messages that the conversation goes on from; all others were taken back."""
-    prompts: tuple[Prompt, ...]
+    prompts: tuple[ExportedPrompt, ...]
     """Those of the line."""
     usage: Usage
     last_at: str
     messages: int
 
 
-class Said(msgspec.Struct, frozen=True):
+class ExportedMessage(msgspec.Struct, frozen=True):
     """What the person or the model said, in its order; without calls."""
 
     by_person: bool
@@ -82,25 +82,25 @@ class TakenBack(msgspec.Struct, frozen=True):
     begins: bool
 
 
-Piece = Said | ToolUse | Mark | TakenBack
+Piece = ExportedMessage | ToolUse | Mark | TakenBack
 
 
 def survey(whole: WholeSession) -> Survey:
     """Look through a session once, keeping little of it."""
     fold = Transcript()
-    prompts: list[Prompt] = []
+    prompts: list[ExportedPrompt] = []
     count = 0
     for record in whole.records():
         if isinstance(record, MessageRecord):
             count += 1
             message = record.message
             if message.role == "user" and (words := _first_words(message)):
-                prompts.append(Prompt(record.number, record.at, words))
+                prompts.append(ExportedPrompt(record.number, record.at, words))
             fold.take(replace(record, message=replace(_NOTHING, usage=message.usage)))
         else:
             fold.take(record)
-    line = frozenset(each.number for each in fold.entries)
-    kept = tuple(each for each in prompts if each.number in line)
+    line = frozenset(entry.number for entry in fold.entries)
+    kept = tuple(prompt for prompt in prompts if prompt.number in line)
     return Survey(fold.title, line, kept, fold.usage, fold.last_at, count)
 
 
@@ -159,7 +159,7 @@ def _message(record: MessageRecord, open_calls: dict[str, ToolCall]) -> Iterator
         yield from _unanswered(open_calls)
     words = tuple(part for part in message.parts if not isinstance(part, ToolCall | ToolReply) and not _is_blank(part))
     if words:
-        yield Said(message.role != "assistant", record.number, record.at, words, message.model, message.cut)
+        yield ExportedMessage(message.role != "assistant", record.number, record.at, words, message.model, message.cut)
     open_calls.update({call.id: call for call in message.tool_calls})
 
 

@@ -7,7 +7,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ouro.commands.render.view import Code, CommandText, Quote, TextLine, Title, View, ViewItem, line, table
+from ouro.commands.render.view import CodeSpan, CommandText, Quote, TextLine, Title, View, ViewItem, line, table
 from ouro.memory.long_term import provenance
 from ouro.utils.runtime import tilde
 from ouro.utils.text import one_line, plural
@@ -83,7 +83,7 @@ def entry_row(entry: MemoryEntry) -> tuple[str, ...]:
     """Where it is, what it says, and where it came from."""
     place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
     category = entry.category if entry.kind == "note" else ""
-    return Code(place), one_line(entry.text, _WIDTH), " · ".join(filter(None, (category, provenance(entry))))
+    return CodeSpan(place), one_line(entry.text, _WIDTH), " · ".join(filter(None, (category, provenance(entry))))
 
 
 def numbered(title: str, found: Sequence[MemoryEntry]) -> View:
@@ -95,7 +95,7 @@ def folders(found: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> View:
     """Memory folders, each with its core files and their numbers of lines."""
     view: list[ViewItem] = []
     for folder, names in found:
-        rows = [(Code(name), plural(count, "line")) for name, count in names]
+        rows = [(CodeSpan(name), plural(count, "line")) for name, count in names]
         view += [Title(folder), *table(rows)] if rows else [Title(folder), line("The core is empty.")]
     return view or [line("No memory is in use here.")]
 
@@ -108,7 +108,7 @@ def pending(found: Sequence[Proposal]) -> View:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         sources = f"; read before: {', '.join(proposal.sources)}" if proposal.sources else ""
         rows.append(
-            (Code(proposal.id), f"{proposal.scope}/{', '.join(names[:5])}{more}", f"{proposal.reason}{sources}")
+            (CodeSpan(proposal.id), f"{proposal.scope}/{', '.join(names[:5])}{more}", f"{proposal.reason}{sources}")
         )
     how = line("Approve or drop one: ", CommandText("memory accept ID"), " or ", CommandText("memory reject ID"))
     return [Title("Waiting for approval"), *table(rows), how] if rows else []
@@ -119,7 +119,7 @@ def details(found: EntryDetails) -> View:
     entry = found.entry
     facts = [entry.scope, entry.category, provenance(entry)]
     view: list[ViewItem] = [
-        line(Code(entry.id), " · ", " · ".join(filter(None, facts))),
+        line(CodeSpan(entry.id), " · ", " · ".join(filter(None, facts))),
         line(tilde(Path(found.path))),
     ]
     if found.stale:
@@ -129,8 +129,8 @@ def details(found: EntryDetails) -> View:
         view += [Title("Versions"), *table(map(entry_row, found.chain), is_numbered=True)]
     if found.note is not None:
         note = found.note.note
-        rows: list[tuple[str, ...]] = [(edge.relationship, Code(edge.id)) for edge in note.related]
-        rows += [("names", Code(", ".join(note.entities)))] if note.entities else []
+        rows: list[tuple[str, ...]] = [(edge.relationship, CodeSpan(edge.id)) for edge in note.related]
+        rows += [("names", CodeSpan(", ".join(note.entities)))] if note.entities else []
         rows += [(relation.rel, f"{relation.source} → {relation.target}") for relation in note.relations]
         rows += [("written by", note.trigger)]
         rows += [("confidence", f"{note.confidence:.2f}, confirmed {note.confirmed_at[:10] or 'never'}")]
@@ -151,7 +151,7 @@ def hits(found: Sequence[Mapping[str, Any]]) -> View:
             [
                 (f"{hit['score']:5.2f}", one_line(hit["text"], 300)),
                 ("", f"{hit['source']}{f' · {badges}' if badges else ''}"),
-                ("", Code(hit["open"])),
+                ("", CodeSpan(hit["open"])),
             ]
         )
     return view
@@ -220,7 +220,7 @@ def findings(found: Sequence[Finding], off: Sequence[str]) -> View:
 def commits(found: Sequence[TimelineEntry]) -> View:
     """Commits, newest first."""
     return table(
-        (Code(entry.commit.id[:7]), entry.scope, *_origin(entry.commit), one_line(entry.commit.subject, _WIDTH))
+        (CodeSpan(entry.commit.id[:7]), entry.scope, *_origin(entry.commit), one_line(entry.commit.subject, _WIDTH))
         for entry in found
     )
 
@@ -246,7 +246,7 @@ def blame(found: FileBlame, file: str) -> View:
 def turn(said: TurnEvidence) -> View:
     """The words of a turn."""
     at, title = said.at[:16].replace("T", " "), said.title or said.session_id[:8]
-    view = [line(f"Turn {said.turn} (message {said.number}) of ", Code(title), f", {at}")]
+    view = [line(f"Turn {said.turn} (message {said.number}) of ", CodeSpan(title), f", {at}")]
     if said.is_left:
         view.append(line("It is on a branch that a rewind left.", level="warning"))
     names = {"user": "You"}
@@ -310,7 +310,7 @@ def old_files(found: Sequence[OldFile], *, is_whole: bool) -> View:
         notes = [] if is_whole else [file.name for file in own if file.name.rpartition("/")[2].startswith("mem_")]
         for file in own:
             if file.name not in notes:
-                view += [line(Code(file.name)), Quote(file.text, "markdown")]
+                view += [line(CodeSpan(file.name)), Quote(file.text, "markdown")]
         if notes:
             view.append(line(f"and {plural(len(notes), 'note')}: {', '.join(notes[:20])}"))
     return view
@@ -318,7 +318,7 @@ def old_files(found: Sequence[OldFile], *, is_whole: bool) -> View:
 
 def import_plan(found: Import) -> View:
     """What an import would add, and what it leaves out."""
-    rows: list[tuple[str, ...]] = [(f"{count:>6,}", Code(place)) for place, count in found.counts.items()]
+    rows: list[tuple[str, ...]] = [(f"{count:>6,}", CodeSpan(place)) for place, count in found.counts.items()]
     rows.append((f"{found.doubles:>6,}", "already remembered"))
     refused: list[tuple[str, ...]] = [("not imported", part.name, part.reason) for part in found.refused[:_MAX_REFUSED]]
     if len(found.refused) > _MAX_REFUSED:
@@ -336,7 +336,7 @@ def import_plan(found: Import) -> View:
 def places(found: ForgetReport, *, warns: bool) -> View:
     """Where a text is that should be forgotten everywhere."""
     rows: list[tuple[str, ...]] = [(f"{place.count:>6,}", place.place) for place in found.places if place.count]
-    rows += [("session", Code(name)) for name in found.sessions]
+    rows += [("session", CodeSpan(name)) for name in found.sessions]
     if not found.count:
         searched = [(place.place,) for place in found.places]
         return [line("The text was found nowhere. Searched:"), *table(searched), *_not_searched(found)]
@@ -362,7 +362,7 @@ def receipt(found: MemoryReceipt) -> View:
     view: list[ViewItem] = [Title(f"What memory put into the prompt: {found.tokens:,} tokens a request{price}")]
     for scope, file in dict.fromkeys((row.scope, row.file) for row in found.lines):
         own = [row for row in found.lines if (row.scope, row.file) == (scope, file)]
-        view += [line(Code(f"{scope}/{file}")), *table(
+        view += [line(CodeSpan(f"{scope}/{file}")), *table(
             (row.state, f"{row.tokens} tokens", " ".join(row.text.lstrip("-*#+ ").split()) or "the file", row.reason)
             for row in own
         )]  # fmt: skip
@@ -381,7 +381,7 @@ def recalled(found: NotesRecalled) -> View:
         return [Title("Recalled for the last message: no notes")]
     duration = f", {found.milliseconds:.0f} ms" if found.milliseconds else ""
     rows = [
-        (item.state, f"{item.tokens} tokens", " ".join(item.text.split()) or Code(item.id),
+        (item.state, f"{item.tokens} tokens", " ".join(item.text.split()) or CodeSpan(item.id),
          f"{item.reason}; score {item.score:.3g}")
         for item in found.items
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from ouro.events import Level
 from ouro.utils.text import clean
 
 
-class Code(str):
+class CodeSpan(str):
     """An id, a path or a quoted text: shown as it is."""
 
     __slots__ = ()
@@ -29,7 +29,7 @@ class TextLine(msgspec.Struct, frozen=True):
     """One line of text."""
 
     spans: tuple[str, ...]
-    """Plain text, `Code` and `CommandText`."""
+    """Plain text, `CodeSpan` and `CommandText`."""
     level: Level = "info"
 
 
@@ -39,7 +39,7 @@ class Title(msgspec.Struct, frozen=True):
     text: str
 
 
-class Table(msgspec.Struct, frozen=True):
+class RowTable(msgspec.Struct, frozen=True):
     """Rows of cells: columns in text, a list in Markdown. Empty cells are left out of a list."""
 
     rows: tuple[tuple[str, ...], ...]
@@ -53,7 +53,7 @@ class Quote(msgspec.Struct, frozen=True):
     language: str = ""
 
 
-ViewItem = TextLine | Title | Table | Quote
+ViewItem = TextLine | Title | RowTable | Quote
 View = Sequence[ViewItem]
 
 
@@ -62,10 +62,10 @@ def line(*spans: str, level: Level = "info") -> TextLine:
     return TextLine(spans, level)
 
 
-def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> list[Table]:
+def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> list[RowTable]:
     """A table, as part of a document; without rows there is none."""
     found = tuple(tuple(row) for row in rows)
-    return [Table(found, is_numbered)] if found else []
+    return [RowTable(found, is_numbered)] if found else []
 
 
 def as_markdown(view: View) -> str:
@@ -77,7 +77,7 @@ def as_markdown(view: View) -> str:
                 parts.append("".join(map(_markdown_span, spans)))
             case Title(text):
                 parts.append(f"**{escape(text)}**")
-            case Table(rows, is_numbered):
+            case RowTable(rows, is_numbered):
                 marks = (f"{number}." if is_numbered else "-" for number in range(1, len(rows) + 1))
                 parts.append("\n".join(f"{mark} {_markdown_row(row)}" for mark, row in zip(marks, rows, strict=True)))
             case Quote(text, language):
@@ -94,7 +94,7 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
                 lines.append("".join(_text_span(span, prefix) for span in spans))
             case Title(text):
                 lines += [*([""] if lines else []), text]
-            case Table(rows, is_numbered):
+            case RowTable(rows, is_numbered):
                 numbers = [(f"{number}.",) if is_numbered else () for number in range(1, len(rows) + 1)]
                 lines += columns([(*number, *row) for number, row in zip(numbers, rows, strict=True)], prefix)
             case Quote(text):
@@ -119,14 +119,14 @@ def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
 
 
 def _markdown_row(row: Sequence[str]) -> str:
-    cells = [cell if isinstance(cell, Code | CommandText) else cell.strip() for cell in row]
+    cells = [cell if isinstance(cell, CodeSpan | CommandText) else cell.strip() for cell in row]
     return " · ".join(_markdown_span(cell) for cell in cells if cell)
 
 
 def _markdown_span(span: str) -> str:
     if isinstance(span, CommandText):
         return code(f"/{span}")
-    if isinstance(span, Code):
+    if isinstance(span, CodeSpan):
         return code(span)
     edges = (span[: len(span) - len(span.lstrip())], span[len(span.rstrip()) :] if span.strip() else "")
     return f"{edges[0]}{escape(span.strip())}{edges[1]}"

@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.commands.front_end import WayBack
-from ouro.commands.rewind import NOT_LISTED, branch_label, gone, one_line
+from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, one_line
 from ouro.display import Choice
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.picker import PickList
@@ -177,14 +177,14 @@ def _choice(value: str, row: Point | Branch) -> Choice:
     if isinstance(row, Branch):
         label, detail = branch_label(row)
         return Choice(value, label, f"{_when(row.at)} · {detail}")
-    return Choice(value, one_line(row.text), f"{_when(row.at)} · {gone(row)}")
+    return Choice(value, one_line(row.text), f"{_when(row.at)} · {describe_point(row)}")
 
 
 def _preview(row: Point | Branch | None) -> Text:
     text = Text(overflow="fold")
     match row:
         case Point():
-            text.append(f"Goes, and is kept: {gone(row)}\n", "italic")
+            text.append(f"Goes, and is kept: {describe_point(row)}\n", "italic")
             text.append(clean(row.text).strip())
         case Branch():
             text.append(f"Was left: {branch_label(row)[1]}. Enter returns\n", "italic")
