@@ -102,5 +102,5 @@ async def test_an_unknown_word_names_those_it_knows(home):
     front_end, _ = await front_end_of(home)
     with pytest.raises(UsageError, match="There are: accept, archive, as-of"):
         await memory(front_end, "frobnicate")
-    with pytest.raises(UsageError, match="Nothing remembered is called facts"):
+    with pytest.raises(UsageError, match="There is no entry facts"):
         await memory(front_end, "edit team/facts")

@@ -1,4 +1,4 @@
-"""Checkup: what is wrong with a memory, and what to do about each of it. Changes nothing."""
+"""Diagnosis of memory: problems, and what to do about each. Changes nothing."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ from ouro.memory.long_term.remember import folded
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.text import one_line
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     level: Literal["ok", "warning", "problem"]
     where: str
     """The scope; `index`."""
     what: str
     advice: str = ""
-    """What to do about it."""
+    """What to do."""
 
 
 def diagnose(desk: MemoryEditor, threshold: int = 5_000, categories: Collection[str] = ()) -> list[Finding]:
-    """All that was looked at, by scope.
+    """Check memory; returns the findings by scope.
 
     Args:
-        threshold: tokens of a core above which it is consolidated.
-        categories: of notes, beside the built-in ones.
+        threshold: tokens of the core above which it is consolidated.
+        categories: of notes, in addition to the built-in ones.
     """
     notes = list(desk.notebook.all(archived=True))
     entries = all_entries(desk, archived=True)
     found: list[Finding] = []
     for scope in desk.scopes:
-        own = [each for each in notes if each.scope == scope.scope]
+        own = [note for note in notes if note.scope == scope.scope]
         looked = [
             *_files(scope),
             *_git(scope),
             *_fields(scope.scope, own, {*CATEGORIES, *categories}),
-            *_chains(scope.scope, own, {each.note.id: each for each in notes}),
+            *_chains(scope.scope, own, {note.note.id: note for note in notes}),
             *_doubles(scope.scope, entries),
             *_sizes(scope, own, threshold),
         ]
         counted = f"{len(scope.loaded.core)} core files, {len(own)} notes"
-        found += looked or [Finding("ok", scope.scope, f"{counted}: nothing to mend")]
+        found += looked or [Finding("ok", scope.scope, f"{counted}: no problems")]
     return [*found, *_index(desk, len(notes))]
 
 
 def _files(scope: ScopeMemory) -> Iterator[Finding]:
-    for each in scope.loaded.skipped:
-        is_hidden = "invisible" in each.reason
-        advice = "Look at it in an editor." if is_hidden else "Mend it, move it out of the folder, or delete it."
-        yield Finding("warning" if is_hidden else "problem", scope.scope, f"{each.name}: {each.reason}", advice)
+    for item in scope.loaded.skipped:
+        is_hidden = "invisible" in item.reason
+        advice = "Look at it in an editor." if is_hidden else "Repair it, move it out of the folder, or delete it."
+        yield Finding("warning" if is_hidden else "problem", scope.scope, f"{item.name}: {item.reason}", advice)
 
 
 def _git(scope: ScopeMemory) -> Iterator[Finding]:
@@ -72,55 +72,55 @@ def _git(scope: ScopeMemory) -> Iterator[Finding]:
         return
     try:
         head = store.repository.head()
-        pending = [each.name for each in store.edits_since(head.commit)] if store.repository.exists else []
+        pending = [commit.name for commit in store.edits_since(head.commit)] if store.repository.exists else []
     except MemoryUnusable as error:
-        yield Finding("problem", scope.scope, error.message, error.hint or "The texts are kept all the same.")
+        yield Finding("problem", scope.scope, error.message, error.hint or "The texts are saved without history.")
         return
     if store.obstacle:
-        yield Finding("problem", scope.scope, store.obstacle, "The texts are kept; they are committed once it is over.")
+        yield Finding("problem", scope.scope, store.obstacle, "The texts are saved, and committed when it is resolved.")
     if store.plain_git:
-        yield Finding("warning", scope.scope, store.plain_git, "Move that .git away, and ouro puts its own there.")
-    for each in scope.proposals():
-        what = f"{named([edit.name for edit in each.edits])} waits for you: {each.reason}"
-        yield Finding("warning", scope.scope, what, f"ouro memory accept {each.id}, or reject {each.id}")
+        yield Finding("warning", scope.scope, store.plain_git, "Move that .git away; ouro creates its own.")
+    for proposal in scope.proposals():
+        what = f"{named([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
+        yield Finding("warning", scope.scope, what, f"ouro memory accept {proposal.id}, or reject {proposal.id}")
     if pending and not scope.doubted:
         yield Finding("warning", scope.scope, f"not committed: {named(pending)}", "The next session commits it.")
 
 
 def _fields(scope: str, notes: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Finding]:
-    for each in notes:
-        for problem in each.problems:
-            yield Finding("problem", scope, f"{each.name}: {problem}", f"ouro memory edit {each.note.id}")
-        if unknown := sorted(set(each.note.extra) - {"origin"}):
-            what = f"{each.name}: fields that ouro does not know, and keeps: {named(unknown)}"
-            yield Finding("warning", scope, what, f"ouro memory edit {each.note.id}, if they are misspelt")
-        if not each.problems and each.note.category not in categories:
-            what = f"{each.name}: no category is called {one_line(each.note.category, 40)}"
-            yield Finding("warning", scope, what, "Correct it, or name it under `memory.categories`.")
-        if not each.problems and each.note.scope != each.scope:
-            what = f"{each.name}: says it is of {each.note.scope}, and lies in {each.scope}"
+    for note in notes:
+        for problem in note.problems:
+            yield Finding("problem", scope, f"{note.name}: {problem}", f"ouro memory edit {note.note.id}")
+        if unknown := sorted(set(note.note.extra) - {"origin"}):
+            what = f"{note.name}: unknown fields, which are kept: {named(unknown)}"
+            yield Finding("warning", scope, what, f"ouro memory edit {note.note.id}, if they are misspelt")
+        if not note.problems and note.note.category not in categories:
+            what = f"{note.name}: unknown category {one_line(note.note.category, 40)}"
+            yield Finding("warning", scope, what, "Correct it, or add it to `memory.categories`.")
+        if not note.problems and note.note.scope != note.scope:
+            what = f"{note.name}: its scope is {note.note.scope}, but it is in {note.scope}"
             yield Finding("warning", scope, what, "The folder counts. Correct the note, or move the file.")
 
 
 def _chains(scope: str, notes: Sequence[NoteFile], known: Mapping[str, NoteFile]) -> Iterator[Finding]:
-    after = Counter(each.note.supersedes for each in notes if each.note.supersedes)
-    for each in notes:
-        note = each.note
+    after = Counter(item.note.supersedes for item in notes if item.note.supersedes)
+    for item in notes:
+        note = item.note
         if note.supersedes and note.supersedes not in known:
-            what = f"{each.name} takes the place of {note.supersedes}, which is not there"
+            what = f"{item.name} supersedes {note.supersedes}, which does not exist"
             yield Finding(
                 "warning", scope, what, f"ouro memory edit {note.id}: `supersedes: null`, or restore the file"
             )
         if _is_in_cycle(note.id, known):
-            what = f"{each.name} takes the place of itself, by way of others"
-            yield Finding("problem", scope, what, f"ouro memory edit {note.id}: take out `supersedes`")
+            what = f"{item.name} supersedes itself, through other notes"
+            yield Finding("problem", scope, what, f"ouro memory edit {note.id}: remove `supersedes`")
         if after[note.id] > 1:
-            what = f"{after[note.id]} notes take the place of {note.id}"
+            what = f"{after[note.id]} notes supersede {note.id}"
             yield Finding("warning", scope, what, "Let one of them supersede the other.")
         for edge in note.related:
             if edge.id not in known:
-                what = f"{each.name} {edge.relationship} {one_line(edge.id, 40)}, which is not there"
-                yield Finding("warning", scope, what, f"ouro memory edit {note.id}: take it out of `related`")
+                what = f"{item.name} {edge.relationship} {one_line(edge.id, 40)}, which does not exist"
+                yield Finding("warning", scope, what, f"ouro memory edit {note.id}: remove it from `related`")
 
 
 def _is_in_cycle(note_id: str, known: Mapping[str, NoteFile]) -> bool:
@@ -136,22 +136,22 @@ def _is_in_cycle(note_id: str, known: Mapping[str, NoteFile]) -> bool:
 
 def _doubles(scope: str, entries: Sequence[MemoryEntry]) -> Iterator[Finding]:
     by_words: dict[str, list[MemoryEntry]] = {}
-    for each in entries:
-        if each.scope == scope and not each.archived and "replaced" not in each.badges:
-            by_words.setdefault(folded(each.text), []).append(each)
+    for entry in entries:
+        if entry.scope == scope and not entry.archived and "replaced" not in entry.badges:
+            by_words.setdefault(folded(entry.text), []).append(entry)
     for same in by_words.values():
         if len(same) > 1:
-            what = f"said {len(same)} times: {one_line(same[0].text, 60)} ({named([each.id for each in same])})"
+            what = f"written {len(same)} times: {one_line(same[0].text, 60)} ({named([entry.id for entry in same])})"
             yield Finding("warning", scope, what, f"ouro memory forget {same[-1].id}")
 
 
 def _sizes(scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int) -> Iterator[Finding]:
     if scope.tokens > threshold:
-        what = f"the core has {scope.tokens:,} tokens; {threshold:,} are meant (memory.consolidation_threshold)"
+        what = f"the core has {scope.tokens:,} tokens; the limit is {threshold:,} (memory.consolidation_threshold)"
         yield Finding("warning", scope.scope, what, "/memory consolidate merges it; `forget` what no longer holds.")
     if len(notes) > MAX_FILES * 0.9:
-        what = f"{len(notes):,} notes; {MAX_FILES:,} files are read at most"
-        yield Finding("problem", scope.scope, what, "Move what is in `archive/` elsewhere.")
+        what = f"{len(notes):,} notes; at most {MAX_FILES:,} files are read"
+        yield Finding("problem", scope.scope, what, "Move files out of `archive/`.")
 
 
 def _index(desk: MemoryEditor, notes: int) -> Iterator[Finding]:
@@ -163,15 +163,15 @@ def _index(desk: MemoryEditor, notes: int) -> Iterator[Finding]:
         yield Finding("problem", "index", error.message, "ouro memory reindex")
         return
     if not state.size:
-        yield Finding("warning", "index", "it cannot be written, and is made anew each time", f"Look at {state.path}")
+        yield Finding("warning", "index", "it cannot be written, and is rebuilt each time", f"Look at {state.path}")
     elif state.rows["notes"] < notes:
-        what = f"it knows {state.rows['notes']} notes of at least {notes}"
+        what = f"it has {state.rows['notes']} notes of at least {notes}"
         yield Finding("warning", "index", what, "ouro memory reindex")
     else:
         yield Finding("ok", "index", f"{state.size:,} bytes, {state.rows['notes']:,} notes")
 
 
 def named(names: Sequence[str]) -> str:
-    """The first few of these, and how many more there are."""
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    """The first five of these, and the number of the others."""
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -44,7 +44,7 @@ class MemoryEditor:
     @property
     def names(self) -> tuple[Scope, ...]:
         """The scopes that there are."""
-        return tuple(each.scope for each in self.scopes)
+        return tuple(scope.scope for scope in self.scopes)
 
     @property
     def notebook(self) -> Notebook:
@@ -61,7 +61,7 @@ class MemoryEditor:
     @property
     def root(self) -> Path | None:
         """The repository that the repo scope speaks of; None where that scope is not in use."""
-        found = next((each.store.folder for each in self.scopes if each.scope == "repo"), None)
+        found = next((scope.store.folder for scope in self.scopes if scope.scope == "repo"), None)
         return found.parent.parent if found else None
 
     def scope(self, name: str) -> ScopeMemory:
@@ -70,7 +70,7 @@ class MemoryEditor:
         Raises:
             UsageError: it is not in use here.
         """
-        found = next((each for each in self.scopes if each.scope == name), None)
+        found = next((scope for scope in self.scopes if scope.scope == name), None)
         if found is None:
             raise UsageError(
                 f"There is no {name} memory in use here.",
@@ -139,7 +139,7 @@ class MemoryEditor:
         doubted = sorted({*names} & {*scope.doubted})
         if not doubted:
             return
-        waiting = next((each.id for each in scope.proposals() if each.origin == "outside"), "")
+        waiting = next((proposal.id for proposal in scope.proposals() if proposal.origin == "outside"), "")
         raise UsageError(
             f"{scope.scope}/{doubted[0]} holds what was written outside of ouro, and nobody has vouched for.",
             "Accept or reject it first.",

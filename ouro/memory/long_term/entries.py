@@ -1,4 +1,4 @@
-"""What is remembered, entry by entry: the lines of the core and the notes, each with provenance it is."""
+"""Entries of memory: the lines of the core and the notes, each with its source."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SQL = (
 
 
 class MemoryEntry(msgspec.Struct, frozen=True):
-    """One thing that is remembered."""
+    """A core line or a note."""
 
     id: str
-    """Of a note its id, of a core line its place: `user/facts.md:3`."""
+    """Of a note its id, of a core line `user/facts.md:3`."""
     kind: Literal["core", "note"]
     scope: Scope
     category: str
@@ -50,70 +50,72 @@ class MemoryEntry(msgspec.Struct, frozen=True):
     confidence: float = 1.0
     supersedes: str = ""
     badges: tuple[str, ...] = ()
-    """`archived`, `replaced`, `contradicted`, `unconfirmed` (nobody has vouched for it), `stale`."""
+    """`archived`, `replaced`, `contradicted`, `unconfirmed` (not approved), `stale`."""
     versions: int = 1
     """Length of its chain."""
 
     @property
     def archived(self) -> bool:
-        """Whether it is kept, but not recalled."""
+        """Whether it is excluded from recall."""
         return self.file.startswith(f"{ARCHIVE}/")
 
 
 def provenance(entry: MemoryEntry) -> str:
-    """Where an entry is from, on one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
+    """The source of an entry, on one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
     session = f"session {entry.session[:8]}" + (f", turn {entry.turn}" if entry.turn else "") if entry.session else ""
     chain = f"changed {entry.versions - 1} time{'s' * (entry.versions > 2)}" if entry.versions > 1 else ""
     return " · ".join(filter(None, (entry.at[:10], session, entry.source, chain, *entry.badges)))
 
 
 def all_entries(desk: MemoryEditor, *, archived: bool = False) -> list[MemoryEntry]:
-    """Core lines, then notes, newest first; what was replaced only where `archived`."""
-    notes = sorted(note_entries(desk), key=lambda each: each.at, reverse=True)
-    kept = [each for each in notes if archived or not (each.archived or "replaced" in each.badges)]
+    """Core lines, then notes, newest first; archived and replaced ones only if `archived`."""
+    notes = sorted(note_entries(desk), key=lambda item: item.at, reverse=True)
+    kept = [note for note in notes if archived or not (note.archived or "replaced" in note.badges)]
     return [*core_entries(desk), *kept]
 
 
 def core_entries(desk: MemoryEditor) -> list[MemoryEntry]:
-    """The lines of the core that say something, each with the commit that it is from."""
+    """The lines of the core, without headings and comments, each with its commit."""
     return [entry for scope in desk.scopes for category in scope.store.core for entry in _core_lines(scope, category)]
 
 
 def note_entries(desk: MemoryEditor) -> list[MemoryEntry]:
-    """All notes, those of the archive too; from the index where it can be read, else from the files."""
+    """All notes, also archived ones; from the index if it can be read, else from the files."""
     try:
         found = _from_index(desk) if desk.index else _from_files(desk)
     except SearchUnavailable as error:
         log.warning("notes are read from the files: %s", error)
         found = _from_files(desk)
-    by_id = {each.id: each for each in found}
-    return [_with_chain(each, by_id) for each in _badged(desk, found)]
+    by_id = {item.id: item for item in found}
+    return [_with_chain(item, by_id) for item in _badged(desk, found)]
 
 
 def find_entry(desk: MemoryEditor, named: str) -> MemoryEntry:
-    """The one that is named: a note by its id or the start of it, a core line as `user/facts.md:3`.
+    """The named entry: a note by its id or the start of it, a core line as `user/facts.md:3`.
 
     Raises:
-        UsageError: none is, or several are.
+        UsageError: there is none, or several.
     """
     entries = [*core_entries(desk), *note_entries(desk)]
     word = named.strip().removesuffix(".md")
-    exact = [each for each in entries if word in (each.id, each.id.removeprefix("mem_"))]
-    started = [each for each in entries if each.kind == "note" and len(word) >= 3 and _begins(each.id, word)]
+    exact = [entry for entry in entries if word in (entry.id, entry.id.removeprefix("mem_"))]
+    started = [entry for entry in entries if entry.kind == "note" and len(word) >= 3 and _begins(entry.id, word)]
     found = exact or started
     if len(found) != 1:
-        several = f"Several notes begin so: {', '.join(each.id[:16] for each in found[:4])}." if found else ""
-        raise UsageError(several or f"Nothing remembered is called {named[:60]}.", commands=["memory list"])
+        several = (
+            f"Several notes begin with {word[:60]}: {', '.join(item.id[:16] for item in found[:4])}." if found else ""
+        )
+        raise UsageError(several or f"There is no entry {named[:60]}.", commands=["memory list"])
     return found[0]
 
 
 def is_line(text: str) -> bool:
-    """Whether a line of a core file says something."""
+    """Whether a line of a core file is neither empty, a heading nor a comment."""
     return bool(text.strip()) and not _HEADING.match(text)
 
 
 def plain(text: str) -> str:
-    """A core line without the mark of its list."""
+    """A core line without its list mark."""
     return re.sub(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+", "", text).strip()
 
 
@@ -152,9 +154,9 @@ def _core_lines(scope: ScopeMemory, category: str) -> Iterator[MemoryEntry]:
 
 
 def _blamed(scope: ScopeMemory, name: str) -> dict[str, BlamedLine]:
-    """By the words of the line: what stands in the files may be newer than the history."""
+    """By the text of the line: the files may be newer than the history."""
     try:
-        return {each.text.strip(): each for each in git_history.blame(scope.store.repository, name)}
+        return {item.text.strip(): item for item in git_history.blame(scope.store.repository, name)}
     except MemoryUnusable:
         return {}
 
@@ -196,18 +198,18 @@ def _from_files(desk: MemoryEditor) -> list[MemoryEntry]:
 
 
 def _badged(desk: MemoryEditor, entries: list[MemoryEntry]) -> list[MemoryEntry]:
-    replaced = {each.supersedes for each in entries if each.supersedes}
+    replaced = {entry.supersedes for entry in entries if entry.supersedes}
     contradicted = _contradicted(desk)
     doubted = {(scope.scope, name) for scope in desk.scopes for name in scope.doubted}
     badged = []
-    for each in entries:
+    for entry in entries:
         badges = (
-            *(("archived",) if each.archived else ()),
-            *(("replaced",) if each.id in replaced else ()),
-            *(("contradicted",) if each.id in contradicted else ()),
-            *(("unconfirmed",) if (each.scope, each.file) in doubted else ()),
+            *(("archived",) if entry.archived else ()),
+            *(("replaced",) if entry.id in replaced else ()),
+            *(("contradicted",) if entry.id in contradicted else ()),
+            *(("unconfirmed",) if (entry.scope, entry.file) in doubted else ()),
         )
-        badged.append(replace(each, badges=badges) if badges else each)
+        badged.append(replace(entry, badges=badges) if badges else entry)
     return badged
 
 
@@ -230,9 +232,9 @@ def _with_chain(entry: MemoryEntry, by_id: Mapping[str, MemoryEntry]) -> MemoryE
 
 
 def chain_of(entries: list[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry]:
-    """All versions of what a note says, oldest first; the note alone where it never changed."""
-    by_id = {each.id: each for each in entries}
-    after = {each.supersedes: each for each in entries if each.supersedes}
+    """All versions of a note, oldest first; the note alone when it never changed."""
+    by_id = {item.id: item for item in entries}
+    after = {item.supersedes: item for item in entries if item.supersedes}
     chain, seen = [entry], {entry.id}
     while (older := by_id.get(chain[0].supersedes)) and older.id not in seen:
         seen.add(older.id)
@@ -244,12 +246,12 @@ def chain_of(entries: list[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry
 
 
 def now() -> str:
-    """The time, as notes have it."""
+    """The current time, as in notes."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class EntryDetails(msgspec.Struct, frozen=True):
-    """One entry, with all that is known of it."""
+    """Everything about one entry."""
 
     entry: MemoryEntry
     path: str
@@ -257,11 +259,11 @@ class EntryDetails(msgspec.Struct, frozen=True):
     """All versions, oldest first; empty for a core line."""
     note: NoteFile | None = None
     stale: tuple[str, ...] = ()
-    """The files that it speaks of and that are not as they were."""
+    """The files that it names and that have changed."""
 
 
 def list_entries(desk: MemoryEditor, what: str = "") -> list[MemoryEntry]:
-    """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); without a word all in use.
+    """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by default all in use.
 
     Raises:
         UsageError: there is no such scope or category.
@@ -269,7 +271,7 @@ def list_entries(desk: MemoryEditor, what: str = "") -> list[MemoryEntry]:
     words = what.lower().replace("/", " ").replace(".md", "").split()
     entries = all_entries(desk, archived=True)
     for word in words:
-        found = [each for each in entries if word in (each.scope, each.category, each.kind, *each.badges)]
+        found = [entry for entry in entries if word in (entry.scope, entry.category, entry.kind, *entry.badges)]
         known = {
             "core",
             "note",
@@ -280,19 +282,19 @@ def list_entries(desk: MemoryEditor, what: str = "") -> list[MemoryEntry]:
             *desk.names,
             *desk.scopes[0].store.core,
         }
-        known |= {each.category for each in all_entries(desk, archived=True)}
+        known |= {entry.category for entry in all_entries(desk, archived=True)}
         if not found and word not in known:
             raise UsageError(f"There is no scope or category {word[:40]}.", f"There are {', '.join(sorted(known))}.")
         entries = found
     hidden = {"archived", "replaced"} - set(words)
-    return [each for each in entries if not hidden & set(each.badges)]
+    return [entry for entry in entries if not hidden & set(entry.badges)]
 
 
 def details_of(desk: MemoryEditor, named: str) -> EntryDetails:
-    """One entry whole.
+    """Everything about one entry.
 
     Raises:
-        UsageError: none is called so.
+        UsageError: there is none of that name.
     """
     entry = find_entry(desk, named)
     folder = desk.scope(entry.scope).store.folder
@@ -307,8 +309,8 @@ def details_of(desk: MemoryEditor, named: str) -> EntryDetails:
 def counts(entries: Sequence[MemoryEntry]) -> dict[str, int]:
     """How many entries each `scope/category` has."""
     found: dict[str, int] = {}
-    for each in entries:
-        key = f"{each.scope}/{each.category}"
+    for entry in entries:
+        key = f"{entry.scope}/{entry.category}"
         found[key] = found.get(key, 0) + 1
     return found
 
@@ -318,6 +320,6 @@ _DOES_NOT_COUNT = {"archived", "replaced", "unconfirmed"}
 
 
 def find_lessons(desk: MemoryEditor) -> list[MemoryEntry]:
-    """The corrections and patterns that count in this project. Blocks."""
-    found = (each for each in note_entries(desk) if each.category in _CATEGORIES)
-    return sorted((e for e in found if not _DOES_NOT_COUNT & {*e.badges}), key=lambda each: each.at, reverse=True)
+    """The corrections and patterns in use, newest first. Blocks."""
+    found = (entry for entry in note_entries(desk) if entry.category in _CATEGORIES)
+    return sorted((e for e in found if not _DOES_NOT_COUNT & {*e.badges}), key=lambda item: item.at, reverse=True)

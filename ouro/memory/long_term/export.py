@@ -1,4 +1,4 @@
-"""All that is remembered as one document: Markdown for people, JSON for programs; either can be imported again."""
+"""Export of all memory: Markdown for people, JSON for programs; both can be imported again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMAT = "ouro-memory"
 
 
 def as_markdown(desk: MemoryEditor) -> str:
-    """Core, then notes by category with chain and evidence, the archive last."""
+    """Core, then notes by category with chain and source, archived notes last."""
     entries = all_entries(desk, archived=True)
     parts = ["# What ouro remembers", MARK, f"Written on {now()[:10]}. `ouro memory import FILE` reads it again."]
     for scope in desk.scopes:
@@ -27,7 +27,7 @@ def as_markdown(desk: MemoryEditor) -> str:
 
 
 def as_json(desk: MemoryEditor) -> dict[str, Any]:
-    """Core texts and notes whole, by scope."""
+    """Core texts and complete notes, by scope."""
     kept = list(desk.notebook.all(archived=True))
     return {
         "format": FORMAT,
@@ -37,7 +37,7 @@ def as_json(desk: MemoryEditor) -> dict[str, Any]:
             scope.scope: {
                 "core": dict(scope.loaded.core),
                 "core_entries": [msgspec.to_builtins(e) for e in core_entries(desk) if e.scope == scope.scope],
-                "notes": [_note(each) for each in kept if each.scope == scope.scope],
+                "notes": [_note(item) for item in kept if item.scope == scope.scope],
             }
             for scope in desk.scopes
         },
@@ -45,12 +45,12 @@ def as_json(desk: MemoryEditor) -> dict[str, Any]:
 
 
 def note_start(entry: MemoryEntry) -> str:
-    """Stands before the text of a note."""
+    """The marker before the text of a note."""
     return f"<!-- {entry.id} {entry.scope} {entry.category}{' archived' if entry.archived else ''} -->"
 
 
 def note_end(note_id: str) -> str:
-    """Stands behind it."""
+    """The marker after it."""
     return f"<!-- /{note_id} -->"
 
 
@@ -60,27 +60,27 @@ def _note(kept: NoteFile) -> Mapping[str, Any]:
 
 
 def _core(desk: MemoryEditor, scope: ScopeMemory) -> Iterator[str]:
-    entries = [each for each in core_entries(desk) if each.scope == scope.scope]
+    entries = [entry for entry in core_entries(desk) if entry.scope == scope.scope]
     for category in scope.store.core:
-        own = [each for each in entries if each.category == category]
+        own = [entry for entry in entries if entry.category == category]
         if own:
-            lines = [f"- {each.text}{f' <!-- {about} -->' if (about := provenance(each)) else ''}" for each in own]
+            lines = [f"- {item.text}{f' <!-- {about} -->' if (about := provenance(item)) else ''}" for item in own]
             yield f"### {category}"
             yield "\n".join(lines)
 
 
 def _notes(scope: Scope, entries: Sequence[MemoryEntry]) -> Iterator[str]:
-    notes = [each for each in entries if each.kind == "note" and each.scope == scope]
-    latest = [each for each in notes if "replaced" not in each.badges]
-    for category in sorted({each.category for each in latest if not each.archived}):
+    notes = [entry for entry in entries if entry.kind == "note" and entry.scope == scope]
+    latest = [note for note in notes if "replaced" not in note.badges]
+    for category in sorted({item.category for item in latest if not item.archived}):
         yield f"### Notes: {category}"
-        for each in latest:
-            if each.category == category and not each.archived:
-                yield from _written(each, notes)
-    if archive := [each for each in latest if each.archived]:
+        for item in latest:
+            if item.category == category and not item.archived:
+                yield from _written(item, notes)
+    if archive := [item for item in latest if item.archived]:
         yield "### Archive"
-        for each in archive:
-            yield from _written(each, notes)
+        for item in archive:
+            yield from _written(item, notes)
 
 
 def _written(entry: MemoryEntry, notes: Sequence[MemoryEntry]) -> Iterator[str]:
@@ -88,5 +88,5 @@ def _written(entry: MemoryEntry, notes: Sequence[MemoryEntry]) -> Iterator[str]:
     yield f"*{entry.id} · {provenance(entry)}*"
     before = chain_of(list(notes), entry)[:-1]
     if before:
-        lines = [f"> - {each.at[:10]}: {' '.join(each.text.split())}" for each in before]
+        lines = [f"> - {item.at[:10]}: {' '.join(item.text.split())}" for item in before]
         yield "\n".join(["> Before:", *lines])

@@ -52,20 +52,20 @@ def picture_of(
     listed: Iterable[Listed], ties: Iterable[tuple[str, str, str]], names: Iterable[tuple[str, str]]
 ) -> Picture:
     """Each category as a cluster of its notes, around the entities that several notes name."""
-    notes = {each.id: each for each in listed if each.kind == "note"}
+    notes = {item.id: item for item in listed if item.kind == "note"}
     named = [(note, entity) for note, entity in dict.fromkeys(names) if note in notes]
     counts = Counter(entity for _note, entity in named)
     shared = [entity for entity, count in counts.most_common(_MOST_NAMES) if count > 1]
     groups: dict[str, list[str]] = {}
-    for each in sorted(notes.values(), key=lambda each: (each.category, each.id)):
-        groups.setdefault(each.category or "none", []).append(each.id)
+    for item in sorted(notes.values(), key=lambda item: (item.category, item.id)):
+        groups.setdefault(item.category or "none", []).append(item.id)
     places = _places([len(shared), *(len(group) for group in groups.values())])
     nodes = [_name_node(entity, counts[entity], place) for entity, place in zip(shared, places[0], strict=True)]
     for (group, ids), spots in zip(groups.items(), places[1:], strict=True):
-        nodes += [_note_node(notes[each], group, spot) for each, spot in zip(ids, spots, strict=True)]
+        nodes += [_note_node(notes[item], group, spot) for item, spot in zip(ids, spots, strict=True)]
     known = {node.id for node in nodes}
     edges = [*ties, *((note, "names", entity) for note, entity in named)]
-    return Picture(tuple(nodes), tuple(each for each in edges if each[0] in known and each[2] in known))
+    return Picture(tuple(nodes), tuple(edge for edge in edges if edge[0] in known and edge[2] in known))
 
 
 def html_page(picture: Picture) -> str:

@@ -76,8 +76,8 @@ def read_sources(paths: Sequence[Path]) -> Reading:
     files: list[Path] = []
     skipped: list[SkippedFile] = []
     found: dict[Path, None] = {}
-    for each in (path.expanduser().absolute() for path in paths):
-        kept, others = (_files(each), []) if each.is_file() else set_aside(each, _files(each))
+    for item in (path.expanduser().absolute() for path in paths):
+        kept, others = (_files(item), []) if item.is_file() else set_aside(item, _files(item))
         found |= dict.fromkeys(kept)
         skipped += others
     depths = dict.fromkeys(found, 0)
@@ -92,10 +92,10 @@ def read_sources(paths: Sequence[Path]) -> Reading:
             continue
         named, others = named_files(path, text, depths[path])
         skipped += others
-        for each in named:
-            if each not in depths:
-                depths[each] = depths[path] + 1
-                waiting.append(each)
+        for item in named:
+            if item not in depths:
+                depths[item] = depths[path] + 1
+                waiting.append(item)
     return Reading(tuple(pieces), tuple(files), tuple(skipped))
 
 
@@ -106,7 +106,7 @@ def _files(path: Path) -> list[Path]:
         raise UsageError(f"There is no file or folder {path}.")
     named = [path / name for name in INSTRUCTIONS if (path / name).exists()]
     if named:
-        return [file for each in named for file in ([each] if each.is_file() else _below(each))]
+        return [file for item in named for file in ([item] if item.is_file() else _below(item))]
     found = _below(path)
     if not found:
         raise UsageError(f"{path} holds no Markdown.", f"ouro reads {', '.join(INSTRUCTIONS)} and folders of Markdown.")
@@ -117,11 +117,11 @@ def _below(folder: Path) -> list[Path]:
     """The texts in a folder, those of hidden folders and links apart; MEMORY.md first."""
     found: list[Path] = []
     for root, folders, names in os.walk(folder):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
-        found += [Path(root) / each for each in sorted(names) if each.endswith(_ENDINGS) and not each.startswith(".")]
+        folders[:] = sorted(item for item in folders if not item.startswith("."))
+        found += [Path(root) / name for name in sorted(names) if name.endswith(_ENDINGS) and not name.startswith(".")]
         if len(found) > _MOST_FILES:
             raise UsageError(f"{folder} holds over {_MOST_FILES:,} files.", "Name the folder of the memory itself.")
-    return sorted(found, key=lambda each: (each.name != "MEMORY.md", each))
+    return sorted(found, key=lambda item: (item.name != "MEMORY.md", item))
 
 
 def _text(path: Path) -> str:
@@ -174,8 +174,8 @@ def _from_json(path: Path, text: str) -> Iterator[Piece]:
                 for line in str(core).splitlines():
                     if (words := _plain(line)) and category in CORE:
                         yield Piece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
-            for each in part["notes"]:
-                note = msgspec.convert(each, Note, strict=False)
+            for item in part["notes"]:
+                note = msgspec.convert(item, Note, strict=False)
                 yield Piece(note.text, path.name, path, note.scope, "", note.category, note)
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise FileRefused("no export of ouro's memory") from error

@@ -69,13 +69,13 @@ def plan_import(
         trusts: whether what a file says is the person's, and not just its repository's.
     """
     existing = all_entries(desk, archived=True)
-    seen = {folded(each.text) for each in existing}
-    ids = {each.id for each in existing}
+    seen = {folded(item.text) for item in existing}
+    ids = {item.id for item in existing}
     lines: dict[Scope, dict[str, tuple[str, ...]]] = {}
     notes: list[Note] = []
     refused: list[SkippedFile] = list(reading.skipped)
     doubles = 0
-    room = {each.scope: CORE_TOKENS for each in desk.scopes}
+    room = {item.scope: CORE_TOKENS for item in desk.scopes}
     for piece in reading.pieces:
         words = folded(piece.text)
         if not words or words in seen or (piece.note and piece.note.id in ids):

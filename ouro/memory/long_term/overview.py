@@ -103,7 +103,7 @@ class Overview:
                     f"SELECT {_COLUMNS} FROM notes WHERE scope = ? AND project = ?", (folder.scope, folder.project)
                 )
                 found += [_listed(row, folder, known) for row in rows]
-        return sorted(found, key=lambda each: (each.at, each.name, -each.line), reverse=True)
+        return sorted(found, key=lambda item: (item.at, item.name, -item.line), reverse=True)
 
     def details(self, note_id: str) -> NoteDetails:
         """All there is to tell of a note.

@@ -1,4 +1,4 @@
-"""What a person wants remembered is kept at once, without a model: put in its place, doubles confirmed."""
+"""What users do with memory: remember, forget, confirm, archive, restore and edit, without a model."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 from ouro.utils.text import one_line
 
-MOST_CHARACTERS = 10_000
-"""Of one thing to remember; what is longer is a document."""
+MAX_CHARACTERS = 10_000
+"""Of one text to remember; a longer one is a document."""
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
-"""Of headings, quotations and lists, in front."""
+"""Markdown marks of headings, quotations and lists."""
 _WORD = re.compile(r"[^\W_]+")
 
 
 class RememberResult(msgspec.Struct, frozen=True):
-    """What became of it."""
+    """The result of `remember`."""
 
     state: Literal["kept", "confirmed", "restored"]
     entry: MemoryEntry
     why: str = ""
-    """Why it went there."""
+    """The reason for its place."""
     undo: str = ""
-    """The commit that takes it back; empty where nothing was written, or no commit could be made."""
+    """The commit to undo; empty when nothing was written, or no commit could be made."""
 
 
 def remember_text(desk: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
-    """Keep what the person says.
+    """Write what the user wants remembered; a text that is known already is confirmed.
 
     Raises:
-        UsageError: it is empty, or far too long; or its file cannot be written just now.
+        UsageError: it is empty or too long, or its file has unapproved changes.
         SecretInMemory: it holds a secret; nothing was written.
         LongTermMemoryError, OSError: it could not be written.
     """
     chosen = place(checked(text), desk.names, scope)
     if not chosen.text:
         raise UsageError("Say what to remember.", commands=["memory remember Run the tests with pytest -q"])
-    desk.scope(chosen.scope)  # it says so where that scope is not in use
+    desk.scope(chosen.scope)  # raises when that scope is not in use
     known = same_as(chosen.text, all_entries(desk, archived=True))
     if known is not None and known.scope == chosen.scope:
         return _confirmed(desk, known)
@@ -63,14 +63,14 @@ def remember_text(desk: MemoryEditor, text: str, scope: Scope | None = None) -> 
 
 
 def checked(text: str) -> str:
-    """`text` as it can be kept: without what no reader can see, and not too long.
+    """`text` without invisible characters and Markdown marks.
 
     Raises:
         UsageError: it is too long.
     """
-    if len(text) > MOST_CHARACTERS:
+    if len(text) > MAX_CHARACTERS:
         raise UsageError(
-            f"That is {len(text):,} characters; one thing to remember has at most {MOST_CHARACTERS:,}.",
+            f"That is {len(text):,} characters; one thing to remember has at most {MAX_CHARACTERS:,}.",
             "Import a document instead.",
             ["memory import FILE"],
         )
@@ -80,19 +80,19 @@ def checked(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """The words of a text, the same however they are written and set."""
+    """The words of a text, without case and punctuation."""
     return " ".join(_WORD.findall(text.casefold()))
 
 
 def same_as(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
-    """The entry that says the same in the same words; one in use before one of the archive."""
+    """The entry with the same words; one in use before an archived one."""
     words = folded(text)
-    found = [each for each in entries if folded(each.text) == words and "replaced" not in each.badges]
-    return min(found, key=lambda each: each.archived, default=None) if words else None
+    found = [entry for entry in entries if folded(entry.text) == words and "replaced" not in entry.badges]
+    return min(found, key=lambda item: item.archived, default=None) if words else None
 
 
 def note_of(desk: MemoryEditor, chosen: Place, trigger: Trigger = "user") -> Note:
-    """A new note of what was said."""
+    """A new note with this text."""
     entities, at = entities_in(chosen.text), now()
     anchors = Anchors(desk.root).of(entities) if desk.root and chosen.scope == "repo" else ()
     return Note(
@@ -112,8 +112,8 @@ def note_of(desk: MemoryEditor, chosen: Place, trigger: Trigger = "user") -> Not
 
 
 def appended(text: str, lines: list[str]) -> str:
-    """A core file with new lines at its end."""
-    new = "".join(f"- {' '.join(each.split()).lstrip('-*+# ')}\n" for each in lines)
+    """The text of a core file with lines added."""
+    new = "".join(f"- {' '.join(line.split()).lstrip('-*+# ')}\n" for line in lines)
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 
 
@@ -154,7 +154,7 @@ def _entry(desk: MemoryEditor, chosen: Place, entry_id: str, file: str) -> Memor
 
 
 def _confirmed(desk: MemoryEditor, known: MemoryEntry) -> RememberResult:
-    """It is known: a note counts as confirmed, and comes back from the archive; a core line needs nothing."""
+    """A known note is confirmed, and restored from the archive; a known core line needs no change."""
     if known.kind == "core":
         return RememberResult("confirmed", known)
     commit = confirm_note(desk, known)
@@ -190,49 +190,49 @@ def archive_note(desk: MemoryEditor, entry: MemoryEntry) -> str:
     return done[0].commit
 
 
-MOST_FOUND = 20
+MAX_FOUND = 20
 _SHARE = 0.6
-"""Of the best hit's score: what is worth less has to do with something else."""
+"""Of the best hit's score: hits below this are about something else."""
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What went."""
+    """What was removed."""
 
     entries: tuple[MemoryEntry, ...]
     changes: tuple[CoreChanged, ...]
-    """One for each scope; each can be undone."""
+    """One for each scope."""
 
 
 def fitting(desk: MemoryEditor, text: str) -> list[MemoryEntry]:
-    """What would go: the entry of that id, else those that hold all the words, else what the search finds.
+    """The entries to forget: the one with that id, else those with all the words, else what the search finds.
 
     Raises:
-        UsageError: nothing was said.
+        UsageError: `text` is empty.
     """
-    words = folded(text[:MOST_CHARACTERS]).split()
+    words = folded(text[:MAX_CHARACTERS]).split()
     entries = all_entries(desk)
     if not words:
         raise UsageError(
             "Say what to forget: words of it, or its id.", commands=["memory forget the staging password rule"]
         )
-    named = [each for each in entries if _is_named(each, text.strip())]
+    named = [entry for entry in entries if _is_named(entry, text.strip())]
     if named:
         return named
-    holding = [each for each in entries if set(words) <= set(folded(each.text).split())]
-    return (holding or _found(desk, text, entries))[:MOST_FOUND]
+    holding = [entry for entry in entries if set(words) <= set(folded(entry.text).split())]
+    return (holding or _found(desk, text, entries))[:MAX_FOUND]
 
 
 def forget_entries(desk: MemoryEditor, entries: Sequence[MemoryEntry]) -> Forgotten:
-    """Take core lines out, and put notes into the archive with all that came before them: one commit a scope.
+    """Remove core lines, and archive notes with all their versions: one commit a scope.
 
     Raises:
-        UsageError: a line is not there any more.
+        UsageError: a line has changed meanwhile.
         LongTermMemoryError, OSError: it could not be written.
     """
     done = []
     for scope in desk.names:
-        own = [each for each in entries if each.scope == scope]
-        changes = {**_without_lines(desk, scope, own), **_put_away(desk, scope, own)}
+        own = [entry for entry in entries if entry.scope == scope]
+        changes = {**_without_lines(desk, scope, own), **_archived(desk, scope, own)}
         if changes and (event := desk.write(scope, changes, f"Forget: {one_line('; '.join(e.text for e in own), 80)}")):
             done.append(event)
     return Forgotten(tuple(entries), tuple(done))
@@ -243,53 +243,55 @@ def _is_named(entry: MemoryEntry, text: str) -> bool:
 
 
 def _found(desk: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[MemoryEntry]:
-    """By the search: stems, spelling, rarity."""
+    """By the search."""
     if desk.index is None:
         return []
     from ouro.memory.index.search import Search, SearchFilter
 
-    places = {f"{desk.scope(each.scope).store.folder}/{each.file}": each for each in entries if each.kind == "note"}
+    places = {
+        f"{desk.scope(entry.scope).store.folder}/{entry.file}": entry for entry in entries if entry.kind == "note"
+    }
     lines = {(f"{desk.scope(e.scope).store.folder}/{e.file}", e.line): e for e in entries if e.kind == "core"}
     try:
-        hits = Search(desk.index(), None).find(text, MOST_FOUND, SearchFilter(kinds=("note", "core")))
+        hits = Search(desk.index(), None).find(text, MAX_FOUND, SearchFilter(kinds=("note", "core")))
     except SearchUnavailable as error:
-        log.warning("forget looks for words only: %s", error)
+        log.warning("forget compares words only: %s", error)
         return []
     least = hits[0].score * _SHARE if hits else 0.0
     found = [places.get(h.path) or lines.get((h.path, h.number)) for h in hits if h.score >= least]
-    return [each for each in found if each is not None]
+    return [item for item in found if item is not None]
 
 
 def _without_lines(desk: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
     changes: dict[str, str | None] = {}
-    for name in dict.fromkeys(each.file for each in entries if each.kind == "core"):
+    for name in dict.fromkeys(entry.file for entry in entries if entry.kind == "core"):
         lines = desk.text(scope, name).splitlines()
-        for each in sorted((e for e in entries if e.file == name), key=lambda e: -e.line):
-            if each.line > len(lines) or plain(lines[each.line - 1]) != each.text:
-                raise UsageError(f"{each.id} has changed meanwhile.", "Look again.")
-            del lines[each.line - 1]
+        for entry in sorted((e for e in entries if e.file == name), key=lambda e: -e.line):
+            if entry.line > len(lines) or plain(lines[entry.line - 1]) != entry.text:
+                raise UsageError(f"{entry.id} has changed meanwhile.", "Look again.")
+            del lines[entry.line - 1]
         text = "\n".join(lines).strip("\n")
         changes[name] = f"{text}\n" if text.strip() else None
     return changes
 
 
-def _put_away(desk: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
-    notes = [each for each in entries if each.kind == "note"]
+def _archived(desk: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
+    notes = [entry for entry in entries if entry.kind == "note"]
     known = note_entries(desk) if notes else []
-    chains = {each.id: each for note in notes for each in chain_of(known, note) if each.scope == scope}
+    chains = {item.id: item for note in notes for item in chain_of(known, note) if item.scope == scope}
     changes: dict[str, str | None] = {}
-    for each in chains.values():
-        if not each.archived:
-            changes |= archived_files(desk.notebook.find(each.id))
+    for version in chains.values():
+        if not version.archived:
+            changes |= archived_files(desk.notebook.find(version.id))
     return changes
 
 
 EDITED = "edited-"
-"""How the names of files begin that keep what a person has written and memory refused."""
+"""Prefix of the files with edited texts that memory refused."""
 
 
 class OpenedFile(msgspec.Struct, frozen=True):
-    """A file as it is before it is edited."""
+    """A file before it is edited."""
 
     scope: Scope
     name: str
@@ -297,19 +299,19 @@ class OpenedFile(msgspec.Struct, frozen=True):
 
 
 class SavedFile(msgspec.Struct, frozen=True):
-    """What became of an edit."""
+    """The result of an edit."""
 
     changed: bool
     undo: str = ""
     problems: tuple[str, ...] = ()
-    """What of a note's front matter cannot be understood; it was kept as the person wrote it."""
+    """What of a note's front matter cannot be read; it was saved as written."""
 
 
 def open_file(desk: MemoryEditor, named: str) -> OpenedFile:
-    """The file that is meant: `facts`, `user/facts.md`, or a note by its id; a core file need not be there yet.
+    """The named file: `facts`, `user/facts.md`, or a note by its id; a core file need not exist.
 
     Raises:
-        UsageError: there is none, or it may not be read.
+        UsageError: there is none, or it cannot be read.
     """
     scope, _, name = named.strip().rpartition("/")
     category = name.removesuffix(".md")
@@ -321,10 +323,10 @@ def open_file(desk: MemoryEditor, named: str) -> OpenedFile:
 
 
 def save_file(desk: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
-    """Keep what the editor gave: an empty file is removed; what was changed meanwhile elsewhere in the file stays.
+    """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file stay.
 
     Raises:
-        OuroError: it could not be kept; the hint says where the person's text lies.
+        OuroError: it could not be saved; the hint names the file with the user's text.
     """
     if after.strip() == opened.text.strip():
         return SavedFile(False)

@@ -60,7 +60,7 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
     """
     from ouro.memory.index.note_indexer import project_of
 
-    own = tuple(project_of("repo", each.store.folder) for each in scopes if each.scope == "repo")
+    own = tuple(project_of("repo", scope.store.folder) for scope in scopes if scope.scope == "repo")
 
     async def search(query: str, most: int, since: str) -> Sequence[Found]:
         from ouro.memory.index.search import SearchFilter
@@ -120,7 +120,7 @@ def trusted_projects(index: Index, cwd: Path) -> list[str]:
     """
     with index.reading() as database:
         known = [row[0] for row in database.execute("SELECT DISTINCT project FROM files WHERE project <> ''")]
-    return [each for each in known if is_memory_trusted(Path(each), cwd)]
+    return [item for item in known if is_memory_trusted(Path(item), cwd)]
 
 
 def is_memory_trusted(project: Path, cwd: Path) -> bool:

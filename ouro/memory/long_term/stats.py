@@ -49,21 +49,21 @@ def memory_stats(desk: MemoryEditor, recall_log: RecallLog | None = None, now: d
         recall_log: counts recalled notes.
     """
     entries = all_entries(desk, archived=True)
-    core = [each for each in entries if each.kind == "core"]
-    notes = [each for each in entries if each.kind == "note"]
-    used = [each for each in notes if not each.archived and "replaced" not in each.badges]
-    known = {each.id for each in notes}
+    core = [entry for entry in entries if entry.kind == "core"]
+    notes = [entry for entry in entries if entry.kind == "note"]
+    used = [note for note in notes if not note.archived and "replaced" not in note.badges]
+    known = {note.id for note in notes}
     counts, times = recall_log.counts() if recall_log else ({}, {})
     return MemoryStats(
-        core=_counted(f"{each.scope}/{each.category}" for each in core),
-        notes=_counted(f"{each.scope}/{each.category}" for each in used),
-        archived=sum(each.archived for each in notes),
-        replaced=sum("replaced" in each.badges for each in notes),
-        contradicted=sum("contradicted" in each.badges for each in notes),
-        sources=_counted(each.source or "unknown" for each in [*core, *used]),
+        core=_counted(f"{item.scope}/{item.category}" for item in core),
+        notes=_counted(f"{item.scope}/{item.category}" for item in used),
+        archived=sum(note.archived for note in notes),
+        replaced=sum("replaced" in note.badges for note in notes),
+        contradicted=sum("contradicted" in note.badges for note in notes),
+        sources=_counted(item.source or "unknown" for item in [*core, *used]),
         triggers=_counted(kept.note.trigger for kept in desk.notebook.all()),
         ages=_ages([*core, *used], now or datetime.now(UTC)),
-        prompt_tokens={each.scope: sum(map(estimate, each.texts.values())) for each in desk.scopes},
+        prompt_tokens={item.scope: sum(map(estimate, item.texts.values())) for item in desk.scopes},
         sizes={scope.scope: _size(scope.loaded.files.values()) for scope in desk.scopes},
         recalled=dict(Counter({key: n for key, n in counts.items() if key in known}).most_common(10)),
         last_recalled=max((at for note_id, at in times.items() if note_id in known), default=""),
@@ -76,12 +76,12 @@ def _counted(words: Iterable[str]) -> dict[str, int]:
 
 def _size(fingerprints: Iterable[str]) -> int:
     """A fingerprint holds the size: `inode:size:…`."""
-    return sum(int(each.split(":")[1]) for each in fingerprints)
+    return sum(int(item.split(":")[1]) for item in fingerprints)
 
 
 def _ages(entries: Iterable[MemoryEntry], now: datetime) -> dict[str, int]:
     names = [name for _, name in _AGES] + ["older", "unknown"]
-    counts = Counter(_age(each.at, now) for each in entries)
+    counts = Counter(_age(entry.at, now) for entry in entries)
     return {name: counts[name] for name in names if counts[name]}
 
 

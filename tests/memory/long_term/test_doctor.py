@@ -44,16 +44,16 @@ def test_each_trouble_is_named(ouro):
     said = found(ouro, threshold=3)
     for level, words in [
         ("problem", "mem_00000001.md: `turn` cannot be read"),
-        ("warning", "mem_00000001.md: fields that ouro does not know, and keeps: colour"),
-        ("problem", "mem_00000002.md takes the place of itself"),
-        ("warning", "mem_00000004.md takes the place of mem_0000dead, which is not there"),
-        ("warning", "no category is called birds"),
+        ("warning", "mem_00000001.md: unknown fields, which are kept: colour"),
+        ("problem", "mem_00000002.md supersedes itself"),
+        ("warning", "mem_00000004.md supersedes mem_0000dead, which does not exist"),
+        ("warning", "unknown category birds"),
         ("warning", "mem_00000005.md refines mem_0000beef, which is not there"),
         ("warning", "mem_00000006.md: says it is of repo, and lies in user"),
-        ("warning", "said 2 times: D"),
+        ("warning", "written 2 times: D"),
         ("problem", "notes.txt: "),
         ("problem", "facts.md: holds NUL bytes"),
-        ("warning", "waits for you: it was written outside of ouro"),
+        ("warning", "waits for approval: it was written outside of ouro"),
         ("warning", "the core has 7 tokens; 3 are meant"),
     ]:
         assert any(each[0] == level and words in each[1] for each in said), (words, said)

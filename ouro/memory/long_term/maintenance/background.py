@@ -105,9 +105,9 @@ class Digest:
         """
         with self._alone():
             async with aclosing(self._work.consolidator.merge(found)) as merges:
-                async for each in merges:
-                    self._tell_merge(each)
-                    yield each
+                async for merge in merges:
+                    self._tell_merge(merge)
+                    yield merge
 
     def merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
         """The same as a turn, told line by line.
@@ -149,9 +149,9 @@ class Digest:
         """
         with self._alone():
             async with aclosing(self._work.crystallizer.read(sessions)) as steps:
-                async for each in steps:
-                    self._tell_captured(each.captured)
-                    yield each
+                async for step in steps:
+                    self._tell_captured(step.captured)
+                    yield step
 
     @property
     def _work(self) -> LongWork:
@@ -200,8 +200,8 @@ class Digest:
             return
         found = await asyncio.to_thread(consolidator.find)
         async with aclosing(consolidator.merge(found)) as merges:
-            async for each in merges:
-                self._tell_merge(each)
+            async for merge in merges:
+                self._tell_merge(merge)
 
     async def _read_what_is_old(self) -> None:
         from ouro.memory.long_term.maintenance.crystallizer import for_one_run
@@ -211,27 +211,27 @@ class Digest:
             return
         sessions = for_one_run(await asyncio.to_thread(crystallizer.pending))
         async with aclosing(crystallizer.read(sessions)) as steps:
-            async for each in steps:
-                self._tell_captured(each.captured)
+            async for step in steps:
+                self._tell_captured(step.captured)
         await asyncio.to_thread(crystallizer.note_done)
 
     async def _merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
         before, done = self._parts.usage(), []
         async with aclosing(self.merge_notes(found)) as merges:
-            async for each in merges:
-                done.append(each)
-                yield Said(merge_line(len(done), len(found), each))
+            async for merge in merges:
+                done.append(merge)
+                yield Said(merge_line(len(done), len(found), merge))
         yield Said(merges_line(done, self.used(before)))
         yield TurnFinished("answered")
 
     async def _crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
         before, done = self._parts.usage(), []
-        whole = sum(each.parts for each in sessions if not each.skipped)
+        whole = sum(session.parts for session in sessions if not session.skipped)
         async with aclosing(self.crystallize(sessions)) as steps:
-            async for each in steps:
-                done.append(each)
-                yield Said(step_line(len(done), whole, each))
-        skipped = [each for each in sessions if each.skipped]
+            async for step in steps:
+                done.append(step)
+                yield Said(step_line(len(done), whole, step))
+        skipped = [session for session in sessions if session.skipped]
         yield Said(steps_line(done, skipped, self.used(before)))
         yield TurnFinished("answered")
 
@@ -247,7 +247,7 @@ class Digest:
             self._tell(msgspec.structs.replace(event, text=text))
 
     def _tell_captured(self, captured: Captured) -> None:
-        events: list[NoteKept] = [] if self._parts.silent else [note_event(each) for each in captured.written]
+        events: list[NoteKept] = [] if self._parts.silent else [note_event(change) for change in captured.written]
         for event in [*events, *([proposal_event(captured.proposed)] if captured.proposed else [])]:
             self._tell(event)
 

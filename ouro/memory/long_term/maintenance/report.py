@@ -28,8 +28,8 @@ def merge_line(done: int, whole: int, merge: Merge) -> str:
 
 def merges_line(merges: Sequence[Merge], used: Usage) -> str:
     """The sum: what was merged, and its cost."""
-    done = [each for each in merges if each.written is not None]
-    gone = sum(len(each.notes) - 1 for each in done)
+    done = [merge for merge in merges if merge.written is not None]
+    gone = sum(len(item.notes) - 1 for item in done)
     return f"{plural(len(done), 'cluster')} merged, {plural(gone, 'note')} fewer; {_cost(used)}."
 
 
@@ -40,9 +40,9 @@ def plan_of_notes(found: Clusters, tokens: int, price: float | None) -> str:
 
 def plan_of_sessions(found: Sequence[OldSession], price: float | None) -> str:
     """The sessions to read, and the estimated cost."""
-    read = [each for each in found if not each.skipped]
+    read = [item for item in found if not item.skipped]
     skipped = f", {plural(len(found) - len(read), 'session')} left out" if len(found) > len(read) else ""
-    tokens = sum(each.tokens for each in read)
+    tokens = sum(item.tokens for item in read)
     return f"{plural(len(read), 'session')} to read{skipped}; {_estimate(tokens, price)}."
 
 
@@ -57,25 +57,25 @@ def step_line(done: int, whole: int, step: CrystallizedPart) -> str:
 
 def steps_line(steps: Sequence[CrystallizedPart], skipped: Sequence[OldSession], used: Usage) -> str:
     """The sum: what was read, its results, what was left out and why, and the cost."""
-    sessions = {each.session.info.id for each in steps}
-    kept = sum(len(each.captured.written) for each in steps)
-    proposed = sum(len(each.captured.proposed) for each in steps)
-    refused = sum(len(each.captured.refused) for each in steps)
+    sessions = {item.session.info.id for item in steps}
+    kept = sum(len(item.captured.written) for item in steps)
+    proposed = sum(len(item.captured.proposed) for item in steps)
+    refused = sum(len(item.captured.refused) for item in steps)
     lines = [
         f"{plural(len(sessions), 'session')} read: kept {kept}, proposed {proposed}, refused {refused}; {_cost(used)}.",
         *(
-            f"Refused: {one_line(each.said, _WIDTH)} ({each.reason})"
+            f"Refused: {one_line(item.said, _WIDTH)} ({item.reason})"
             for step in steps
-            for each in step.captured.refused
+            for item in step.captured.refused
         ),
-        *(f"Left out: {each.info.id[:8]} {one_line(each.info.title, _WIDTH)} ({each.skipped})" for each in skipped),
+        *(f"Left out: {item.info.id[:8]} {one_line(item.info.title, _WIDTH)} ({item.skipped})" for item in skipped),
     ]
     return "\n".join(lines)
 
 
 def _results(captured: Captured) -> str:
     counts = (("kept", captured.written), ("proposed", captured.proposed), ("refused", captured.refused))
-    return ", ".join(f"{name} {len(each)}" for name, each in counts if each) or "no notes"
+    return ", ".join(f"{name} {len(item)}" for name, item in counts if item) or "no notes"
 
 
 def _estimate(tokens: int, price: float | None) -> str:

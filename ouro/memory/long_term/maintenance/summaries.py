@@ -105,10 +105,10 @@ class Summaries:
 
     async def _others(self) -> list[SessionInfo]:
         own = self._parts.memory.session_id
-        return [each for each in await self._parts.session_catalog.here() if each.id != own]
+        return [session for session in await self._parts.session_catalog.here() if session.id != own]
 
     async def _left(self) -> list[SessionInfo]:
-        return [each for each in (await self._others())[:_MOST_LOOKED_AT] if each.messages >= 2 * TURNS]
+        return [other for other in (await self._others())[:_MOST_LOOKED_AT] if other.messages >= 2 * TURNS]
 
     async def _look(self, session_id: str) -> Transcript | None:
         """The session, where it is to be summed up; None where it has a summary, is in use, or says too little."""
@@ -123,7 +123,7 @@ class Summaries:
             return None
         line = Transcript.of(loaded)
         known = line.summary.message if line.summary else 0
-        newer = any(each.role == "user" for each in _words(line, known))
+        newer = any(item.role == "user" for item in _words(line, known))
         return line if newer and not loaded.read_only and _is_worth_it(line) else None
 
     async def _keep(self, session_id: str, line: Transcript, text: str) -> None:
@@ -172,7 +172,9 @@ def still_open(summary: str) -> str:
 
 def excerpt(spoken: Iterable[Spoken]) -> str:
     """What was said: how it began, and as much of its end as there is room for."""
-    lines = [f"{'Person' if each.role == 'user' else 'Agent'}: {_cut(each.text, _LONGEST_PART)}" for each in spoken]
+    lines = [
+        f"{'Person' if message.role == 'user' else 'Agent'}: {_cut(message.text, _LONGEST_PART)}" for message in spoken
+    ]
     kept: list[str] = []
     room = _MOST - len(lines[0]) if lines else 0
     for line in reversed(lines[1:]):
@@ -185,12 +187,12 @@ def excerpt(spoken: Iterable[Spoken]) -> str:
 
 
 def _words(line: Transcript, after: int) -> list[Spoken]:
-    found = (words_of(each.number, each.message) for each in line.entries if each.number > after)
-    return [each for each in found if each is not None]
+    found = (words_of(entry.number, entry.message) for entry in line.entries if entry.number > after)
+    return [item for item in found if item is not None]
 
 
 def _is_worth_it(line: Transcript) -> bool:
-    return line.compaction is not None or sum(each.role == "user" for each in _words(line, 0)) >= TURNS
+    return line.compaction is not None or sum(item.role == "user" for item in _words(line, 0)) >= TURNS
 
 
 def _cut(text: str, most: int) -> str:

@@ -118,7 +118,7 @@ class Recall:
         found = {hit.id: reason for hit in hits if (reason := relevance.reason(hit))}
         merged = _fused([list(found), by_name])
         candidates = [
-            _Candidate(each, score, found.get(each) or "names the same entity") for each, score in merged.items()
+            _Candidate(merge, score, found.get(merge) or "names the same entity") for merge, score in merged.items()
         ]
         return self._finish(candidates, situation, "local", began)
 
@@ -149,28 +149,28 @@ class Recall:
         return Recalled(tuple(items), block, way, (time.perf_counter() - began) * 1_000)
 
     def _with_neighbours(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        best = sorted(candidates, key=lambda each: -each.score)[: self._settings.top_k]
+        best = sorted(candidates, key=lambda item: -item.score)[: self._settings.top_k]
         if not best:
             return list(candidates)
-        known = {each.note_id for each in candidates}
-        near = self._graph.neighbours([each.note_id for each in best], self._settings.hops)
+        known = {item.note_id for item in candidates}
+        near = self._graph.neighbours([item.note_id for item in best], self._settings.hops)
         weakest = best[-1].score
         reached = [
-            _Candidate(each.note_id, weakest * _HOP**each.hops, f"{each.way.replace('_', ' ')}, {each.hops} away")
-            for each in near.values()
-            if each.note_id not in known
+            _Candidate(item.note_id, weakest * _HOP**item.hops, f"{item.way.replace('_', ' ')}, {item.hops} away")
+            for item in near.values()
+            if item.note_id not in known
         ]
         return [*candidates, *reached]
 
     def _latest(self, candidates: Iterable[_Candidate]) -> list[_Candidate]:
         """The last version of each, with the best score of any version."""
-        chosen = sorted(candidates, key=lambda each: -each.score)[: 4 * self._settings.top_k]
-        latest = self._graph.latest_of(each.note_id for each in chosen)
+        chosen = sorted(candidates, key=lambda item: -item.score)[: 4 * self._settings.top_k]
+        latest = self._graph.latest_of(item.note_id for item in chosen)
         best: dict[str, _Candidate] = {}
-        for each in chosen:
-            last = latest[each.note_id]
+        for item in chosen:
+            last = latest[item.note_id]
             best.setdefault(
-                last, _Candidate(last, each.score, each.reason, "" if last == each.note_id else each.note_id)
+                last, _Candidate(last, item.score, item.reason, "" if last == item.note_id else item.note_id)
             )
         return list(best.values())
 
@@ -180,23 +180,23 @@ class Recall:
         """With scores weighted by confidence, age, use and stale anchors, best first; read from the files."""
         now = datetime.now(UTC)
         found: list[tuple[_Candidate, NoteFile]] = []
-        for each in sorted(candidates, key=lambda one: -one.score)[: 2 * self._settings.top_k]:
-            kept = self._trusted(each.note_id, situation) or self._trusted(each.fits, situation)
-            if kept := kept or self._kept(each.note_id):
-                found.append((each, kept))
+        for member in sorted(candidates, key=lambda one: -one.score)[: 2 * self._settings.top_k]:
+            kept = self._trusted(member.note_id, situation) or self._trusted(member.fits, situation)
+            if kept := kept or self._kept(member.note_id):
+                found.append((member, kept))
         away = {kept.note.branch for _, kept in found if not is_visible(kept.note, situation.branch)}
         merged = situation.merged(frozenset(filter(None, away))) if away else frozenset()
         weighed = []
-        for each, kept in found:
+        for member, kept in found:
             note = notes[kept.note.id] = kept.note
             stale = self._anchors.changed(note.anchors) if self._anchors else ()
             sure = confidence_now(note, now, self._settings.half_life_days)
             weight = sure * _recency(note, now) * self._use(note.id) * (_STALE if stale else 1.0)
-            score = each.score * weight
-            reason = each.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
+            score = member.score * weight
+            reason = member.reason + (f"; stale: {', '.join(stale)} changed" if stale else "")
             item = Remembered(note.id, note.text, "loaded", reason, kept.scope, round(score, 4))
             refusal = _refusal(kept, sure, situation, merged)
-            weighed.append((each, replace(item, state="skipped", reason=refusal) if refusal else item))
+            weighed.append((member, replace(item, state="skipped", reason=refusal) if refusal else item))
         return sorted(weighed, key=lambda pair: -pair[1].score)
 
     def _fitted(
@@ -294,8 +294,8 @@ def _note_line(note: Note, item: Remembered, earlier: Sequence[Note], versions: 
         about.append("may be out of date: " + item.reason.rpartition("stale: ")[2])
     about += [f"{edge.relationship} {edge.id}" for edge in note.related if edge.relationship == "contradicts"]
     before = [
-        f"  before ({(each.updated_at or each.created_at)[:10]}): {one_line(each.text, _EARLIER_WIDTH)}"
-        for each in reversed(earlier[-versions:])
+        f"  before ({(one.updated_at or one.created_at)[:10]}): {one_line(one.text, _EARLIER_WIDTH)}"
+        for one in reversed(earlier[-versions:])
     ]
     return "\n".join([f"[{note.id}] ({' · '.join(about)}) {note.text}", *before])
 
