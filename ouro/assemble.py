@@ -19,9 +19,9 @@ from ouro.agent.limits import Limits
 from ouro.agent.loop import LoopAgent
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
-from ouro.assemble_memory import MemoryBuilder, begins_with, lookup_in
+from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in
 from ouro.config import load_settings
-from ouro.errors import NoModelError, TrustNeeded, UsageError
+from ouro.errors import TrustNeeded, UsageError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.compaction import CompactionRules
@@ -121,7 +121,7 @@ class _Ground(msgspec.Struct):
     trusted: bool
     catalog: Catalog
     roles: Mapping[Role, str]
-    """The full names of the models that work beside the turns."""
+    """The full names of the models for background work."""
     notices: list[str] = msgspec.field(default_factory=list)
 
 
@@ -188,31 +188,8 @@ def _ground(options: Options, request: OpenRequest) -> _Ground:
     settings = load_settings(find_root(options.cwd) if trusted else None, options.flags())
     catalog = Catalog.from_files()
     notices = [notice for notice in (trust.notice, *catalog.notices) if notice]
-    roles = {} if options.ready_model else _roles(settings, catalog, notices)
+    roles = {} if options.ready_model else background_roles(settings, catalog, notices)
     return _Ground(options, settings, trust, trusted, catalog, roles, notices)
-
-
-def _roles(settings: Settings, catalog: Catalog, notices: list[str]) -> Mapping[Role, str]:
-    """Who works beside the conversation: by the settings, else by models.yaml; says where that cannot be."""
-    roles: dict[Role, str] = {}
-    asked: tuple[tuple[Role, str, str], ...] = (
-        ("compact", "", ""),
-        ("classify", "memory.classifier_model", settings.memory.classifier_model),
-        ("retrieve", "memory.retrieval_model", settings.memory.retrieval_model),
-    )
-    for role, key, named in asked:
-        name = named
-        try:
-            name = catalog.resolve(named) if named else catalog.role(role)
-            reason = catalog.unusable(name) if name else ""
-        except NoModelError as error:
-            reason = error.message.rstrip(".")
-        if reason:
-            where = f"`{key}`" if named else f"`{role}` of models.yaml"
-            notices.append(f"{where}{name and f' ({name})'} cannot be used: {reason}.")
-        elif name:
-            roles[role] = name
-    return roles
 
 
 def _is_trusted(store: TrustStore, options: Options, request: OpenRequest) -> bool:
@@ -415,15 +392,13 @@ class _SessionBuilder:
 
     @cached_property
     def environment(self) -> Environment:
-        permissions = self.permissions
-        return Environment(self.ground.options.cwd, lambda: permissions.mode)
+        return Environment(self.ground.options.cwd, lambda: self.permissions.mode)
 
     @cached_property
     def nested_instructions(self) -> NestedInstructions:
-        ground, root = self.ground, self.root
-        return NestedInstructions(
-            ground.options.cwd, lambda path: ground.trusted and ground.trust.is_trusted(root, [path])
-        )
+        ground = self.ground
+        trusts = ground.trust.is_trusted
+        return NestedInstructions(ground.options.cwd, lambda path: ground.trusted and trusts(self.root, [path]))
 
     @cached_property
     def sent_context(self) -> SentContext:
@@ -478,7 +453,6 @@ class _SessionBuilder:
 
     def _rewind(self) -> Rewind:
         plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context
-        runner = self.runner
 
         def on_change() -> None:
             plan.change(plan_of(transcript))
@@ -487,7 +461,7 @@ class _SessionBuilder:
 
         undoer = self.memory.rewind
         undoers: dict[RewindScope, Undoer] = {"memory": undoer} if undoer else {}
-        return Rewind(transcript, lambda: runner.running, on_change, undoers, self.memory.settled)
+        return Rewind(transcript, lambda: self.runner.running, on_change, undoers, self.memory.settled)
 
     def _resumed(self) -> Resumed | None:
         if self.info is None:

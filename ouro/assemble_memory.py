@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.agent.limits import Limits
-from ouro.errors import LimitReached
+from ouro.errors import LimitReached, NoModelError
 from ouro.llm import Catalog, ModelSource, Role
 from ouro.memory.backend import MemoryStore
 from ouro.memory.index.embeddings import Embedder, chosen_embedder, is_embedder_chosen
@@ -263,3 +263,26 @@ def embedder_of(settings: Settings, catalog: Catalog, shelf: SessionCatalog) -> 
     return chosen_embedder(
         settings.memory.embedding_model, catalog, VectorBudget(shelf, Limits(**asdict(settings.limits)))
     )
+
+
+def background_roles(settings: Settings, catalog: Catalog, notices: list[str]) -> Mapping[Role, str]:
+    """The full name of the model for each role, by the settings, else by models.yaml; unusable ones go to `notices`."""
+    roles: dict[Role, str] = {}
+    wanted: tuple[tuple[Role, str, str], ...] = (
+        ("compact", "", ""),
+        ("classify", "memory.classifier_model", settings.memory.classifier_model),
+        ("retrieve", "memory.retrieval_model", settings.memory.retrieval_model),
+    )
+    for role, key, named in wanted:
+        name = named
+        try:
+            name = catalog.resolve(named) if named else catalog.role(role)
+            reason = catalog.unusable(name) if name else ""
+        except NoModelError as error:
+            reason = error.message.rstrip(".")
+        if reason:
+            where = f"`{key}`" if named else f"`{role}` of models.yaml"
+            notices.append(f"{where}{name and f' ({name})'} cannot be used: {reason}.")
+        elif name:
+            roles[role] = name
+    return roles

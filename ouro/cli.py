@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more when it flushes at exit.
+        # The reader of our output is gone; Python would print another error when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -198,7 +198,8 @@ def _run_headless(args: argparse.Namespace) -> int:
     from ouro.frontends.headless.headless import HeadlessOptions, run_headless
 
     if args.resume == PICK and not args.latest:
-        raise UsageError("Nobody is there to pick a session.", "Name one: an id, words of its title, or `latest`.")
+        hint = "Name a session: an id, words of its title, or `latest`."
+        raise UsageError("stdin is not a terminal: no session can be picked.", hint)
     prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
     options = HeadlessOptions(prompt, args.input, args.output, Path(args.schema) if args.schema else None)
     return asyncio.run(run_headless(_opener(args), _request(args), options))
@@ -270,7 +271,7 @@ def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
 
 
 def _catalog_opener(args: argparse.Namespace) -> OpenCatalog:
-    """Gives the sessions that are kept, before one is open; loaded beside the loop, when it is asked for."""
+    """Returns the saved sessions before one is open; loaded in a thread, when it is first called."""
     import asyncio
 
     def make() -> SessionCatalog:

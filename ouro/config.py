@@ -64,7 +64,7 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
 
 
 def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, Given]:
-    """Every setting by its dotted name, in the order of the class, with whence it is.
+    """Every setting by its dotted name, in the order of the class, with its source.
 
     Raises:
         ConfigError: as `load_settings`.
@@ -255,12 +255,12 @@ def _type_of(path: str) -> Any:
 
 
 def _defaults(section: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for each in fields(section):
-        value = getattr(section, each.name)
+    for field in fields(section):
+        value = getattr(section, field.name)
         if is_dataclass(value):
-            yield from _defaults(value, f"{prefix}{each.name}.")
+            yield from _defaults(value, f"{prefix}{field.name}.")
         else:
-            yield prefix + each.name, value
+            yield prefix + field.name, value
 
 
 def _built(section: Any, given: Mapping[str, Given], prefix: str) -> Any:

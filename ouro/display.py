@@ -74,11 +74,11 @@ class Display(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What the agent wants to know of the person."""
+    """A question of the agent to the user."""
 
     text: str
     choices: tuple[str, ...] = ()
-    """Offered answers; the person may always write another."""
+    """Offered answers; the user may always write another."""
     several: bool = False
     """More than one choice may be taken."""
     details: str = ""

@@ -7,7 +7,7 @@
   + LimitReached           turns, money or repetition                               exit 4
   + PermissionRefused      headless, and the answer was no                          exit 5
   + TrustNeeded            the folder holds files that ouro would obey              exit 5
-  + ToolError              a tool could not do what it was asked; told to the model
+  + ToolError              a tool failed; the model gets the message
   + SessionError
     - SessionNotFound
       · SeveralSessions    more than one answers to what was asked for
@@ -100,7 +100,7 @@ class PermissionRefused(OuroError):
 
 
 class TrustNeeded(OuroError):
-    """The folder holds files that ouro would obey, and the person has not said that it may."""
+    """The folder holds files that ouro would obey, and the user has not approved them."""
 
     exit_code = 5
 

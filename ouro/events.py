@@ -4,7 +4,7 @@ A turn is  Prompted  then any number of model calls, each
   (TextDelta | ThinkingDelta | Retrying)*  Replied  UsageUpdated
   (ToolStarted  (PermissionAsked | QuestionAsked  QuestionClosed | ToolProgress)*  ToolFinished)*
 with Said, Compacting, Compacted, CoreChanged and Prompted (a steering message) between them, NotesRecalled behind a
-Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come beside the turns too, from
+Prompted, and TurnFinished last, exactly once. Titled, NoteKept and CoreChanged come outside of turns too, from
 `session.events()`.
 """
 
@@ -30,7 +30,7 @@ class EventStruct(
 
 
 class Prompted(EventStruct, frozen=True):
-    """A message of the person entered the transcript: the turn's first, or one that steers it."""
+    """A user message entered the transcript: the first of the turn, or one that steers it."""
 
     text: str
     images: tuple[Image, ...] = ()
@@ -79,7 +79,7 @@ class ToolFinished(EventStruct, frozen=True):
 
 
 class PermissionAsked(EventStruct, frozen=True):
-    """A call waits for the person; answered by `session.answer(question_id, Permit(…))`."""
+    """A call waits for the user; answered by `session.answer(question_id, Permit(…))`."""
 
     question_id: str
     call: ToolCall
@@ -93,12 +93,12 @@ class PermissionAsked(EventStruct, frozen=True):
 
 
 class QuestionAsked(EventStruct, frozen=True):
-    """The agent asks the person something; answered by `session.answer(question_id, Reply(…))`."""
+    """The agent asks the user something; answered by `session.answer(question_id, Reply(…))`."""
 
     question_id: str
     question: Question
     of_turn: bool = True
-    """Else it is asked beside the turns, and waits whether or not one ends."""
+    """Else it belongs to no turn, and stays open when a turn ends."""
 
 
 class QuestionClosed(EventStruct, frozen=True):
@@ -131,7 +131,7 @@ class UsageUpdated(EventStruct, frozen=True):
 
 
 class Compacting(EventStruct, frozen=True):
-    """A summary of the conversation is being written; told again as it grows. Compacted or Said tells its end."""
+    """A summary is being written; emitted again as it grows. Compacted or Said ends it."""
 
     written: int = 0
     """Characters so far."""
@@ -211,7 +211,7 @@ class CoreChanged(EventStruct, frozen=True):
     undo: str = ""
     """The commit that holds the change."""
     proposal: str = ""
-    """Set where the change waits for the person: `session.memory.manager.accept(proposal)` or `reject(proposal)`."""
+    """Set if the change waits for approval: `session.memory.manager.accept(proposal)` or `reject(proposal)`."""
 
 
 class Said(EventStruct, frozen=True):
@@ -254,7 +254,7 @@ Event = (
 
 
 class Permit(msgspec.Struct, frozen=True):
-    """The person's answer to a permission question."""
+    """The user's answer to a permission question."""
 
     choice: Literal["yes", "always", "no"]
     comment: str = ""
@@ -262,7 +262,7 @@ class Permit(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The person's answer to a question of the agent; empty when it was waved away."""
+    """The user's answer to a question of the agent; empty if it was dismissed."""
 
     answers: tuple[str, ...] = ()
 

@@ -11,7 +11,7 @@ from ouro.display import Display
 
 Role = Literal["system", "user", "assistant", "tool"]
 PIPED = "On standard input:\n\n"
-"""Begins a message of which a part was piped in: not all of it are the person's words."""
+"""The beginning of a message of which a part was piped in: that part is not the user's text."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What ouro adds to a message of the person: date, git state, recalled notes. The model reads it as text."""
+    """What ouro adds to a user message: date, git state, recalled notes. The model reads it as text."""
 
     text: str
 
@@ -126,7 +126,7 @@ def system(text: str) -> Message:
 
 
 def user(text: str, images: Sequence[Image] = (), context: str = "") -> Message:
-    """What the person said, with the pictures that came along and what ouro adds."""
+    """A user message, with images and the context that ouro adds."""
     return Message("user", (*((Context(context),) if context else ()), Text(text), *images))
 
 

@@ -81,7 +81,7 @@ class CompactionSettings:
     reserve: int = 16_000
     """Tokens of the window that stay free for the answer, whatever `at` says; never more than a quarter of it."""
     keep: int = 20_000
-    """Tokens of the person's own words that stay word for word; never more than a quarter of the window."""
+    """Tokens of user messages that stay verbatim; never more than a quarter of the window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class MemorySettings:
 
     enabled: bool = True
     write: Literal["tell", "ask", "silent"] = "tell"
-    """What the person sees of each write: an event with undo, a question first, or nothing."""
+    """What the user sees of each write: an event with undo, a question first, or nothing."""
     consolidation_threshold: int = 5_000
     """Tokens of core memory above which it is merged and compressed."""
     capture: bool = True
@@ -125,9 +125,9 @@ class MemorySettings:
     half_life_days: int = 30
     """After so long without confirmation the confidence in a note that was only concluded has halved."""
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Categories of notes beside the built-in ones, each with the scope it usually lives in: `api-quirks: [repo]`."""
+    """Further categories of notes, each with its usual scope: `api-quirks: [repo]`."""
     core: tuple[str, ...] = ()
-    """Core files beside decisions.md, preferences.md and facts.md, such as `style.md`."""
+    """Further core files, besides decisions.md, preferences.md and facts.md, such as `style.md`."""
     remote: str = ""
     """A git remote that the user's memory is synchronised with."""
     repo: RepoMemorySettings = field(default_factory=RepoMemorySettings)

@@ -190,7 +190,7 @@ async def test_a_permission_question_is_refused_with_advice_and_ends_in_exit_cod
     assert run.code == 5
     [(question, permit)] = session.answers
     assert (question, permit.choice) == ("q1", "no")
-    assert "nobody can be asked" in permit.comment
+    assert "without a user to ask" in permit.comment
     assert "--allow 'shell(git push *)'" in permit.comment
     assert "not allowed: git push (it leaves this machine); to allow it: --allow 'shell(git push *)'" in run.err
     assert run.result["refused"] == [{"tool": "shell", "title": "git push", "rule": "shell(git push *)"}]

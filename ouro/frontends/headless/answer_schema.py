@@ -1,4 +1,4 @@
-"""Answers that must fit a JSON schema: told to the model, checked when it has answered."""
+"""Answers that must match a JSON schema: sent to the model, checked when it has answered."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class AnswerSchema:
             raise UsageError(f"The schema {path} is not JSON: {error}.") from error
         return cls(schema)
 
-    def told(self, prompt: str) -> str:
-        """The prompt, with what the answer has to look like."""
+    def add_to(self, prompt: str) -> str:
+        """The prompt, with the form that the answer must have."""
         return (
             f"{prompt}\n\nWhen the work is done, answer with one JSON value and nothing else: no words around it, "
             f"no code fence. It has to fit this JSON schema:\n{json.dumps(self._schema)}"
@@ -76,7 +76,7 @@ class AnswerSchema:
 
 
 def asked_again(misfit: AnswerMisfit) -> str:
-    """What the model is told after an answer that does not fit."""
+    """The message to the model after an answer that does not match."""
     return (
         f"Your answer does not fit the JSON schema ({misfit.message}). "
         "Answer again: only the JSON value, corrected, without words around it."

@@ -53,7 +53,7 @@ class HeadlessOptions:
     output: OutputFormat = "text"
     schema: Path | None = None
     decide: Callable[[PermissionAsked], Permit] | None = None
-    """Answers permission questions in place of the person; without it they are refused."""
+    """Answers permission questions in place of the user; without it they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ async def run_headless(
     options: HeadlessOptions,
     streams: Streams | None = None,
 ) -> int:
-    """Do what the prompt says, without a person; gives the exit code.
+    """Run the prompt without a user; return the exit code.
 
     Raises:
         OuroError: it could not begin; `exit_code` says what the program should end with.
@@ -158,7 +158,7 @@ class HeadlessRun(TurnObserver):
         await self._queue.close()
 
     def show(self, event: Event) -> None:
-        """Print an event; answer what nobody else answers."""
+        """Print an event; answer a question if there is no user."""
         self._output.event(event)
         self._progress.event(event)
         match event:
@@ -182,7 +182,7 @@ class HeadlessRun(TurnObserver):
             self._over.set()
 
     def show_background(self, event: Event) -> None:
-        """Print an event that belongs to no turn; a question that nobody can answer stays open."""
+        """Print an event that belongs to no turn; a question without a user to answer it stays open."""
         if isinstance(event, QuestionAsked | QuestionClosed):
             self.show(event)
         else:
@@ -204,7 +204,7 @@ class HeadlessRun(TurnObserver):
             started = time.monotonic()
             result = self._result = Result(self._session.id, self._session.status().model)
             self._has_result = True
-            text, images = self._schema.told(draft.text) if self._schema else draft.text, draft.images
+            text, images = self._schema.add_to(draft.text) if self._schema else draft.text, draft.images
             for _ in range(1 + MAX_ASKED_AGAIN):
                 await self._queue.run(self._session.send(text, images))
                 misfit = self._check(result)
@@ -279,11 +279,9 @@ class HeadlessRun(TurnObserver):
 
 
 def no_user_to_ask(refusal: Refusal) -> str:
-    """What the model is told when a permission was needed in headless."""
-    way = (
-        f"the person can allow it by starting ouro with {refusal.advice}" if refusal.advice else "no rule can allow it"
-    )
+    """The message to the model when a permission was needed in headless."""
+    way = f"the user can allow it by starting ouro with {refusal.advice}" if refusal.advice else "no rule can allow it"
     return (
-        f"ouro runs headless: nobody can be asked, so this was refused ({way}). "
-        "Do the work without it where that is possible; else say in your answer what was refused and how to allow it."
+        f"ouro runs headless, without a user to ask, so this was refused ({way}). "
+        "Do the work without it if possible; else say in your answer what was refused and how to allow it."
     )

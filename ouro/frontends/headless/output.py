@@ -38,7 +38,7 @@ EXIT_CODES: dict[Outcome, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something that needed a permission which nobody could give."""
+    """A call that needed a permission without a user to give it."""
 
     tool: str
     title: str
@@ -89,7 +89,7 @@ class Result:
             "usage": usage_to_json(self.usage),
             "turns": self.turns,
             "duration_ms": round(self.seconds * 1000),
-            "refused": [{"tool": each.tool, "title": each.title, "rule": each.rule} for each in self.refusals],
+            "refused": [{"tool": call.tool, "title": call.title, "rule": call.rule} for call in self.refusals],
             "exit_code": self.exit_code,
         }
 
@@ -103,7 +103,7 @@ class Pipe:
 
     @property
     def is_terminal(self) -> bool:
-        """A person looks at it."""
+        """Whether it is a terminal."""
         return self._stream is not None and self._stream.isatty()
 
     def write(self, text: str) -> None:
@@ -172,7 +172,7 @@ class Progress:
         self._pipe.write(f"ouro: {clean(text)}\n")
 
     def event(self, event: Event) -> None:
-        """Tell what a person waiting wants to know of it; most events tell nothing."""
+        """Print what a waiting user wants to know; most events print nothing."""
         if self._quiet:
             return
         match event:
@@ -184,7 +184,7 @@ class Progress:
             case Retrying():
                 self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.")
             case Compacting(0, 1):
-                self.say("The window is nearly full: the conversation is being summed up.")
+                self.say("The window is nearly full: the session is being compacted.")
             case Compacted() | NoteKept() | CoreChanged():
                 self.say(memory_line(event))
             case Said():
