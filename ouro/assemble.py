@@ -49,6 +49,7 @@ from ouro.safety import (
     TrustStore,
     Workspace,
     acting_files,
+    child_environment,
     secret_values,
 )
 from ouro.session import OpenRequest, Session
@@ -343,7 +344,7 @@ class _SessionBuilder:
         cwd, jobs = ground.options.cwd, ShellJobs(outputs, mask)
         keys = ground.catalog.key_values()
         timeout = ground.settings.shell.timeout_seconds
-        shell = Shell(cwd, jobs, outputs, os.environ, NoSandbox(), mask, secrets=keys, timeout_seconds=timeout)
+        shell = Shell(cwd, jobs, outputs, child_environment(os.environ, secrets=keys), NoSandbox(), mask, timeout)
         return Workbench(cwd, self.models, self.permissions, shell, jobs, self.plan, not ground.options.ephemeral)
 
     @cached_property

@@ -13,7 +13,17 @@ from ouro.errors import ConfigError
 from ouro.settings import Settings
 from ouro.utils.files import write_private
 from ouro.utils.runtime import get_config_path, tilde
-from ouro.utils.yaml import Node, Scalar, Table, convert, field_types, parse_table, parse_yaml, read_yaml, unknown_key
+from ouro.utils.yaml import (
+    Node,
+    Scalar,
+    YamlTable,
+    convert,
+    field_types,
+    parse_table,
+    parse_yaml,
+    read_yaml,
+    unknown_key,
+)
 
 
 class Given(NamedTuple):
@@ -122,7 +132,7 @@ def _with_line(text: str, path: str, value: str, name: str) -> str:
     if section not in table.entries:
         return "".join([*lines, f"{section}:\n  {key}: {value}\n"])
     heading, inner = table.key_lines[section], table.entries[section]
-    own = inner.key_lines if isinstance(inner, Table) else {}
+    own = inner.key_lines if isinstance(inner, YamlTable) else {}
     first = lines[min(own.values()) - 1] if own else "  x"
     line = f"{first[: len(first) - len(first.lstrip())]}{key}: {value}\n"
     if key in own:
@@ -177,7 +187,7 @@ def _from_file(path: Path) -> dict[str, Given]:
     return dict(_leaves(read_yaml(path, name), Settings, name, ""))
 
 
-def _leaves(table: Table, section: type, name: str, prefix: str) -> Iterator[tuple[str, Given]]:
+def _leaves(table: YamlTable, section: type, name: str, prefix: str) -> Iterator[tuple[str, Given]]:
     hints = field_types(section)
     for key, node in table.entries.items():
         path = f"{prefix}{key}"
@@ -187,7 +197,7 @@ def _leaves(table: Table, section: type, name: str, prefix: str) -> Iterator[tup
         if not is_dataclass(hints[key]):
             value = convert(node, hints[key], name, path)
             yield path, Given(_checked(path, value, where), where)
-        elif isinstance(node, Table):
+        elif isinstance(node, YamlTable):
             yield from _leaves(node, hints[key], name, f"{path}.")
         elif not (isinstance(node, Scalar) and node.is_null):  # a section whose lines are all commented out
             raise ConfigError(
@@ -197,7 +207,7 @@ def _leaves(table: Table, section: type, name: str, prefix: str) -> Iterator[tup
 
 def _first_leaf(path: str, node: Node) -> str:
     """`permisions` above `mode: ask` is shown as the reader thinks of it: `permisions.mode`."""
-    return f"{path}.{next(iter(node.entries))}" if isinstance(node, Table) and node.entries else path
+    return f"{path}.{next(iter(node.entries))}" if isinstance(node, YamlTable) and node.entries else path
 
 
 def _known_keys() -> list[str]:

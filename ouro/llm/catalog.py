@@ -16,10 +16,9 @@ from ouro.llm.discovery import LocalModel, LocalServer, base_url, look_around
 from ouro.llm.endpoint import Endpoint
 from ouro.llm.keys import Keys
 from ouro.llm.known_models import KNOWN, OUTPUT_SHARE, find_model, known_spec, nearest, needs_litellm
-from ouro.llm.litellm_providers import is_litellm_provider
 from ouro.llm.model import Effort, Model, ModelSpec, Prices
 from ouro.llm.models_file import ModelEntry, ModelsFile, close_to_others, read_models_file
-from ouro.llm.providers import HOSTED, LOCAL, Provider, Wire, provider_of
+from ouro.llm.providers import HOSTED, LOCAL, Provider, Wire, is_litellm_provider, provider_of
 from ouro.utils.runtime import get_models_path, tilde
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.llm.model import ModelSpec, Prices
 from ouro.utils.runtime import tilde
-from ouro.utils.yaml import Table, read_section, read_yaml
+from ouro.utils.yaml import YamlTable, read_section, read_yaml
 
 KEY_WAYS = ("api_key", "api_key_env", "api_key_command")
 
@@ -84,7 +84,7 @@ def read_models_file(path: Path) -> ModelsFile:
     table = read_yaml(path, name)
     found = read_section(table, ModelsFile, name)
     models = table.entries.get("models")
-    if isinstance(models, Table):
+    if isinstance(models, YamlTable):
         for model, entry in found.models.items():
             _check(entry, f"{name}:{models.key_lines[model]}: `{model}`")
     return found

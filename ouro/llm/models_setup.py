@@ -11,7 +11,7 @@ from ouro.errors import ConfigError
 from ouro.llm.models_file import KEY_WAYS, ModelEntry, ModelsFile, read_models_file
 from ouro.utils.files import write_private
 from ouro.utils.runtime import get_models_path, tilde
-from ouro.utils.yaml import Node, Sequence, Table, parse_table, read_section
+from ouro.utils.yaml import Node, Sequence, YamlTable, parse_table, read_section
 
 HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all that can be said here.\n\n"
 WRITTEN = (*KEY_WAYS, "api_base", "window")
@@ -73,7 +73,7 @@ def _with_entry(text: str, name: str, entry: ModelEntry, shown: str) -> str:
     if models is None:
         return "".join([*lines, "models:\n", *_entry_lines(name, entry, "  ")])
     heading = table.key_lines["models"]
-    if not isinstance(models, Table) or not models.entries:  # `models:` or `models: {}`
+    if not isinstance(models, YamlTable) or not models.entries:  # `models:` or `models: {}`
         return "".join([*lines[: heading - 1], "models:\n", *_entry_lines(name, entry, "  "), *lines[heading:]])
     first = min(models.key_lines.values())
     if first == heading:
@@ -85,11 +85,13 @@ def _with_entry(text: str, name: str, entry: ModelEntry, shown: str) -> str:
     return _changed(lines, models, name, entry, indent)
 
 
-def _changed(lines: list[str], models: Table, name: str, entry: ModelEntry, indent: str) -> str:
+def _changed(lines: list[str], models: YamlTable, name: str, entry: ModelEntry, indent: str) -> str:
     """The lines of an entry that is there: the keys we write are replaced, the others and comments stay."""
     here, old = models.key_lines[name], models.entries[name]
-    gone = {old.key_lines[key] for key in WRITTEN if key in old.entries} if isinstance(old, Table) else set()
-    inner = _indent(lines[min(old.key_lines.values()) - 1]) if isinstance(old, Table) and old.entries else indent * 2
+    gone = {old.key_lines[key] for key in WRITTEN if key in old.entries} if isinstance(old, YamlTable) else set()
+    inner = (
+        _indent(lines[min(old.key_lines.values()) - 1]) if isinstance(old, YamlTable) and old.entries else indent * 2
+    )
     kept = [line for number, line in enumerate(lines[here:], here + 1) if number not in gone]
     return "".join([*lines[: here - 1], f"{indent}{_yaml(name)}:\n", *_value_lines(entry, inner), *kept])
 
@@ -132,7 +134,7 @@ def _indent(line: str) -> str:
 def _last_line(node: Node) -> int:
     """The last line that holds something of `node`; comments after it are not its own."""
     inner: list[Node] = []
-    if isinstance(node, Table):
+    if isinstance(node, YamlTable):
         inner = list(node.entries.values())
     elif isinstance(node, Sequence):
         inner = list(node.items)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -100,3 +101,8 @@ PROVIDERS = {provider.name: provider for provider in (*HOSTED, *LOCAL)}
 
 def provider_of(name: str) -> Provider | None:
     return PROVIDERS.get(name.partition("/")[0]) if "/" in name else None
+
+
+def is_litellm_provider(name: str) -> bool:
+    """Whether the pinned litellm has a provider of this name; looked up without importing it."""
+    return name in Path(__file__).with_name("litellm_providers.txt").read_text(encoding="utf-8").splitlines()

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ouro.safety.decision import Deny as Deny
     from ouro.safety.decision import Effect as Effect
     from ouro.safety.decision import Mode as Mode
+    from ouro.safety.environment import NoSandbox as NoSandbox
+    from ouro.safety.environment import Sandbox as Sandbox
     from ouro.safety.environment import child_environment as child_environment
     from ouro.safety.guarded_memory import GIT_CONFIG as GIT_CONFIG
     from ouro.safety.guarded_memory import GuardedMemory as GuardedMemory
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from ouro.safety.rules import Rule as Rule
     from ouro.safety.rules import parse_rule as parse_rule
     from ouro.safety.rules import parse_rules as parse_rules
-    from ouro.safety.sandbox import NoSandbox as NoSandbox
-    from ouro.safety.sandbox import Sandbox as Sandbox
     from ouro.safety.secret_scanner import SecretScanner as SecretScanner
     from ouro.safety.secret_scanner import shared_scanner as shared_scanner
     from ouro.safety.secrets import SecretMask as SecretMask
@@ -32,21 +32,20 @@ if TYPE_CHECKING:
     from ouro.safety.trust import acting_files as acting_files
     from ouro.safety.trust import instruction_files as instruction_files
     from ouro.safety.workspace import Access as Access
-    from ouro.safety.workspace import Place as Place
+    from ouro.safety.workspace import FilePlace as FilePlace
     from ouro.safety.workspace import Workspace as Workspace
 
 _MODULES = {
     "decision": "Allow Ask Decision Deny Effect Mode",
-    "environment": "child_environment",
+    "environment": "NoSandbox Sandbox child_environment",
     "guarded_memory": "GIT_CONFIG GuardedMemory",
     "permissions": "Permissions",
     "rule_store": "RuleStore",
     "rules": "Rule parse_rule parse_rules",
-    "sandbox": "NoSandbox Sandbox",
     "secret_scanner": "SecretScanner shared_scanner",
     "secrets": "SecretMask is_secret_name secret_values",
     "trust": "CONFIG_FILE TrustStore acting_files instruction_files",
-    "workspace": "Access Place Workspace",
+    "workspace": "Access FilePlace Workspace",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -1,9 +1,11 @@
-"""What child processes see of the environment: what daily work needs, without keys."""
+"""How commands are started: with an environment without keys, inside of a sandbox."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 _SECRET_NAME = re.compile(
@@ -80,3 +82,18 @@ def _holds_password(value: str) -> bool:
         return bool(parts.password) and parts.hostname not in ("localhost", "127.0.0.1", "::1", "db", "postgres")
     except ValueError:
         return True
+
+
+class Sandbox(Protocol):
+    """Confines the commands that are started in it."""
+
+    def wrap(self, argv: Sequence[str], *, writable: Sequence[Path], network: bool) -> list[str]:
+        """The command that starts `argv` confined: writing only below `writable`, with or without a network."""
+        ...
+
+
+class NoSandbox:
+    """Commands have the rights of the user; permissions are the only protection."""
+
+    def wrap(self, argv: Sequence[str], *, writable: Sequence[Path], network: bool) -> list[str]:  # noqa: ARG002
+        return list(argv)

@@ -25,7 +25,7 @@ Access = Literal["read", "write", "show"]
 """`show`: to show the user what a call would change before they decide; never for the model."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class FilePlace(msgspec.Struct, frozen=True):
     """A file's place, its folder open and checked: no link put in its way leads `name` astray."""
 
     path: Path
@@ -118,7 +118,9 @@ class Workspace:
         ]
 
     @contextmanager
-    def place(self, text: str, access: Access, *, create_parents: bool = False, follow: bool = True) -> Iterator[Place]:
+    def place(
+        self, text: str, access: Access, *, create_parents: bool = False, follow: bool = True
+    ) -> Iterator[FilePlace]:
         """The place that `text` names, with its folder held open; the file itself need not exist.
 
         Args:
@@ -136,7 +138,7 @@ class Workspace:
             # A folder may have become a link since `resolve`: what counts is where the open one really is.
             real = _path_of(folder) / path.name
             self.check(real, access)
-            yield Place(real, folder, path.name)
+            yield FilePlace(real, folder, path.name)
         finally:
             os.close(folder)
 
@@ -164,7 +166,7 @@ class Workspace:
         with self.place(text, access) as place:
             return self.open_in(place, access)
 
-    def open_in(self, place: Place, access: Access = "read") -> BinaryIO:
+    def open_in(self, place: FilePlace, access: Access = "read") -> BinaryIO:
         """As `open`, of a place that is held already."""
         try:
             # Looked at before it is opened: opening a device can already do something.

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 
 from ouro.errors import ToolError
-from ouro.safety import Place, Workspace
+from ouro.safety import FilePlace, Workspace
 from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
 
 MAX_BYTES = 50_000_000
@@ -30,7 +30,7 @@ class _Seen:
 class FileBefore:
     """A file as it is before a change; `file` is None where there is none yet."""
 
-    place: Place
+    place: FilePlace
     shown: str
     file: TextFile | None
     stat: os.stat_result | None
@@ -121,10 +121,10 @@ def no_secrets_in_memory(workspace: Workspace, finds_secret: Callable[[str], str
 def nothing_at(workspace: Workspace, text: str) -> FileBefore:
     """A file that is not there, and perhaps not even its folder: only to be shown, never to be written."""
     path = workspace.resolve(text)
-    return FileBefore(Place(path, -1, path.name), workspace.shown(path), None, None)
+    return FileBefore(FilePlace(path, -1, path.name), workspace.shown(path), None, None)
 
 
-def find(workspace: Workspace, place: Place) -> FileBefore:
+def find(workspace: Workspace, place: FilePlace) -> FileBefore:
     """The text file in `place`, or that there is none.
 
     Raises:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar
 
 import msgspec
 
 from ouro.display import CommandOutput, Display
-from ouro.safety import Effect, NoSandbox, Sandbox, child_environment
+from ouro.safety import Effect, NoSandbox, Sandbox
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import ShellProcess, start_shell
 from ouro.tools.tool import Tool, ToolContext, ToolResult
@@ -68,9 +68,6 @@ class Shell(Tool[ShellArgs]):
         environment: Mapping[str, str],
         sandbox: Sandbox | None = None,
         mask: Callable[[str], str] | None = None,
-        *,
-        secrets: Sequence[str] = (),
-        keep: Collection[str] = (),
         timeout_seconds: float = DEFAULT_SECONDS,
     ) -> None:
         """Prepare the shell.
@@ -79,17 +76,15 @@ class Shell(Tool[ShellArgs]):
             root: where lines run.
             jobs: takes over what runs in the background.
             spool_dir: where long output is kept.
-            environment: ouro's own; children see it without what looks secret.
+            environment: of the commands, without secrets (`child_environment`).
             sandbox: what lines run inside of.
             mask: takes secrets out of what is kept.
-            secrets: values, such as provider keys, that no variable may hold.
-            keep: variables that are passed on although they look secret.
             timeout_seconds: the time limit of a call that sets none.
         """
         self._root = root.resolve()
         self._jobs = jobs
         self._spool_dir = spool_dir
-        self._environment = child_environment(environment, secrets=secrets, keep=keep)
+        self._environment = environment
         self._sandbox = sandbox or NoSandbox()
         self._mask = mask
         self._timeout = timeout_seconds

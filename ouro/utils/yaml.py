@@ -39,7 +39,7 @@ class Sequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class YamlTable:
     """Keys and what they hold, in the order of the file."""
 
     entries: Mapping[str, Node]
@@ -49,10 +49,10 @@ class Table:
     """The first line after it."""
 
 
-Node = Scalar | Sequence | Table
+Node = Scalar | Sequence | YamlTable
 
 
-def read_yaml(path: Path, name: str = "") -> Table:
+def read_yaml(path: Path, name: str = "") -> YamlTable:
     """The keys of a YAML file; none where it is missing or empty. `name` is what messages call it.
 
     Raises:
@@ -62,7 +62,7 @@ def read_yaml(path: Path, name: str = "") -> Table:
     try:
         text = _read(path, shown)
     except FileNotFoundError:
-        return Table({}, {})
+        return YamlTable({}, {})
     except OSError as error:
         raise ConfigError(f"{shown} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
@@ -70,13 +70,13 @@ def read_yaml(path: Path, name: str = "") -> Table:
     return parse_table(text, shown)
 
 
-def parse_table(text: str, name: str) -> Table:
+def parse_table(text: str, name: str) -> YamlTable:
     """As `read_yaml`, from text."""
     node = parse_yaml(text, name)
-    if isinstance(node, Table):
+    if isinstance(node, YamlTable):
         return node
     if isinstance(node, Scalar) and node.is_null:
-        return Table({}, {})
+        return YamlTable({}, {})
     raise ConfigError(f"{name}:{node.line}: `key: value` lines are expected here.")
 
 
@@ -167,7 +167,7 @@ class _Builder:
             items.append(self._node(event))
         return Sequence(tuple(items), line)
 
-    def _table(self, line: int) -> Table:
+    def _table(self, line: int) -> YamlTable:
         entries: dict[str, Node] = {}
         key_lines: dict[str, int] = {}
         while type(event := self._next()).__name__ != "MappingEndEvent":
@@ -178,7 +178,7 @@ class _Builder:
                 raise self._error(event, f"`{key.text}` is here a second time (first on line {key_lines[key.text]})")
             key_lines[key.text] = key.line
             entries[key.text] = self._node(self._next())
-        return Table(entries, key_lines, line, event.end_mark.line + 1)
+        return YamlTable(entries, key_lines, line, event.end_mark.line + 1)
 
 
 T = TypeVar("T")
@@ -187,7 +187,7 @@ FALSE = {"false", "no", "off"}
 MAX_SHOWN = 20
 
 
-def read_section(table: Table, section: type[T], name: str, path: str = "") -> T:
+def read_section(table: YamlTable, section: type[T], name: str, path: str = "") -> T:
     """A frozen dataclass from the keys of `table`; what is not there keeps its default.
 
     Raises:
@@ -238,18 +238,18 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
         node = (
             Sequence((), node.line)
             if origin is tuple
-            else Table({}, {}, node.line)
+            else YamlTable({}, {}, node.line)
             if is_dataclass(to) or _is_mapping(to)
             else node
         )
     if is_dataclass(to):
-        table = _expect(node, Table, "keys and values", name, path)
+        table = _expect(node, YamlTable, "keys and values", name, path)
         return read_section(table, to, name, path)  # type: ignore[arg-type]
     if origin is tuple:
         items = _expect(node, Sequence, "a list", name, path).items
         return tuple(convert(item, get_args(to)[0], name, path) for item in items)
     if _is_mapping(to):
-        table = _expect(node, Table, "keys and values", name, path)
+        table = _expect(node, YamlTable, "keys and values", name, path)
         inner = get_args(to)[1]
         return {key: convert(item, inner, name, f"{path}.{key}") for key, item in table.entries.items()}
     return _scalar(_expect(node, Scalar, _expected(to), name, path), to, name, path)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from ouro.safety import child_environment
 from ouro.tools.shell import Shell, ShellArgs
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.tool import ToolContext, ToolResult
@@ -20,7 +21,7 @@ class ShellBench:
         self.root.mkdir(exist_ok=True)
         self.spool = folder / "outputs"
         self.jobs = ShellJobs(self.spool)
-        self.shell = Shell(self.root, self.jobs, self.spool, {**os.environ, **environment})
+        self.shell = Shell(self.root, self.jobs, self.spool, child_environment({**os.environ, **environment}))
         self.reported: list[str] = []
         self.context = ToolContext(self.reported.append, ask=self._nobody)
 

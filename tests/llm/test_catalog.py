@@ -8,7 +8,7 @@ import pytest
 from fakes.local_servers import local_server, models
 
 from ouro.errors import ConfigError, NoModelError
-from ouro.llm import Candidate, Catalog, Endpoint, ModelSpec, Prices, Route, litellm_providers
+from ouro.llm import Candidate, Catalog, Endpoint, ModelSpec, Prices, Route, providers
 
 NO_SERVERS = {
     "OLLAMA_HOST": "127.0.0.1:1",
@@ -356,5 +356,5 @@ def test_the_list_of_litellm_providers_is_that_of_the_pinned_litellm():
     code = "import litellm; print(*(str(getattr(each, 'value', each)) for each in litellm.provider_list))"
     environment = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION", "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    known = Path(litellm_providers.__file__).with_suffix(".txt").read_text().split()
+    known = Path(providers.__file__).with_name("litellm_providers.txt").read_text().split()
     assert sorted(done.stdout.split()) == known

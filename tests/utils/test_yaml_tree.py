@@ -3,11 +3,11 @@ import os
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.utils.yaml import Scalar, Sequence, Table, parse_table, parse_yaml, read_yaml
+from ouro.utils.yaml import Scalar, Sequence, YamlTable, parse_table, parse_yaml, read_yaml
 
 
 def test_every_node_knows_its_line():
-    assert parse_table("a: 1\nb:\n- 'x'\n", "f") == Table(
+    assert parse_table("a: 1\nb:\n- 'x'\n", "f") == YamlTable(
         {"a": Scalar("1", 1), "b": Sequence((Scalar("x", 3, plain=False),), 3)}, {"a": 1, "b": 2}, 1, 4
     )
 
