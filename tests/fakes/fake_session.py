@@ -99,15 +99,12 @@ def says(text: str, usage: Usage | None = None) -> list[Event]:
 
 
 class FakeSessionMemory(SessionMemory):
-    """Long-term memory of a FakeSession; what was recalled is set on the session."""
+    """Long-term memory of a FakeSession; a test sets what was recalled."""
+
+    recalled = NotesRecalled((), "local")
 
     def __init__(self, session: FakeSession, manager: LongTermMemoryManager | None, lookup: Lookup | None) -> None:
         super().__init__(SimpleNamespace(session_id=session.id), manager, lookup)
-        self._session = session
-
-    @property
-    def recalled(self) -> NotesRecalled:
-        return self._session.recalled
 
 
 class FakeSession:
@@ -119,7 +116,6 @@ class FakeSession:
         self.title = ""
         self.running = False
         self.is_kept = True
-        self.recalled = NotesRecalled((), "local")
         self.remember(None)
         self.todos: tuple[Todo, ...] = ()
         self.notices: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Browsing: long-term memory as a person looks through it and puts it right, whichever front end shows it."""
+"""Browsing: long-term memory as a user looks through it and corrects it, in any front end."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.overview import Listed, NoteDetails, Overview
     from ouro.memory.sessions.session_catalog import SessionCatalog
 
-_Told = TypeVar("_Told")
+_Answer = TypeVar("_Answer")
 
 
 class Browsing:
-    """Of one session.
+    """Long-term memory of one session, read and corrected by the user.
 
     Raises:
         UsageError: memory is off here.
@@ -40,7 +40,6 @@ class Browsing:
 
     @property
     def session_id(self) -> str:
-        """Of the session that is open here."""
         return self._memory.session_id
 
     @property
@@ -50,11 +49,11 @@ class Browsing:
 
     @property
     def receipt(self) -> MemoryReceipt:
-        """What of the core stands in every prompt of this session."""
+        """Which core entries are in every prompt of this session."""
         return self._known.receipt()
 
-    async def ask(self, question: Callable[[Timeline], _Told]) -> _Told:
-        """Ask the history, in a thread."""
+    async def ask(self, question: Callable[[Timeline], _Answer]) -> _Answer:
+        """Run a question to the history in a thread."""
         return await asyncio.to_thread(lambda: question(self._known.timeline()))
 
     async def all(self) -> list[Listed]:
@@ -66,7 +65,7 @@ class Browsing:
         return await asyncio.to_thread(lambda: self._list().all())
 
     async def details(self, note_id: str) -> NoteDetails:
-        """All there is to tell of a note.
+        """A note with its history, links and anchors.
 
         Raises:
             NoteError: there is none of that id.
@@ -74,30 +73,28 @@ class Browsing:
         return await asyncio.to_thread(lambda: self._list().details(note_id))
 
     async def turn(self, session_id: str, turn: int, message: int = 0) -> TurnEvidence:
-        """The words of a turn that taught something.
+        """The turn that a memory came from.
 
         Raises:
-            SessionNotFound: its session is not there any more.
-            UsageError: no turn taught it.
+            SessionNotFound: its session does not exist any more.
+            UsageError: it came from no turn.
         """
         if not session_id or not turn:
-            raise UsageError("No turn taught it: it was written by hand, or outside of a session.")
+            raise UsageError("It came from no turn: it was written by hand, or outside of a session.")
         return await self._session_catalog.turn(session_id, turn, message)
 
     async def proposals(self) -> tuple[Proposal, ...]:
-        """What waits for the person."""
+        """Pending changes."""
         return await asyncio.to_thread(self._known.proposals)
 
     async def accept(self, proposal: str) -> None:
-        """Let it take effect."""
         await self._known.accept(proposal)
 
     async def reject(self, proposal: str) -> None:
-        """Drop it."""
         await self._known.reject(proposal)
 
-    async def take_back(self, commit: str, hunk: int = 0) -> UndoResult:
-        """Take back a commit with all of its turn, or one change of it; gives what was done, and what could not be.
+    async def undo(self, commit: str, hunk: int = 0) -> UndoResult:
+        """Undo a commit with all of its turn, or one hunk of it.
 
         Raises:
             UsageError: no such commit, or nothing of it is left.
@@ -106,52 +103,52 @@ class Browsing:
         return await self._known.undo(found.commit.id, hunk)
 
     async def open_file(self, named: str) -> OpenedFile:
-        """The file of a note, or `user/facts.md`, as it is edited.
+        """The file of a note, or `user/facts.md`, to be edited.
 
         Raises:
             UsageError: there is none, or it may not be read.
         """
-        return await self._memory.at_desk(lambda desk: open_file(desk, named))
+        return await self._memory.at_desk(lambda editor: open_file(editor, named))
 
     async def save(self, opened: OpenedFile, after: str) -> SavedFile:
-        """Keep a file as the person has edited it.
+        """Save a file as the user has edited it.
 
         Raises:
-            UsageError: it could not be kept; the hint says where the person's text lies.
+            UsageError: it could not be saved; the hint says where the user's text is.
         """
-        return await self._memory.at_desk(lambda desk: save_file(desk, opened, after))
+        return await self._memory.at_desk(lambda editor: save_file(editor, opened, after))
 
     async def confirm(self, note_id: str) -> str:
-        """Say that a note still holds, also of the files it speaks of as they are now; gives the commit.
+        """Confirm that a note holds, also for the files it is about as they are now; returns the commit.
 
-        One from the archive comes back.
+        An archived note is restored.
 
         Raises:
-            UsageError: there is no such note, or nobody has vouched for what its file holds.
+            UsageError: there is no such note, or its file holds a change that is not trusted.
         """
-        return await self._memory.at_desk(lambda desk: confirm_note(desk, find_entry(desk, note_id)))
+        return await self._memory.at_desk(lambda editor: confirm_note(editor, find_entry(editor, note_id)))
 
     async def archive(self, note_id: str) -> str:
-        """Put a note away; gives the commit.
+        """Archive a note; returns the commit.
 
         Raises:
             UsageError: as `confirm`.
         """
-        return await self._memory.at_desk(lambda desk: archive_note(desk, find_entry(desk, note_id)))
+        return await self._memory.at_desk(lambda editor: archive_note(editor, find_entry(editor, note_id)))
 
     def _list(self) -> Overview:
-        from ouro.memory.long_term.overview import Overview  # SQLite, for who looks
+        from ouro.memory.long_term.overview import Overview  # loads SQLite
 
         if self._listing is None:
             lookup = self._memory.lookup
             if lookup is None:
-                raise UsageError("There is no index of memory here.")
+                raise UsageError("There is no search index of memory in this session.")
             index, stores = lookup.search().index, self._known.timeline().stores
             root, half_life = find_root(self._known.cwd), self._memory.half_life_days
-            self._listing = Overview(index, stores, root, self._doubted, half_life)
+            self._listing = Overview(index, stores, root, self._untrusted, half_life)
         return self._listing
 
-    def _doubted(self) -> frozenset[tuple[str, str]]:
-        """The files, by scope and name, that hold what nobody has vouched for."""
-        outside = (each for each in self._known.proposals() if each.origin == "outside")
-        return frozenset((each.scope, edit.name) for each in outside for edit in each.edits)
+    def _untrusted(self) -> frozenset[tuple[str, str]]:
+        """Scope and name of the files that hold a change that is not trusted."""
+        foreign = (proposal for proposal in self._known.proposals() if proposal.origin == "outside")
+        return frozenset((proposal.scope, edit.name) for proposal in foreign for edit in proposal.edits)

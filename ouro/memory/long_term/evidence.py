@@ -18,45 +18,45 @@ _BAR = "| "
 
 
 class TurnEvidence(msgspec.Struct, frozen=True):
-    """What a turn was."""
+    """One turn."""
 
     session_id: str
     title: str
     turn: int
-    """Counted over the person's messages, from 1."""
+    """Counted over the user's messages, from 1."""
     number: int
-    """Of the person's message, in the session."""
+    """Of the user's message, in the session."""
     at: str
     words: tuple[tuple[str, str], ...]
     """Who (`user`, `assistant`) said what, oldest first; what tools did is left out."""
     told: tuple[str, ...] = ()
-    """How memory had changed, as it was told with the message: lines with - and +."""
+    """How memory had changed, as it was sent with the message: lines with - and +."""
     recalled: tuple[RecalledItem, ...] = ()
     """The notes that were considered for the message."""
     way: str = ""
     began_with: Mapping[str, str] = {}
     """The versions of memory that the session began with, by scope."""
     is_left: bool = False
-    """It was said on a branch that was left by going back."""
+    """It is on a branch that a rewind left."""
 
 
 def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> TurnEvidence:
-    """That turn of a session that is loaded whole; 0: the last one.
+    """A turn of a session that is loaded whole; 0: the last one.
 
     Args:
         loaded: the session.
-        turn: its number on the line that goes on.
-        message: a message of it, by its number: that tells the turn also where the conversation went back behind it.
+        turn: its number on the current branch.
+        message: the number of a message of it: that finds the turn also on a branch that a rewind left.
 
     Raises:
         UsageError: there is no such turn.
     """
     transcript = Transcript.of(loaded)
     lines = (transcript.entries, *(branch.entries for branch in transcript.branches))
-    found = next((line for line in lines if any(each.number == message for each in line)), None)
+    found = next((line for line in lines if any(entry.number == message for entry in line)), None)
     entries = lines[0] if found is None else found
     is_left = entries is not lines[0]
-    begins = [place for place, each in enumerate(entries) if is_turn(each.message)]
+    begins = [place for place, entry in enumerate(entries) if is_turn(entry.message)]
     before = sum(entries[place].number <= message for place in begins) if found else 0
     number = before or (0 if is_left else turn or len(begins))
     if not 1 <= number <= len(begins):
@@ -72,8 +72,8 @@ def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> Tur
         turn=turn,
         number=first.number,
         at=first.at,
-        words=tuple((each.message.role, each.message.text) for each in entries[start:end] if each.message.text),
-        told=_told(first),
+        words=tuple((entry.message.role, entry.message.text) for entry in entries[start:end] if entry.message.text),
+        told=_changes(first),
         recalled=record.items if record else (),
         way=record.way if record else "",
         began_with={scope: loaded.header.memory[scope] for scope in ("user", "repo") if scope in loaded.header.memory},
@@ -81,8 +81,8 @@ def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> Tur
     )
 
 
-def _told(entry: TranscriptEntry) -> tuple[str, ...]:
-    """The lines of the differences that went to the model with a message."""
+def _changes(entry: TranscriptEntry) -> tuple[str, ...]:
+    """The changed lines that were sent to the model with a message."""
     texts = [part.text for part in entry.message.parts_of(Context)]
     quoted = [match[3] for text in texts for match in _QUOTED.finditer(text) if match[2] == "changed"]
     lines = [line for text in quoted for line in text.split("\n")]

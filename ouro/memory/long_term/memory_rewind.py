@@ -17,12 +17,12 @@ from ouro.memory.message_tree import TranscriptEntry
 from ouro.utils.text import plural
 
 _LEARNED = ("agent", "capture", "outside")
-"""Who writes what a turn taught; `outside` with the session's trailer is a commit that the agent made in a shell.
+"""Origins of what is undone with a turn; `outside` with the session's trailer is a commit of the agent in a shell.
 
-What the person said to remember, or took back, stays: they decided it, and not by the way.
+What the user remembered or undid by a command stays.
 """
-_MOST = 500
-"""Commits that are looked through."""
+_MAX_COMMITS = 500
+"""Commits of each scope that are read."""
 
 
 class LearnedChanges(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class MemoryRewind:
     Args:
         memory: the session's messages.
         stores: the scopes of long-term memory.
-        undo: takes a commit back, and with it what else the agent wrote in its turn.
+        undo: undoes a commit, and with it what else the agent wrote in its turn.
     """
 
     def __init__(
@@ -51,72 +51,74 @@ class MemoryRewind:
         self._undo = undo
 
     async def find(self, number: int) -> LearnedChanges | None:
-        """What was learned from message `number` on, on the line that goes on now."""
-        made = await asyncio.to_thread(self._made)
-        commits = [each for each in _not_undone(made) if each.origin in _LEARNED and self._is_since(each, number)]
+        """What was learned from message `number` on, on the current branch; None: nothing."""
+        made = await asyncio.to_thread(self._commits)
+        commits = [
+            commit for commit in _not_undone(made) if commit.origin in _LEARNED and self._is_since(commit, number)
+        ]
         if not commits:
             return None
-        return LearnedChanges(plural(len(commits), "change"), lambda: self._take_back(commits))
+        return LearnedChanges(plural(len(commits), "change"), lambda: self._undo_all(commits))
 
-    async def _take_back(self, commits: Sequence[Commit]) -> Sequence[str]:
-        told: list[str] = []
+    async def _undo_all(self, commits: Sequence[Commit]) -> Sequence[str]:
+        messages: list[str] = []
         gone: set[str] = set()
         for commit in commits:
             if commit.id in gone:
                 continue
             try:
-                gone.update(each.id for each in (await self._undo(commit.id)).commits)
+                gone.update(undone.id for undone in (await self._undo(commit.id)).commits)
             except OuroError as error:
-                told.append(f"Not taken back in memory: {commit.subject}. {error.message}")
-        return told
+                messages.append(f"Not undone in memory: {commit.subject}. {error.message}")
+        return messages
 
-    def _made(self) -> list[Commit]:
+    def _commits(self) -> list[Commit]:
         """The commits of this session, the last one first. Blocks."""
-        found = (commit for store in self._stores for commit in store.log(_MOST))
-        own = [each for each in found if each.trailers.get(SESSION) == self._memory.session_id]
-        return sorted(own, key=lambda each: _time(each.at), reverse=True)
+        found = (commit for store in self._stores for commit in store.log(_MAX_COMMITS))
+        own = [commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id]
+        return sorted(own, key=lambda commit: _time(commit.at), reverse=True)
 
     def _is_since(self, commit: Commit, number: int) -> bool:
-        """Whether a commit was made in a turn of the line from message `number` on.
+        """Whether a commit was made in a turn of the current branch from message `number` on.
 
-        A note is captured some turns later, and names its message. Of others git keeps no more than the second: where a
-        message was said in that very second, the turn that the commit names tells on which side of it it stands.
+        A note is captured some turns later, and its commit names the message. Of other commits git has only the second:
+        where the message is from that second, the turn that the commit names decides.
         """
         transcript = self._memory.transcript
-        gone = {each.number for each in transcript.entries if each.number >= number}
+        gone = {entry.number for entry in transcript.entries if entry.number >= number}
         if (captured := commit.trailers.get(MESSAGE, "")).isdigit():
             return int(captured) in gone
         said = [*transcript.entries, *(entry for branch in transcript.branches for entry in branch.entries)]
         made = _time(commit.at)
-        before = [each for each in said if each.at and _second(each) <= made]
+        before = [entry for entry in said if entry.at and _second(entry) <= made]
         if not before:
             return False
-        last = max(before, key=lambda each: (_time(each.at), each.number))
+        last = max(before, key=lambda entry: (_time(entry.at), entry.number))
         if last.number not in gone:
             return False
-        first = next(each for each in transcript.entries if each.number == number)
+        first = next(entry for entry in transcript.entries if entry.number == number)
         turn = commit.trailers.get(TURN, "")
         if _second(first) < made or not turn.isdigit() or self._memory.pager.has_earlier:
             return True
-        return int(turn) >= sum(each.number <= number and _is_turn(each) for each in transcript.entries)
+        return int(turn) >= sum(entry.number <= number and _is_turn(entry) for entry in transcript.entries)
 
 
 def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
-    """Without those that were taken back already, and what took them back."""
+    """Without those that were undone already, and the commits that undid them."""
     undone: Counter[str] = Counter()
     gone: set[str] = set()
     left: list[Commit] = []
-    for each in commits:
-        if each.id in gone:
+    for commit in commits:
+        if commit.id in gone:
             continue
-        if each.origin == "undo" and (named := each.trailers.get(UNDOES)):
+        if commit.origin == "undo" and (named := commit.trailers.get(UNDOES)):
             gone.update(named.split())
-        elif each.origin == "undo":
-            undone[each.subject.removeprefix("Undo: ")] += 1
-        elif undone[each.subject]:
-            undone[each.subject] -= 1
+        elif commit.origin == "undo":
+            undone[commit.subject.removeprefix("Undo: ")] += 1
+        elif undone[commit.subject]:
+            undone[commit.subject] -= 1
         else:
-            left.append(each)
+            left.append(commit)
     return left
 
 
@@ -129,7 +131,7 @@ def _second(entry: TranscriptEntry) -> datetime:
 
 
 def _time(at: str) -> datetime:
-    """A time as it is written; the beginning of all times where somebody has written something else."""
+    """The time; the earliest one where it cannot be parsed."""
     try:
         return datetime.fromisoformat(at).astimezone(UTC)
     except ValueError:

@@ -161,8 +161,8 @@ class SessionMemory:
         index = None if lookup is None else lambda: lookup.search().index
 
         def work(scopes: tuple[ScopeMemory, ...], moment: TurnRef) -> tuple[_Done, Sequence[CoreChanged]]:
-            desk = MemoryEditor(scopes, index, moment)
-            return act(desk), desk.told
+            editor = MemoryEditor(scopes, index, moment)
+            return act(editor), editor.told
 
         return await self.required().by_hand(work, quiet=quiet)
 

@@ -1,4 +1,4 @@
-"""Synchronise memory from within a session: what came in is shown, and reaches the model as a change."""
+"""Synchronize memory from within a session: what came in is shown, and reaches the model as a change."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from ouro.memory.long_term.sync import Progress, SyncReport, remote_of, sync_sum
 
 
 async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: str) -> AsyncGenerator[Event, None]:
-    """Synchronise the memory of a scope, step by step; closed in between, it ends before the next step.
+    """Synchronize the memory of a scope, step by step; closed in between, it ends before the next step.
 
-    What came in is shown beside the turns, with undo; the result comes last.
+    What came in is shown in the background, with undo; the result comes last.
 
     Args:
         manager: the memory of the session.
         scope: which of its memories.
-        remote: another one than the settings name, or than it was the last time.
+        remote: instead of the one that the settings name, or that was used last.
     """
     steps: asyncio.Queue[str | None] = asyncio.Queue()
     loop, stopped = asyncio.get_running_loop(), threading.Event()
 
     def progress(what: str) -> None:
         if stopped.is_set():
-            raise SyncFailed("It was interrupted: what had come by then is merged here.", "The next time goes on.")
+            raise SyncFailed(
+                "The synchronization was interrupted: what had arrived is merged here.", "The next one continues."
+            )
         loop.call_soon_threadsafe(steps.put_nowait, what)
 
-    def work(scopes: tuple[ScopeMemory, ...], _moment: TurnRef) -> tuple[SyncReport, Sequence[CoreChanged]]:
-        found = next((each for each in scopes if each.scope == scope), None)
+    def work(scopes: tuple[ScopeMemory, ...], _at: TurnRef) -> tuple[SyncReport, Sequence[CoreChanged]]:
+        found = next((one for one in scopes if one.scope == scope), None)
         if found is None:
             raise UsageError(f"There is no {scope} memory in use here.")
-        return _taken_in(found, remote, progress)
+        return _synchronize(found, remote, progress)
 
     task = asyncio.ensure_future(manager.by_hand(work))
     task.add_done_callback(lambda _task: steps.put_nowait(None))
@@ -55,7 +57,7 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
         yield Said(line, "warning" if line in report.conflicts else "info")
 
 
-def _taken_in(scope: ScopeMemory, remote: str, progress: Progress) -> tuple[SyncReport, Sequence[CoreChanged]]:
+def _synchronize(scope: ScopeMemory, remote: str, progress: Progress) -> tuple[SyncReport, Sequence[CoreChanged]]:
     store = scope.store
     before, base = store.get_current_head(), store.accepted
     report = synchronise(store, remote_of(store, remote), progress)

@@ -187,7 +187,7 @@ async def test_a_note_is_edited_in_the_editor(app, memory, monkeypatch, tmp_path
     editor.chmod(0o700)
     monkeypatch.setenv("EDITOR", str(editor))
     monkeypatch.delenv("VISUAL", raising=False)
-    monkeypatch.setattr("ouro.frontends.tui.external._lend_terminal", _run)
+    monkeypatch.setattr("ouro.frontends.tui.external._run_in_terminal", _run)
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press(*"german", "tab", "e")
@@ -201,7 +201,7 @@ async def test_front_matter_that_cannot_be_read_is_kept_and_told(app, memory, mo
     editor.write_text("#!/bin/sh\nsed -i -e 's/^---$/--/' -e 's/German/Dutch/' \"$1\"\n")
     editor.chmod(0o700)
     monkeypatch.setenv("VISUAL", str(editor))
-    monkeypatch.setattr("ouro.frontends.tui.external._lend_terminal", _run)
+    monkeypatch.setattr("ouro.frontends.tui.external._run_in_terminal", _run)
     async with app.run_test(size=(100, 30)) as pilot:
         await browsing(pilot)
         await pilot.press(*"german", "tab", "e")

@@ -53,7 +53,7 @@ async def test_a_change_of_the_turns_that_go_is_offered_and_taken_back(repositor
     assert await session.rewind.can_rewind(second) == {"memory": "1 change"}
     assert await session.rewind.can_rewind(first) == {"memory": "1 change"}
     rewound = await session.rewind.rewind(second, ("memory",))
-    assert (rewound.told, remembered()) == ((), "")
+    assert (rewound.notices, remembered()) == ((), "")
     await session.rewind.redo()
     assert await session.rewind.can_rewind(second) == {}
     await session.close()
@@ -117,7 +117,7 @@ async def test_a_turn_of_several_commits_goes_at_once_and_is_not_offered_again(r
     await say(session, "answer in German, use tabs", "so?")
     first = session.rewind.points()[0].number
     assert await session.rewind.can_rewind(first) == {"memory": "2 changes"}
-    assert (await session.rewind.rewind(first, ("memory",))).told == ()
+    assert (await session.rewind.rewind(first, ("memory",))).notices == ()
     assert (remembered(), remembered("decisions")) == ("", "")
     log = session.memory.manager.timeline().log()
     assert [entry.commit.origin for entry in log] == ["undo", "agent", "agent"]

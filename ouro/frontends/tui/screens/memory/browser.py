@@ -388,7 +388,7 @@ class MemoryActions:
         commit, hunk = (aim.commit, aim.hunk) if aim.commit else (self.last_commit, 0)
         if not commit:
             raise UsageError("Nothing was done here that could be taken back.")
-        done = await self._memory.take_back(commit, hunk)
+        done = await self._memory.undo(commit, hunk)
         self.last_commit = ""
         left = f" {len(done.conflicts)} changes stay: their lines have changed since." if done.conflicts else ""
         return f"Taken back{f' hunk {hunk} of' if hunk else ''}: {describe_commits(done.commits)}.{left}"
