@@ -21,7 +21,7 @@ async def clear(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def resume(front_end: FrontEnd, argument: str) -> None:
-    """Go on with an earlier session: one that you name, or one of a list to search in."""
+    """Continue an earlier session: the one that is named, or one that the user picks."""
     request = OpenRequest(argument) if argument else await front_end.pick_session(front_end.session.session_catalog)
     if request is not None:
         await front_end.open(request)

@@ -14,13 +14,13 @@ from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """Where the person wants to go from here: before a message, to a branch, or to a copy of the session."""
+    """Where the user wants to go from here: before a message, to a branch, or to a copy of the session."""
 
     kind: Literal["rewind", "visit", "fork"]
     number: int
     """Of the message to go back before; of a branch, its last one."""
     scopes: tuple[RewindScope, ...] = ()
-    """What is taken back beside the conversation."""
+    """What is undone with it."""
 
 
 class FrontEnd(Protocol):
@@ -59,11 +59,11 @@ class FrontEnd(Protocol):
         ...
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Let the person pick one; None when they did not."""
+        """Let the user pick one; None when they did not."""
         ...
 
     async def choose_way_back(self) -> WayBack | None:
-        """Show what lies behind, and let the person choose; None when they did not."""
+        """Show what lies behind, and let the user choose; None when they did not."""
         ...
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
@@ -73,7 +73,7 @@ class FrontEnd(Protocol):
     async def pick_session(
         self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
     ) -> OpenRequest | None:
-        """Let the person pick a session, to go on with it or with a copy; None when they did not.
+        """Let the user pick a session, to continue it or a copy of it; None when they did not.
 
         Args:
             session_catalog: the sessions there are.
@@ -91,7 +91,7 @@ class FrontEnd(Protocol):
         ...
 
     async def edit(self, text: str) -> str:
-        """Text after the person has edited it, in their editor.
+        """Text after the user has edited it, in their editor.
 
         Raises:
             UsageError: no editor can be lent the terminal.
@@ -111,7 +111,7 @@ class FrontEnd(Protocol):
         ...
 
     async def browse_memory(self) -> bool:
-        """Let the person look through long-term memory; False where there is no screen for that."""
+        """Let the user look through long-term memory; False where there is no screen for that."""
         ...
 
     def copy(self, text: str) -> None:

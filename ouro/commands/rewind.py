@@ -33,7 +33,6 @@ async def rewind(front_end: FrontEnd, argument: str) -> None:
 
 
 async def undo(front_end: FrontEnd, _argument: str) -> None:
-    """Take back your last message and what came of it; it can be edited and sent again."""
     rewound = await front_end.session.rewind.undo()
     front_end.show_again(rewound.text, rewound.images)
     _tell(front_end, "/redo returns to it.", rewound.notices)
@@ -52,7 +51,7 @@ async def fork(front_end: FrontEnd, argument: str) -> None:
 
 
 async def go(front_end: FrontEnd, way: WayBack) -> None:
-    """Go the way that the person chose."""
+    """Go the way that the user chose."""
     past = front_end.session.rewind
     match way.kind:
         case "rewind":
@@ -69,7 +68,7 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
 
 
 async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
-    """Let the person choose the way back from printed lists: what the plain prompt has in place of a screen."""
+    """Let the user choose the way back from printed lists: what the plain prompt has in place of a screen."""
     past = front_end.session.rewind
     points = past.points()[-LISTED:]
     branches = {f"branch {branch.number}": branch for branch in past.branches()}
@@ -90,7 +89,7 @@ async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
         scopes = (*scopes, scope)
         name = f"back, {' and '.join(scopes)}"
         ways[name] = WayBack("rewind", number, scopes)
-        labels.append(Choice(name, f"go back, and take back in {' and '.join(scopes)}", what))
+        labels.append(Choice(name, f"go back, and undo in {' and '.join(scopes)}", what))
     ways["fork"] = WayBack("fork", number)
     labels.append(Choice("fork", "go on there in a copy", "this session stays as it is"))
     way = await front_end.choose("How?", labels)

@@ -23,7 +23,7 @@ class Asker(Protocol):
         ...
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Let the person pick one; None when they did not."""
+        """Let the user pick one; None when they did not."""
         ...
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
@@ -32,7 +32,7 @@ class Asker(Protocol):
 
 
 async def set_up(asker: Asker) -> str:
-    """Let the person choose a model and write it to models.yaml; gives its name, empty when they stopped.
+    """Let the user choose a model and write it to models.yaml; gives its name, empty when they stopped.
 
     Raises:
         ConfigError: models.yaml is broken or cannot be written.

@@ -92,7 +92,7 @@ def _piece(piece: Piece) -> str:
             line = f'<p class="mark">{escaped(text)} <time>{local_time(at)}</time></p>\n'
             return line + (_folded("Summary", rendered(details)) if details else "")
         case TakenBack(begins):
-            return '<details class="back"><summary>Taken back later</summary>\n' if begins else "</details>\n"
+            return '<details class="back"><summary>Removed by a rewind</summary>\n' if begins else "</details>\n"
 
 
 def _message(said: ExportedMessage) -> str:
@@ -108,7 +108,7 @@ def _message(said: ExportedMessage) -> str:
 def _part(part: Text | Context | Thinking | Image, said: ExportedMessage) -> str:
     match part:
         case Text(text):
-            # What a person typed stands as it was typed.
+            # What a user typed stands as it was typed.
             return f'<div class="typed">{escaped(text)}</div>\n' if said.by_person else rendered(text)
         case Context(text):
             return _folded("Added for the model", f"<pre>{escaped(text)}</pre>")

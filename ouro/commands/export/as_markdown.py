@@ -68,7 +68,7 @@ def _piece(piece: Piece) -> str:
             line = f"*{escape(text)}* {local_time(at)}".rstrip()
             return f"---\n\n{line}\n\n{_folded('Summary', block(details))}" if details else line
         case TakenBack(begins):
-            return "<details>\n<summary>Taken back later</summary>" if begins else "</details>"
+            return "<details>\n<summary>Removed by a rewind</summary>" if begins else "</details>"
 
 
 def _message(said: ExportedMessage) -> str:
@@ -93,7 +93,7 @@ def _part(part: Text | Context | Thinking | Image) -> str:
 
 
 def _contained(text: str) -> str:
-    """Somebody's Markdown, so that it ends where it ends: no open fence, and no markup but Markdown's."""
+    """Markdown from outside, closed at its end: no open fence, and no markup but Markdown's."""
     fence = ""
     lines: list[str] = []
     for line in clean(text).split("\n"):

@@ -29,7 +29,7 @@ _LINE = 90
 
 
 class ExportedPrompt(msgspec.Struct, frozen=True):
-    """What the person said, for the table of contents."""
+    """What the user said, for the table of contents."""
 
     number: int
     at: str
@@ -51,7 +51,7 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 class ExportedMessage(msgspec.Struct, frozen=True):
-    """What the person or the model said, in its order; without calls."""
+    """What the user or the model said, in its order; without calls."""
 
     by_person: bool
     number: int
@@ -138,7 +138,7 @@ def short(text: str) -> str:
 
 
 def local_time(at: str) -> str:
-    """A time as the person's clock showed it; empty where it is none."""
+    """A time as the user's clock showed it; empty where it is none."""
     try:
         return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
@@ -188,7 +188,7 @@ def _mark(record: Record, last_title: str) -> Mark | None:
             loaded = sum(item.state == "loaded" for item in items)
             return Mark(f"{loaded} notes were recalled.", at) if loaded else None
         case CostRecord(purpose, at, model, usage):
-            return Mark(f"Beside the conversation: {purpose} ({model}, {usage.input:,} + {usage.output:,} tokens).", at)
+            return Mark(f"In the background: {purpose} ({model}, {usage.input:,} + {usage.output:,} tokens).", at)
         case _:
             return None
 

@@ -48,7 +48,7 @@ def test_a_page_holds_all_that_was_said_and_done():
 
     for words in (
         "A *title*", "Mend *it*", "Looking.", "Hm.", "Today is Saturday.", "$ pytest", "-a", "+b", "☑ Test",
-        "Taken back later", "No, like this", "Like that", "They mended it.", "not answered", "[exit code 1]",
+        "Removed by a rewind", "No, like this", "Like that", "They mended it.", "not answered", "[exit code 1]",
     ):  # fmt: skip
         assert words in everywhere
     assert found.open == []

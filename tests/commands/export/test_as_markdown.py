@@ -87,7 +87,7 @@ bad
 > `shell sleep 9` — not answered
 
 <details>
-<summary>Taken back later</summary>
+<summary>Removed by a rewind</summary>
 
 ## You · 2026-11-21 20:14
 
@@ -113,7 +113,7 @@ Done: `b`.
 
 *1 notes were recalled.* 2026-11-21 20:14
 
-*Beside the conversation: title (a/small, 7 + 3 tokens).* 2026-11-21 20:14
+*In the background: title (a/small, 7 + 3 tokens).* 2026-11-21 20:14
 
 ---
 
