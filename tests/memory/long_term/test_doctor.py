@@ -48,13 +48,13 @@ def test_each_trouble_is_named(ouro):
         ("problem", "mem_00000002.md supersedes itself"),
         ("warning", "mem_00000004.md supersedes mem_0000dead, which does not exist"),
         ("warning", "unknown category birds"),
-        ("warning", "mem_00000005.md refines mem_0000beef, which is not there"),
-        ("warning", "mem_00000006.md: says it is of repo, and lies in user"),
+        ("warning", "mem_00000005.md refines mem_0000beef, which does not exist"),
+        ("warning", "mem_00000006.md: its scope is repo, but it is in user"),
         ("warning", "written 2 times: D"),
         ("problem", "notes.txt: "),
         ("problem", "facts.md: holds NUL bytes"),
         ("warning", "waits for approval: it was written outside of ouro"),
-        ("warning", "the core has 7 tokens; 3 are meant"),
+        ("warning", "the core has 7 tokens; the limit is 3"),
     ]:
         assert any(each[0] == level and words in each[1] for each in said), (words, said)
 

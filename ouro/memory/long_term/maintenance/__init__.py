@@ -1,1 +1,1 @@
-"""Growing old well: notes that say the same made one, and what lasts drawn out of old sessions."""
+"""Maintenance: summaries of sessions, merging of notes, notes of old sessions."""

@@ -59,7 +59,7 @@ async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(reposi
     await talk(session, "hello")
     (record,) = records_of(session_id(1), SummaryRecord)
     assert (record.summary, record.message) == (LINES, 8)
-    assert "| Person: please do step 0" in model.asked[0]
+    assert "| User: please do step 0" in model.asked[0]
     assert records_of(session_id(2), SummaryRecord) == records_of(session_id(3), SummaryRecord) == []
     info = await session.session_catalog.info(session_id(1))
     assert info.summary == LINES.replace("\n", " ")
@@ -167,7 +167,7 @@ def test_of_a_long_talk_its_beginning_and_end_are_shown():
 
     spoken = [Spoken(n, "user", f"{n} {'x' * 1_400}") for n in range(60)]
     text = excerpt(spoken)
-    assert text.startswith("Person: 0 ")
+    assert text.startswith("User: 0 ")
     assert "[…]" in text
-    assert f"Person: {59} " in text
+    assert f"User: {59} " in text
     assert len(text) < 26_000
