@@ -1,4 +1,4 @@
-"""What memory did, in one line: the same words on every front end."""
+"""Memory events and receipts in words, the same on every front end."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ MemoryEvent = Compacted | Titled | NotesRecalled | NoteKept | CoreChanged
 
 _KEPT = {
     "add": "Remembered",
-    "supersede": "Remembered anew",
+    "supersede": "Remembered, replaced",
     "refine": "Remembered in more detail",
-    "contradict": "Remembered, against an earlier note",
+    "contradict": "Remembered, contradicts an earlier note",
     "confirm": "Confirmed",
     "rewrite": "Changed",
     "archive": "Archived",
-    "share": "Known on every branch",
-    "propose": "Not remembered before you say so",
+    "share": "Shared with all branches",
+    "propose": "Waiting for approval",
 }
-_WHENCE = {"outside": " outside of ouro", "consolidation": ", merged by a model", "sync": " by a sync"}
+_ORIGINS = {"outside": " outside of ouro", "consolidation": ", merged by a model", "sync": " by a sync"}
 
 
 def memory_line(event: MemoryEvent) -> str:
     """The event in one line."""
     match event:
         case Compacted(before, after, covered, kept, dropped, summary):
-            way = f"{covered} messages give way to a summary, {kept} stay word for word"
-            left = way if summary else f"{dropped} old tool outputs are left out"
-            return f"Compacted: {before:,} → {after:,} tokens; {left}. The session keeps everything."
+            way = f"{covered} messages summarized, {kept} kept word for word"
+            left = way if summary else f"{plural(dropped, 'old tool output')} dropped"
+            return f"Compacted: {before:,} → {after:,} tokens; {left}. The session file keeps everything."
         case Titled(title):
-            return f"This session is now called “{title}”."
+            return f"Session title: “{title}”"
         case NotesRecalled():
             return memories(loaded(event))
         case NoteKept():
@@ -54,25 +54,26 @@ def loaded(event: NotesRecalled) -> int:
 
 
 def memories(count: int) -> str:
-    """So many notes, in words."""
     return plural(count, "memory", "memories")
 
 
 def receipt(event: Compacted) -> str:
-    """What a compaction did, whole, as Markdown."""
+    """All that a compaction did, as Markdown."""
     used, saved = event.usage, event.before - event.after
     lines = [
         f"- {event.before:,} tokens before, {event.after:,} after: {saved / max(1, event.before):.0%} less",
-        f"- {event.covered} messages were summed up; {event.kept} of them are still sent word for word",
+        f"- {event.covered} messages were summarized; {event.kept} are still sent word for word",
     ]
     if event.dropped:
-        lines.append(f"- {event.dropped} old tool outputs are not sent any more")
+        lines.append(f"- {event.dropped} old tool outputs are no longer sent")
     if used is not None:
         cost = f", ${used.cost:.4f}" if used.cost is not None else ""
         lines.append(
             f"- the summary took {used.input:,} tokens read ({used.cached:,} cached), {used.output:,} written{cost}"
         )
-    return "\n".join([*lines, "- the session keeps every message", *(["", event.summary] if event.summary else [])])
+    return "\n".join(
+        [*lines, "- the session file keeps every message", *(["", event.summary] if event.summary else [])]
+    )
 
 
 def _note_line(event: NoteKept) -> str:
@@ -83,14 +84,14 @@ def _note_line(event: NoteKept) -> str:
 
 def _core_line(event: CoreChanged) -> str:
     if event.proposal:
-        answer = f"/memory accept {event.proposal}, or /memory reject {event.proposal}"
+        answer = f"Use /memory accept {event.proposal} or /memory reject {event.proposal}."
         end = "" if event.summary.endswith((".", "…", "!", "?")) else "."
-        return f"Memory ({event.scope}) would change: {event.summary}{end} It waits for you: {answer}"
+        return f"Memory ({event.scope}) waiting for approval: {event.summary}{end} {answer}"
     undo = f" · /memory undo {event.undo[:7]}" if event.undo else ""
     if event.origin == "undo":
-        return f"Taken back in memory ({event.scope}): {event.summary}{undo}"
-    whence = _WHENCE.get(event.origin, "")
-    return f"Memory ({event.scope}) changed{whence}: {event.summary}{undo}"
+        return f"Undone in memory ({event.scope}): {event.summary}{undo}"
+    origin = _ORIGINS.get(event.origin, "")
+    return f"Memory ({event.scope}) changed{origin}: {event.summary}{undo}"
 
 
 SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
@@ -109,35 +110,35 @@ def receipt_to_json(receipt: MemoryReceipt) -> dict[str, Any]:
 
 
 def summary(receipt: MemoryReceipt) -> str:
-    """In a line: how much it is, and what it costs."""
+    """Size and cost in one line."""
     loaded = sum(line.state == "loaded" for line in receipt.lines)
     price = "" if receipt.price is None else f" · ${receipt.price:.5f} a request, from the cache"
     return f"{loaded} of {len(receipt.lines)} entries · {receipt.tokens:,} tokens{price}"
 
 
 def recalled_summary(recalled: NotesRecalled) -> str:
-    """What was recalled for the last message, in a line."""
+    """The recall for the last message, in one line."""
     if not recalled.items:
-        return "no note bears on the last message"
+        return "no notes for the last message"
     tokens = sum(item.tokens for item in recalled.items if item.state == "loaded")
     spent = f", {recalled.milliseconds:.0f} ms" if recalled.milliseconds else ""
     return f"{memories(loaded(recalled))} with the last message · {tokens:,} tokens · {recalled.way}{spent}"
 
 
 def recalled_rows(recalled: NotesRecalled) -> Iterator[tuple[str, str, str]]:
-    """Sign, text, and what became of each note that was considered."""
+    """Sign, text and result of each note that was considered."""
     for item in recalled.items:
         chain = f"changed {item.chain - 1} time{'s' if item.chain > 2 else ''}" if item.chain > 1 else ""
         told = (item.reason, chain, f"score {item.score:.3g}", f"{item.tokens} tokens" if item.tokens else "")
         yield (
             SIGNS[item.state],
-            " ".join(item.text.split()) or f"{item.id[:12]}, gone since",
+            " ".join(item.text.split()) or f"{item.id[:12]} (deleted since)",
             " · ".join(filter(None, told)),
         )
 
 
 def rows(receipt: MemoryReceipt) -> Iterator[tuple[str, str, str]]:
-    """Sign, text, and what became of it; a row with an empty sign is a heading."""
+    """Sign, text and result; a row with an empty sign is a heading."""
     for scope, file in dict.fromkeys((line.scope, line.file) for line in receipt.lines):
         yield "", f"{scope}/{file}", ""
         for line in receipt.lines:
@@ -146,7 +147,7 @@ def rows(receipt: MemoryReceipt) -> Iterator[tuple[str, str, str]]:
                 yield SIGNS[line.state], text, line.reason or f"{line.tokens} tokens"
     if receipt.changes:
         yield "", "changed since", ""
-        yield from (("±", each, "") for each in receipt.changes)
+        yield from (("±", change, "") for change in receipt.changes)
     if receipt.waiting:
-        yield "", "waits for you", ""
-        yield from (("?", each, "/memory accept, or reject") for each in receipt.waiting)
+        yield "", "waiting for approval", ""
+        yield from (("?", item, "/memory accept or reject") for item in receipt.waiting)

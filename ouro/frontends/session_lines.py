@@ -1,4 +1,4 @@
-"""Words about sessions that every list of them uses: how long ago, how big, how dear, what was said."""
+"""Sessions in words, the same on every front end: age, size, cost, excerpt, resume card."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _WHO = {"user": "you", "assistant": "ouro"}
 
 
 def age(at: str, now: datetime) -> str:
-    """How long ago, in a few letters: `now`, `5 min`, `3 h`, `2 d`, then the date."""
+    """The age: `now`, `5 min`, `3 h`, `2 d`, then the date."""
     try:
         seconds = (now - datetime.fromisoformat(at)).total_seconds()
-    except (ValueError, TypeError):  # a file that somebody wrote by hand
+    except (ValueError, TypeError):  # the file was edited by hand
         return clean(at)[:10]
     if seconds < 60:
         return "now"
@@ -32,7 +32,7 @@ def age(at: str, now: datetime) -> str:
 
 
 def size(number: int) -> str:
-    """Bytes in a few letters: `812 B`, `4 KB`, `1.2 MB`."""
+    """Bytes: `812 B`, `4 KB`, `1.2 MB`."""
     if number < 1000:
         return f"{number} B"
     for unit, sign in ((1e9, "GB"), (1e6, "MB")):
@@ -42,7 +42,7 @@ def size(number: int) -> str:
 
 
 def cost(dollars: float | None) -> str:
-    """Money in a few letters; empty where it is not known."""
+    """Dollars; empty if unknown."""
     if dollars is None:
         return ""
     return f"${dollars:.2f}" if dollars >= 0.01 or dollars == 0 else f"${dollars:.3f}"
@@ -67,12 +67,12 @@ def figures(info: SessionInfo, now: datetime) -> str:
 
 
 def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:
-    """What a session was about: who, and what they said, each cut to about four lines of that width."""
+    """Speaker and text of the summary and of the first and last messages, cut to about four lines of `width`."""
     lines = [("", " ".join(clean(preview.summary).split()))] if preview.summary else []
     if preview.first:
         lines.append(("you", one_line(preview.first, 4 * width)))
     lines += [(_WHO.get(role, role), one_line(text, 4 * width)) for role, text in preview.last]
-    return lines or [("", "Nothing was said in it.")]
+    return lines or [("", "The session is empty.")]
 
 
 def now() -> datetime:
@@ -81,14 +81,14 @@ def now() -> datetime:
 
 
 def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
-    """What there is to know before the first call: what it is about, and the words; the price first."""
+    """Label and text of each row of the resume card."""
     rows = [
         ("last used", " · ".join([_ago(card, now), f"{card.info.messages:,} messages", size(card.info.size)])),
         ("about", " ".join(clean(card.info.summary).split())),
         ("first call", _first_call(card)),
         ("repository", _repository(card.repository)),
         ("memory", _memory(card)),
-        ("folder", f"it was in {clean(card.info.project)}, and goes on in {clean(card.folder)}" if card.folder else ""),
+        ("folder", f"was in {clean(card.info.project)}, now in {clean(card.folder)}" if card.folder else ""),
         ("mode", _mode(card)),
         ("open", _open(card)),
     ]
@@ -96,7 +96,7 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
 
 
 def card_line(card: ResumeCard, now: datetime) -> str:
-    """The same in one line, where there is little to tell."""
+    """The resume card in one line."""
     parts = [_ago(card, now), _first_call(card), _repository(card.repository), _memory(card)]
     parts += [f"in {clean(card.folder)} now" if card.folder else "", f"mode {mode}" if (mode := _mode(card)) else ""]
     parts.append(_open(card))
@@ -104,7 +104,7 @@ def card_line(card: ResumeCard, now: datetime) -> str:
 
 
 def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
-    """How one can go on, in a few words each; the first is what happens without a choice."""
+    """The parts to resume with, and their labels; the first is the default."""
     choices: list[tuple[Part, str]] = [("full", f"full: {tokens(card.tokens)} tokens")]
     if card.tail is not None:
         turns = "last turn" if card.tail.turns == 1 else f"last {card.tail.turns} turns"
@@ -145,7 +145,7 @@ def _repository(news: RepositoryChanges | None) -> str:
     if news.changed:
         parts.append(f"{_count(news.changed, 'file')} not committed")
     if news.commits:
-        subjects = "; ".join(clean(each) for each in news.subjects)
+        subjects = "; ".join(clean(subject) for subject in news.subjects)
         parts.append(f"{_count(news.commits, 'commit')} since: {subjects}")
     return ", ".join(parts)
 
@@ -158,7 +158,7 @@ def _memory(card: ResumeCard) -> str:
 
 
 def _open(card: ResumeCard) -> str:
-    parts = ["it ended before the answer was there"] if card.in_the_middle else []
+    parts = ["the last turn has no answer"] if card.in_the_middle else []
     if card.todos:
         parts.append(f"{_count(len(card.todos), 'todo')} open: {' '.join(clean(card.todos[0].text).split())[:60]}")
     return ", ".join(parts)

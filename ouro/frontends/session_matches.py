@@ -1,4 +1,4 @@
-"""SessionMatches: the sessions that fit what was typed: by title at once, by what was said as it is found."""
+"""SessionMatches: the sessions that match a search, by title, by messages, by similar titles."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ouro.session import SessionHit, SessionInfo
 
-_ALIKE = 80
-"""Of 100: titles that are less like what was typed are not what was meant."""
-_MOST_ALIKE = 50
-_SHORTEST = 4
-"""Letters; fewer are like too many titles."""
+MIN_SIMILARITY = 80
+"""Of 100: a title below this similarity does not match."""
+MAX_SIMILAR = 50
+MIN_FUZZY_LETTERS = 4
+"""Shorter searches resemble too many titles."""
 Scope = str
 THESE, PROJECT, ALL = "these", "this project", "all projects"
 
 
 class SessionMatch(NamedTuple):
-    """A session in the list, and the words in it that were looked for."""
+    """A session in the list, with the found words of its messages."""
 
     info: SessionInfo
     snippet: str = ""
@@ -28,9 +28,9 @@ class SessionMatches:
     """Narrows a list of sessions down. Holds no widget and reads no disk.
 
     Args:
-        sessions: all there are, last used first.
-        is_here: whether a project folder is the one that is worked in.
-        only: the ids of those that were asked for; empty: there is no such choice.
+        sessions: all sessions, last used first.
+        is_here: whether a project folder is the current one.
+        only: ids that the list is limited to; empty: no limit.
     """
 
     def __init__(
@@ -48,21 +48,20 @@ class SessionMatches:
 
     @property
     def query(self) -> str:
-        """What is looked for."""
         return " ".join(self._words)
 
     def change(self, sessions: Sequence[SessionInfo]) -> None:
-        """Narrow down another list."""
+        """Use another list of sessions."""
         self.sessions = list(sessions)
         self._enter(self.scope)
 
     def next_scope(self) -> None:
-        """Those that were asked for, those of this project, all; and round again."""
+        """Show the given ones, then this project's, then all, then start over."""
         scopes = [THESE, PROJECT, ALL] if self._only else [PROJECT, ALL]
         self._enter(scopes[(scopes.index(self.scope) + 1) % len(scopes)])
 
     def look_for(self, text: str) -> bool:
-        """Look for these words; False where they are those of before. What was said is forgotten."""
+        """Search these words and forget the found messages; returns False if the words did not change."""
         words = tuple(text.lower().split())
         if words == self._words:
             return False
@@ -70,15 +69,15 @@ class SessionMatches:
         return True
 
     def add(self, hit: SessionHit) -> None:
-        """The words were said in a session."""
+        """Add a session whose messages contain the words."""
         self._hits.setdefault(hit.session_id, hit.snippet)
 
     def allow_fuzzy(self, fuzzy: Callable[[str, Sequence[str]], list[int]]) -> None:
-        """From here on titles that are only like the words fit, too; see `alike`."""
+        """Match similar titles, too; see `alike`."""
         self._fuzzy = fuzzy
 
     def matches(self) -> list[SessionMatch]:
-        """The sessions that fit: by title or id, then by what was said, each last used first; then by likeness."""
+        """The matching sessions: by title or id, then by messages, each last used first; then by similarity."""
         if not self._words:
             return [SessionMatch(info) for info in self.in_scope]
         named = self._named()
@@ -88,13 +87,13 @@ class SessionMatches:
             said = [place for place, info in enumerate(self.in_scope) if info.id in self._hits and place not in seen]
             seen.update(said)
             found += [SessionMatch(self.in_scope[place], self._hits[self.in_scope[place].id]) for place in said]
-        if self._fuzzy is not None and len(self.query) >= _SHORTEST:
+        if self._fuzzy is not None and len(self.query) >= MIN_FUZZY_LETTERS:
             alike = self._fuzzy(self.query, self._titles)
             found += [SessionMatch(self.in_scope[place]) for place in alike if place not in seen]
         return found
 
     def _named(self) -> list[int]:
-        """The places of the sessions whose title holds all the words, or whose id begins so."""
+        """The places of the sessions whose title contains all words, or whose id starts with the word."""
         named = [place for place, title in enumerate(self._titles) if all(word in title for word in self._words)]
         if len(self._words) > 1:
             return named
@@ -113,13 +112,10 @@ class SessionMatches:
 
 
 def alike(query: str, titles: Sequence[str]) -> list[int]:
-    """The places of the titles that are most like what was typed, best first.
-
-    To be loaded beside the screen: what compares them takes a while to import.
-    """
+    """The places of the most similar titles, best first. The first call imports rapidfuzz: run it in a thread."""
     from rapidfuzz import fuzz, process
 
     best = process.extract(
-        query, titles, scorer=fuzz.partial_ratio, processor=None, score_cutoff=_ALIKE, limit=_MOST_ALIKE
+        query, titles, scorer=fuzz.partial_ratio, processor=None, score_cutoff=MIN_SIMILARITY, limit=MAX_SIMILAR
     )
     return [place for _title, _score, place in best]

@@ -105,7 +105,7 @@ class Printer:
                 self._question(event.question)
             case Retrying():
                 self._blocks.discard()
-                self.say(f"{event.reason} Asking {event.model} again in {event.wait:.0f} s.", "warning")
+                self.say(f"{event.reason} Retrying {event.model} in {event.wait:.0f} s.", "warning")
             case Said():
                 self._titles.pop(_COMPACTION, None)
                 self.say(event.text, event.level)

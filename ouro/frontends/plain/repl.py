@@ -143,7 +143,6 @@ class Repl(TurnObserver):
     # What the front end needs
 
     def redraw(self) -> None:
-        """Show the prompt and its status line as they are now."""
         if not self._work or self._questions.open is not None:
             self.reader.changed()
 

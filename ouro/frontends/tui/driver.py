@@ -1,4 +1,4 @@
-"""TerminalDriver: Textual's driver, which takes over from the first picture and outlives a terminal that closes."""
+"""TerminalDriver: Textual's driver, which takes over from the first frame and outlives a terminal that closes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _ALTERNATE_SCREEN = "\x1b[?1049h"
 class TerminalDriver(LinuxDriver):
     """LinuxDriver with six differences.
 
-    It does not clear a first picture that is already there; gives on what was typed before it came up; reads no key
-    before there is a prompt to take it, where Textual would lose it; takes a paste for one whatever it holds; drops
+    It does not clear a first frame that is already there; passes on what was typed before it started; reads no key
+    before there is a prompt to take it, where Textual would lose it; keeps a paste whole whatever it contains; drops
     what is drawn while another program has the terminal, where its queue would fill and block the loop; and ends the
     program when the terminal is gone, where LinuxDriver would read the end of the file for ever.
     """
@@ -59,7 +59,7 @@ class TerminalDriver(LinuxDriver):
         """Take the terminal."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._lent = False
-        if self._frame is not None:  # what Textual found are the first picture's modes, not the user's
+        if self._frame is not None:  # what Textual found are the first frame's modes, not the user's
             self.attrs_before = self._frame.attributes
 
     def close(self) -> None:

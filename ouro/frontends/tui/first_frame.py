@@ -1,4 +1,4 @@
-"""The first picture: drawn by plain writes while Textual is still being imported; keeps what is typed meanwhile."""
+"""The first frame: drawn by plain writes while Textual is imported; collects what is typed meanwhile."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ouro.utils.text import clean
 
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
 _LEAVE_SCREEN = "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[?7h\x1b[0m\x1b[?1049l\x1b[?25h"
-"""Also what Textual may have set by then: the mouse, focus and paste reports, the keyboard protocol."""
+"""Also resets what Textual may have set by then: mouse, focus and paste reports, keyboard protocol."""
 _LFLAG, _IFLAG, _CC = 3, 0, 6
 
 
 @dataclass(frozen=True, slots=True)
 class FirstFrame:
-    """A terminal that shows the first picture and echoes nothing."""
+    """A terminal that shows the first frame and echoes nothing."""
 
     attributes: list[Any]
     """The terminal's modes before, to be restored."""
@@ -52,7 +52,7 @@ def can_draw() -> bool:
 
 
 def draw(look: Look) -> FirstFrame:
-    """Draw the first picture and keep what is typed from now on for Textual.
+    """Draw the first frame and collect what is typed from now on for Textual.
 
     Raises:
         OSError: the terminal cannot be written to or its modes cannot be read.

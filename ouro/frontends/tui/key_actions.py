@@ -56,7 +56,6 @@ class KeyActions:
             self._conversation.status.show_message(" ".join(str(error).split("\n")), "warning")
 
     def clear(self) -> None:
-        """Ctrl+C on empty input: interrupt; the second time, quit."""
         now = time.monotonic()
         if now - self._cleared_at < SECOND_CTRL_C:
             self._app.exit(0)

@@ -1,4 +1,4 @@
-"""Keymap: what each key does, by the name of the action; every one can be changed in `tui.keys`."""
+"""Keymap: the keys of each action; `tui.keys` changes them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions", "memory"
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that a key can do."""
+    """Something that a key does."""
 
     name: str
     keys: tuple[str, ...]
     help: str
     place: Place
     run: str = ""
-    """The Textual action, where it is not named like this one."""
+    """The Textual action, if it has another name."""
 
     @property
     def action(self) -> str:
@@ -33,28 +33,31 @@ def _edit(name: str, keys: str, help_text: str, run: str) -> Action:
     return Action(name, tuple(keys.split()), help_text, "edit", run)
 
 
+UNDO_MEMORY = "take_back"
+"""The name that settings use."""
+
 ACTIONS: tuple[Action, ...] = (
-    Action("send", ("enter",), "send; while it runs: say something now", "prompt"),
+    Action("send", ("enter",), "send; during a turn: steer it", "prompt"),
     Action("newline", ("shift+enter", "alt+enter", "ctrl+j"), "new line (also `\\` Enter)", "prompt"),
-    Action("queue", ("tab",), "while it runs: queue for the next turn", "prompt"),
-    Action("previous", ("up",), "earlier line; on empty input take back a queued message", "prompt"),
-    Action("next", ("down",), "later line", "prompt"),
-    Action("search_history", ("ctrl+r",), "search what was typed before", "prompt"),
-    Action("stash", ("ctrl+s",), "put the draft aside, and take it back", "prompt"),
+    Action("queue", ("tab",), "during a turn: queue for the next turn", "prompt"),
+    Action("previous", ("up",), "previous line or message; on empty input: edit the newest queued message", "prompt"),
+    Action("next", ("down",), "next line or message", "prompt"),
+    Action("search_history", ("ctrl+r",), "search the prompt history", "prompt"),
+    Action("stash", ("ctrl+s",), "put the draft aside; on empty input: restore it", "prompt"),
     Action("editor", ("ctrl+g", "ctrl+x ctrl+e"), "write in your editor", "prompt"),
     Action("paste_image", ("ctrl+v", "alt+v"), "paste an image", "prompt"),
     Action("clear", ("ctrl+c",), "clear the input; again to quit", "prompt"),
     Action("leave", ("ctrl+d",), "quit on empty input", "prompt"),
     Action("palette", ("ctrl+p",), "commands, on empty input", "prompt"),
     Action("help", ("?", "f1"), "these keys (`?` on empty input)", "prompt"),
-    Action("rewind", ("escape escape",), "go back to an earlier message, on empty input", "prompt"),
-    Action("interrupt", ("escape",), "interrupt; twice: kill what it runs", "app"),
+    Action("rewind", ("escape escape",), "rewind to an earlier message, on empty input", "prompt"),
+    Action("interrupt", ("escape",), "interrupt; twice: kill running commands", "app"),
     Action("mode", ("shift+tab",), "mode: ask → edit → plan → auto", "app"),
     Action("outputs", ("ctrl+o",), "unfold tool outputs; twice: the whole transcript", "app"),
     Action("todos", ("ctrl+t",), "the agent's plan", "app"),
     Action("jobs", ("ctrl+b",), "background jobs", "app"),
-    Action("receipt", ("ctrl+y",), "what memory put into the prompt", "app"),
-    Action("memory", ("f4",), "look through what is remembered", "app"),
+    Action("receipt", ("ctrl+y",), "memory receipt: what memory put into the prompt", "app"),
+    Action("memory", ("f4",), "memory browser", "app"),
     Action("model", ("alt+p",), "choose a model", "app"),
     Action("redraw", ("ctrl+l",), "draw the screen again", "app"),
     Action("suspend", ("ctrl+z",), "suspend", "app", "suspend_process"),
@@ -63,25 +66,25 @@ ACTIONS: tuple[Action, ...] = (
     Action("top", ("ctrl+home",), "transcript: to its start", "app"),
     Action("bottom", ("ctrl+end",), "transcript: to its end", "app"),
     Action("yes", ("y",), "a question: yes", "answer"),
-    Action("always", ("a",), "a question: always (saves the rule that is shown)", "answer"),
+    Action("always", ("a",), "a question: always (saves the shown rule)", "answer"),
     Action("no", ("n",), "a question: no", "answer"),
     Action("comment", ("tab",), "a question: add a comment", "answer"),
-    Action("fork_there", ("ctrl+f",), "going back: into a copy of the session instead", "sheet"),
-    Action("change_scope", ("ctrl+a",), "sessions: of this project, or all", "sessions"),
-    Action("fork_session", ("ctrl+f", "f"), "sessions: go on in a copy (letters work in the list: Tab)", "sessions"),
+    Action("fork_there", ("ctrl+f",), "rewind: fork the session there instead", "sheet"),
+    Action("change_scope", ("ctrl+a",), "sessions: this project or all", "sessions"),
+    Action("fork_session", ("ctrl+f", "f"), "sessions: fork (letters work in the list: Tab)", "sessions"),
     Action("rename_session", ("f2", "r"), "sessions: rename", "sessions"),
     Action("delete_session", ("ctrl+d", "d"), "sessions: move to the trash", "sessions"),
-    Action("restore_session", ("ctrl+u", "u"), "sessions: take back from the trash", "sessions"),
-    Action("look_inside", ("ctrl+o", "space"), "sessions: what was said in it", "sessions"),
+    Action("restore_session", ("ctrl+u", "u"), "sessions: restore from the trash", "sessions"),
+    Action("look_inside", ("ctrl+o", "space"), "sessions: preview", "sessions"),
     Action("next_tab", ("right", "ctrl+right"), "memory: notes, core, timeline, archive, receipt, proposals", "memory"),
-    Action("previous_tab", ("left", "ctrl+left"), "memory: the tab before", "memory"),
-    Action("change_memory", ("ctrl+a", "s"), "memory: yours, the repository's, or both", "memory"),
-    Action("change_category", ("ctrl+t", "t"), "memory: one category after the other, or all", "memory"),
+    Action("previous_tab", ("left", "ctrl+left"), "memory: the previous tab", "memory"),
+    Action("change_memory", ("ctrl+a", "s"), "memory: scope user, repo, or both", "memory"),
+    Action("change_category", ("ctrl+t", "t"), "memory: next category, or all", "memory"),
     Action("edit_note", ("f2", "e"), "memory: edit in your editor", "memory"),
-    Action("confirm_note", ("c",), "memory: it still holds", "memory"),
-    Action("archive_note", ("a",), "memory: put away", "memory"),
-    Action("restore_note", ("r",), "memory: take out of the archive", "memory"),
-    Action("take_back", ("u",), "memory: undo a commit, one change of it, or what was just done", "memory"),
+    Action("confirm_note", ("c",), "memory: confirm", "memory"),
+    Action("archive_note", ("a",), "memory: archive", "memory"),
+    Action("restore_note", ("r",), "memory: restore from the archive", "memory"),
+    Action(UNDO_MEMORY, ("u",), "memory: undo a commit, one hunk of it, or the last change", "memory"),
     Action("accept", ("y",), "memory: accept a proposal", "memory"),
     Action("reject", ("n",), "memory: reject a proposal", "memory"),
     _edit("left", "left", "a character left", "cursor_left"),
@@ -136,10 +139,10 @@ _SHOWN = {
 
 
 class Keymap:
-    """The actions with their keys, after the person's changes.
+    """The actions with their keys, after the user's changes.
 
     Raises:
-        ConfigError: an action or key that is not known, or one key for two actions.
+        ConfigError: an unknown action or key, or one key for two actions.
     """
 
     def __init__(self, changes: Mapping[str, str | Sequence[str]] | None = None) -> None:
@@ -147,46 +150,45 @@ class Keymap:
         for name, keys in (changes or {}).items():
             if name not in self._keys:
                 near = difflib.get_close_matches(name, self._keys, 1)
-                hint = f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(sorted(self._keys))}."
-                raise ConfigError(f"tui.keys: there is no action `{name}`.", hint)
+                hint = f"Did you mean `{near[0]}`?" if near else f"Actions: {', '.join(sorted(self._keys))}."
+                raise ConfigError(f"tui.keys: unknown action `{name}`.", hint)
             self._keys[name] = tuple(_checked(name, key) for key in ([keys] if isinstance(keys, str) else keys))
         self._refuse_clashes(set(changes or {}))
 
     def of(self, *places: Place) -> dict[str, str]:
-        """The Textual action of each key (or chord, `ctrl+x ctrl+e`) that works in these places."""
+        """The Textual action of each key or chord (`ctrl+x ctrl+e`) of these places."""
         return {key: action.action for action in ACTIONS if action.place in places for key in self._keys[action.name]}
 
     def keys(self, name: str) -> tuple[str, ...]:
-        """The keys of an action, as Textual names them."""
         return self._keys[name]
 
     def shown(self, name: str) -> str:
-        """The first key of an action as people write it: `Ctrl+G`; empty where it has none."""
+        """The first key of an action, written `Ctrl+G`; empty if it has none."""
         return shown(self._keys[name][0]) if self._keys[name] else ""
 
     def _refuse_clashes(self, changed: set[str]) -> None:
-        """One key may do different things in the prompt and in a question, but not two things in one place."""
+        """One key may have different actions in the prompt and in a question, but not two in one place."""
         for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), ("sessions",), ("memory",)):
             taken: dict[str, str] = {}
-            for action in (each for each in ACTIONS if each.place in places):
+            for action in (item for item in ACTIONS if item.place in places):
                 for key in self._keys[action.name]:
                     other = taken.setdefault(key, action.name)
                     if other != action.name and {other, action.name} & changed:
                         raise ConfigError(
-                            f"tui.keys: `{key}` would do both `{other}` and `{action.name}`.",
+                            f"tui.keys: `{key}` is a key of both `{other}` and `{action.name}`.",
                             f"Give one of them another key, or none: `{other}: []`.",
                         )
 
 
 def shown(key: str) -> str:
-    """A key as people write it: `Ctrl+X Ctrl+E`."""
-    return " ".join("+".join(_SHOWN.get(part, part.capitalize()) for part in each.split("+")) for each in key.split())
+    """A key, written `Ctrl+X Ctrl+E`."""
+    return " ".join("+".join(_SHOWN.get(part, part.capitalize()) for part in step.split("+")) for step in key.split())
 
 
 def _normal(key: str) -> str:
     parts = []
-    for each in key.strip().split():
-        *modifiers, last = each.split("+") if len(each) > 1 else [each]
+    for step in key.strip().split():
+        *modifiers, last = step.split("+") if len(step) > 1 else [step]
         named = _SIGNS.get(last, last if len(last) == 1 and not modifiers else last.lower())
         parts.append("+".join([*sorted(modifier.lower() for modifier in modifiers), named]))
     return " ".join(parts)
@@ -196,9 +198,13 @@ def _checked(name: str, key: object) -> str:
     text = _normal(key) if isinstance(key, str) else ""
     for part in text.split() or [""]:
         *modifiers, last = part.split("+")
-        if not last or (len(last) > 1 and last not in _NAMED) or any(each not in _MODIFIERS for each in modifiers):
+        if (
+            not last
+            or (len(last) > 1 and last not in _NAMED)
+            or any(modifier not in _MODIFIERS for modifier in modifiers)
+        ):
             raise ConfigError(
-                f"tui.keys: `{name}` has the key {key!r}, which is none.",
-                "Write it like `ctrl+g`, `alt+enter`, `f2`, or `ctrl+x ctrl+e` for one after the other.",
+                f"tui.keys: `{name}` has the unknown key {key!r}.",
+                "Write `ctrl+g`, `alt+enter`, `f2`, or `ctrl+x ctrl+e` for two keys one after the other.",
             )
     return text

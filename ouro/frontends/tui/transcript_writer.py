@@ -1,4 +1,4 @@
-"""TranscriptWriter: tells the transcript what an event shows."""
+"""TranscriptWriter: turns events into blocks of the transcript."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ENDINGS = {
 
 
 _COMPACTION = "compaction"
-"""Stands among the calls that run."""
+"""The key of a running compaction among the cards of tool calls."""
 
 
 class Blocks(Protocol):
@@ -70,7 +70,7 @@ class Blocks(Protocol):
 
 
 class _Collected:
-    """Blocks that nobody sees yet."""
+    """Collects blocks that are not shown yet."""
 
     def __init__(self, like: Blocks) -> None:
         self.outputs_key = like.outputs_key
@@ -85,18 +85,18 @@ class _Collected:
         pass
 
     def discard(self, *blocks: TranscriptBlock) -> None:
-        self.blocks = [each for each in self.blocks if each not in blocks]
+        self.blocks = [block for block in self.blocks if block not in blocks]
 
 
 def blocks_of(events: Iterable[Event], like: Blocks) -> list[TranscriptBlock]:
-    """What shows these events, for a transcript that is like that one."""
+    """The blocks of these events, for a transcript with the same keys and clock."""
     collected = _Collected(like)
     TranscriptWriter(collected).replay(events)
     return collected.blocks
 
 
 class TranscriptWriter:
-    """Turns events into blocks; the only one who knows both."""
+    """Turns events into blocks."""
 
     def __init__(self, transcript: Blocks) -> None:
         self._transcript = transcript
@@ -108,12 +108,12 @@ class TranscriptWriter:
         self._retry: NoticeBlock | None = None
 
     def replay(self, events: Iterable[Event]) -> None:
-        """Show a session as it was left; nothing is drawn before it is looked at."""
+        """Show earlier events; nothing is drawn before it is in sight."""
         for event in events:
             self.show(event)
 
     def show(self, event: Event) -> None:
-        """Show one event; those that other parts of the screen show change nothing here."""
+        """Show one event; events of other widgets are ignored."""
         match event:
             case Prompted():
                 names = [image.name or image.media_type for image in event.images]
@@ -166,23 +166,23 @@ class TranscriptWriter:
 
     def _compacting(self, event: Compacting) -> None:
         is_new = _COMPACTION not in self._cards
-        card = self._card(_COMPACTION, "compact the conversation")
+        card = self._card(_COMPACTION, "compact the session")
         if event.parts > 1 and not event.written:
             card.append(f"part {event.part} of {event.parts}\n")
         if not is_new:
             self._transcript.update(card)
 
     def _compacted(self, event: Compacted) -> None:
-        card = self._card(_COMPACTION, "compact the conversation")
-        what = f"{event.covered} messages summed up, {event.kept} kept as they were"
-        done = what if event.summary else f"{event.dropped} old outputs left out"
+        card = self._card(_COMPACTION, "compact the session")
+        what = f"{event.covered} messages summarized, {event.kept} kept"
+        done = what if event.summary else f"{event.dropped} old tool outputs dropped"
         head = f"{event.before:,} → {event.after:,} tokens · {done}"
         card.finish(Display(head, Plain(receipt(event), "markdown")), False)
         self._transcript.update(card)
         del self._cards[_COMPACTION]
 
     def _end_compaction(self) -> None:
-        """What ouro says of it tells what came of it."""
+        """A notice of ouro says how the compaction ended."""
         if (card := self._cards.pop(_COMPACTION, None)) is not None:
             card.stop()
             self._transcript.update(card)
@@ -226,7 +226,7 @@ class TranscriptWriter:
         self._transcript.discard(*self._reply)
         self._reply = []
         self._drop_retry()
-        words = f"{event.reason} Asking {event.model} again in {duration(event.wait)} (attempt {event.attempt})."
+        words = f"{event.reason} Retrying {event.model} in {duration(event.wait)} (attempt {event.attempt})."
         self._retry = NoticeBlock(words, "warning")
         self._transcript.add(self._retry)
 

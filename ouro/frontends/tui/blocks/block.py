@@ -1,4 +1,4 @@
-"""TranscriptBlock: one part of the transcript, that draws itself as lines and keeps them until it changes."""
+"""TranscriptTranscriptBlock: one item of the transcript; it draws itself as lines and keeps them until it changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ouro.frontends.tui.blocks.palette import Palette
 
 
 class TranscriptBlock(ABC):
-    """Draws itself for a width and a palette; tells the transcript what may be done with it."""
+    """Draws itself for a width and a palette."""
 
     foldable = False
     """A click on its first line opens and folds it."""
@@ -24,27 +24,27 @@ class TranscriptBlock(ABC):
 
     def __init__(self) -> None:
         self.last_lines: list[StyledLine] = []
-        """What was drawn last, though it may have changed since."""
+        """The lines drawn last; the block may have changed since."""
         self._is_drawn = False
         self._drawn_for: tuple[int, Palette] | None = None
 
     def lines(self, width: int, palette: Palette) -> list[StyledLine]:
-        """The block's lines; drawn again only when something changed."""
+        """The block's lines, drawn again only after a change."""
         if not self._is_drawn or self._drawn_for != (width, palette):
             self.last_lines = [*([StyledLine([])] if self.gap else []), *self._draw(width, palette)]
             self._drawn_for, self._is_drawn = (width, palette), True
         return self.last_lines
 
     def estimate(self, width: int) -> int:
-        """About how many lines it has, without drawing it."""
+        """The approximate number of lines, without drawing."""
         return self._estimate(width) + self.gap
 
     def changed(self) -> None:
-        """Draw again when next looked at."""
+        """Draw again when next shown."""
         self._is_drawn = False
 
     def forget(self) -> None:
-        """Let go of everything that was drawn."""
+        """Drop the drawn lines."""
         self._is_drawn = False
         self.last_lines = []
 
@@ -56,7 +56,7 @@ class TranscriptBlock(ABC):
 
     @abstractmethod
     def as_markdown(self) -> str:
-        """What copying the block gives, without decoration."""
+        """The block as Markdown, without decoration."""
 
     @abstractmethod
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
@@ -64,9 +64,9 @@ class TranscriptBlock(ABC):
 
     @abstractmethod
     def _estimate(self, width: int) -> int:
-        """About how many lines `_draw` gives."""
+        """The approximate number of lines of `_draw`."""
 
 
 def estimate_text(text: str, width: int) -> int:
-    """About how many lines `text` takes up at `width`."""
+    """The approximate number of lines of `text` at `width`."""
     return text.count("\n") + 1 + len(text) // max(1, width)

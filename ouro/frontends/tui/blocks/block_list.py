@@ -1,4 +1,4 @@
-"""BlockList: all blocks of a transcript as one column of lines, of which only what is looked at is drawn."""
+"""BlockList: all blocks of a transcript as one column of lines; only shown blocks are drawn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ouro.frontends.tui.blocks.block import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import StyledLine
 from ouro.frontends.tui.blocks.palette import Palette
 
-_MOST_DRAWN = 500
-"""Blocks whose lines are kept; of older ones only the height is."""
+MAX_DRAWN = 500
+"""Blocks whose lines are kept; of older blocks only the height is."""
 
 
 class BlockList:
-    """Blocks and their heights: estimated until they are drawn for the width of now."""
+    """Blocks and their heights, estimated until they are drawn for the current width."""
 
     def __init__(self, palette: Palette, width: int = 80) -> None:
         self.blocks: list[TranscriptBlock] = []
@@ -27,11 +27,10 @@ class BlockList:
 
     @property
     def total(self) -> int:
-        """All lines."""
         return self._heights.total
 
     def restyle(self, width: int, palette: Palette) -> None:
-        """Another width or other colours: everything is drawn again when it is looked at."""
+        """Another width or other colours: everything is drawn again when it is shown."""
         self._width, self._palette = max(1, width), palette
         for block in self._drawn:
             block.forget()
@@ -39,7 +38,6 @@ class BlockList:
         self._rebuild(self.blocks)
 
     def add(self, block: TranscriptBlock) -> None:
-        """One more block at the end."""
         last = self.blocks[-1] if self.blocks else None
         block.gap = last is not None and not (last.is_compact and block.is_compact)
         self._places[block] = len(self.blocks)
@@ -52,7 +50,6 @@ class BlockList:
         self._rebuild([*blocks, *self.blocks])
 
     def remove(self, blocks: Iterable[TranscriptBlock]) -> None:
-        """Take blocks out."""
         gone = set(blocks)
         kept = [block for block in self.blocks if block not in gone]
         if kept != self.blocks[: len(kept)]:
@@ -63,12 +60,12 @@ class BlockList:
         self._rebuild(kept)
 
     def update(self, block: TranscriptBlock) -> int | None:
-        """A block changed: draw it if it was drawn before; gives the first line that is another one now."""
+        """A block changed: draw it if it was drawn before; returns the first changed line."""
         place = self._places.get(block)
         if place is None:
             return None
         if not self._measured[place]:
-            # Not looked at yet: drawing it can wait.
+            # Not shown yet: drawing can wait.
             self._heights.set(place, block.estimate(self._width))
             return self._heights.top(place)
         before = block.last_lines
@@ -77,7 +74,7 @@ class BlockList:
         return self._heights.top(place) + (min(len(before), len(lines)) if same is None else same)
 
     def settle(self, top: int, height: int) -> int:
-        """Draw what stands in `height` lines from `top`; gives by how much what is above `top` has grown."""
+        """Draw what stands in `height` lines from `top`; returns by how many lines the part above `top` has grown."""
         grown = 0
         place = self._heights.find(top)
         while place < len(self.blocks) and self._heights.top(place) < top + grown + height:
@@ -125,11 +122,11 @@ class BlockList:
         return self._heights.top(self._places[block])
 
     def height(self, block: TranscriptBlock) -> int:
-        """How many lines a block has, as far as is known."""
+        """The height of a block, as far as known."""
         return self._heights[self._places[block]]
 
     def remeasure(self, blocks: Sequence[TranscriptBlock]) -> None:
-        """Blocks were folded or opened: their heights are not known any more."""
+        """Estimate the heights of folded or opened blocks again."""
         for block in blocks:
             place = self._places[block]
             self._measured[place] = False
@@ -144,11 +141,11 @@ class BlockList:
             self.add(block)
 
     def _lines(self, place: int) -> list[StyledLine]:
-        """The lines of a block, drawn if need be; the oldest drawn ones are let go of."""
+        """The lines of a block, drawn if needed; the oldest drawn blocks are dropped."""
         block = self.blocks[place]
         self._drawn[block] = None
         self._drawn.move_to_end(block)
-        if len(self._drawn) > _MOST_DRAWN:
+        if len(self._drawn) > MAX_DRAWN:
             self._drawn.popitem(last=False)[0].forget()
         return block.lines(self._width, self._palette)
 
@@ -176,7 +173,6 @@ class HeightIndex:
 
     @property
     def total(self) -> int:
-        """All lines."""
         return self.top(len(self._heights))
 
     def append(self, height: int) -> None:

@@ -13,8 +13,8 @@ from ouro.frontends.tui.blocks.palette import Palette
 
 CHUNK = 40
 """Lines that are coloured together: what has grown is coloured again from the start of the last chunk."""
-_LONGEST_LINE = 2_000
-_MOST_CHUNKS_IN_STRING = 10
+MAX_LINE = 2_000
+MAX_CHUNKS_IN_STRING = 10
 
 
 class Code:
@@ -52,7 +52,7 @@ class Code:
 def highlight(code: str, language: str, palette: Palette, base: Style) -> list[list[Run]]:
     """Each line of `code` as runs in syntax colours over `base`; plain where the language is not known."""
     lexer = _lexer(language)
-    if lexer is None or any(len(line) > _LONGEST_LINE for line in code.split("\n")):
+    if lexer is None or any(len(line) > MAX_LINE for line in code.split("\n")):
         return [[(line, base)] for line in code.split("\n")]
     rows: list[list[Run]] = [[]]
     styles: dict[Any, Style] = {}
@@ -112,10 +112,10 @@ def _chunk_size(code: str, language: str) -> int:
     if code.count("\n") <= CHUNK:
         return 0
     ends: list[int] = [index + 1 for index, character in enumerate(code) if character == "\n"]
-    limits = [*range(CHUNK, len(ends), CHUNK)][:_MOST_CHUNKS_IN_STRING]
+    limits = [*range(CHUNK, len(ends), CHUNK)][:MAX_CHUNKS_IN_STRING]
     for limit in limits:
         end: int = ends[limit - 1]
-        if len(limits) == _MOST_CHUNKS_IN_STRING and limit == limits[-1]:
+        if len(limits) == MAX_CHUNKS_IN_STRING and limit == limits[-1]:
             return end
         if not _is_inside_string(code[:end], language):
             return end

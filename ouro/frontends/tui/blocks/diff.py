@@ -141,9 +141,9 @@ def _digits(part: Sequence[Pair]) -> int:
 
 CONTEXT = 3
 _WORDS = re.compile(r"\w+|\s+|.")
-_LONGEST_COMPARED = 500
-_ALIKE = 0.4
-_MOST_LINES_COMPARED = 4_000
+MAX_COMPARED_LINE = 500
+MIN_SIMILARITY = 0.4
+MAX_COMPARED_LINES = 4_000
 
 Span = tuple[int, int]
 
@@ -180,11 +180,11 @@ def hunks(before: str, after: str) -> list[list[Pair]]:
 
 def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
     """Which characters of each line changed; nothing where the lines have little in common."""
-    if max(len(old), len(new)) > _LONGEST_COMPARED:
+    if max(len(old), len(new)) > MAX_COMPARED_LINE:
         return [], []
     old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
     matcher = SequenceMatcher(None, old_words, new_words, autojunk=False)
-    if matcher.ratio() < _ALIKE:
+    if matcher.ratio() < MIN_SIMILARITY:
         return [], []
     codes = [code for code in matcher.get_opcodes() if code[0] != "equal"]
     return _spans(old_words, [(code[1], code[2]) for code in codes]), _spans(
@@ -211,7 +211,7 @@ _Codes = list[tuple[str, int, int, int, int]]
 
 
 def _groups(old: list[str], new: list[str]) -> list[_Codes]:
-    if max(len(old), len(new)) > _MOST_LINES_COMPARED:
+    if max(len(old), len(new)) > MAX_COMPARED_LINES:
         # Comparing takes the square of the length: such a change is shown as the whole of it.
         return [[("replace", 0, len(old), 0, len(new))]]
     matcher = SequenceMatcher(None, old, new, autojunk=False)

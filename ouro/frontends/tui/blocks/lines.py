@@ -42,7 +42,6 @@ class StyledLine:
 
     @property
     def text(self) -> str:
-        """The characters, decoration among them."""
         return "".join(segment.text for segment in self.segments)
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-WIDEST_PROSE = 120
+MAX_PROSE_WIDTH = 120
 """Columns that prose fills at most: longer lines are hard to read."""
 _CLICKABLE = ("https://", "http://", "mailto:")
 
@@ -84,7 +84,7 @@ class _Drawing:
         }
 
     def _paragraph(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        return wrap(self._inline(tokens[1], self._palette.text), min(width, WIDEST_PROSE))
+        return wrap(self._inline(tokens[1], self._palette.text), min(width, MAX_PROSE_WIDTH))
 
     def _heading(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         style = self._palette.heading
@@ -92,7 +92,7 @@ class _Drawing:
             style += Style(underline=True)
         elif tokens[0].tag != "h2":
             style = self._palette.strong
-        return wrap(self._inline(tokens[1], style), min(width, WIDEST_PROSE))
+        return wrap(self._inline(tokens[1], style), min(width, MAX_PROSE_WIDTH))
 
     def _code(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         language = tokens[0].info.strip().partition(" ")[0]
@@ -104,7 +104,7 @@ class _Drawing:
         return indent(self.blocks(tokens[1:-1], width - 2), bar, bar)
 
     def _rule(self, _: Sequence[Token], width: int) -> list[StyledLine]:
-        return [StyledLine([Segment("─" * min(width, WIDEST_PROSE), self._palette.muted)])]
+        return [StyledLine([Segment("─" * min(width, MAX_PROSE_WIDTH), self._palette.muted)])]
 
     def _list(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         lines: list[StyledLine] = []
@@ -241,7 +241,7 @@ def _holds_others(token: Token) -> bool:
 
 
 Cell = list[Run]
-_NARROWEST = 5
+MIN_COLUMN = 5
 _BETWEEN = " │ "
 
 
@@ -267,11 +267,11 @@ def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | Non
     widths = [max(1, column) for column in needed]
     while sum(widths) > room:
         widest = max(widths)
-        if widest <= _NARROWEST:
+        if widest <= MIN_COLUMN:
             return None
-        second = max([column for column in widths if column < widest], default=_NARROWEST)
+        second = max([column for column in widths if column < widest], default=MIN_COLUMN)
         givers = [number for number, column in enumerate(widths) if column == widest]
-        cut = min(widest - max(second, _NARROWEST), -(-(sum(widths) - room) // len(givers)))
+        cut = min(widest - max(second, MIN_COLUMN), -(-(sum(widths) - room) // len(givers)))
         for number in givers:
             widths[number] -= max(1, cut)
     return widths

@@ -1,4 +1,4 @@
-"""MarkdownPieces: growing Markdown, cut where nothing that follows can change what stands before.
+"""MarkdownGrowing Markdown, cut into pieces that later text cannot change.
 
 A piece is a top-level block, or one item of a top-level list. CommonMark is read line by line and never opens a
 closed block again, so that all but the last piece of the complete lines are final."""
@@ -50,7 +50,7 @@ class MarkdownPieces:
         self._open += text
 
     def settle(self) -> list[MarkdownPiece]:
-        """Move what is final to `finished`; gives what is not, usually one piece."""
+        """Move what is final to `finished`; returns the rest, usually one piece."""
         if self._is_open_fence():
             return [MarkdownPiece(self._open, "fence", bool(self.finished))]
         end = self._open.rfind("\n") + 1
@@ -132,27 +132,25 @@ _UNFINISHED = re.compile(
     r"(?:(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])(?:(?!\x07|\x1b\\|\x9c)[\s\S])*|(?:\x1b\[|\x9b)[0-?]*[ -/]*|\x1b[ -/]*"
     r"|[\u2000-\U0010ffff](?:\u200d[\u2000-\U0010ffff])*\u200d?)\Z"
 )
-_MOST_HELD = 4_096
+MAX_HELD = 4_096
 
 
 class StreamCleaner:
-    """Cleans a stream: what the end of a piece leaves open is held until the next one shows what it is."""
+    """Cleans a stream of text. An unfinished escape sequence at the end is held until the next chunk completes it."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """What may be shown now."""
         if not self._held and text.isascii() and "\x1b" not in text:
             return _clean(text)
         text = self._held + text
         unfinished = _UNFINISHED.search(text)
-        cut = unfinished.start() if unfinished and len(text) - unfinished.start() <= _MOST_HELD else len(text)
+        cut = unfinished.start() if unfinished and len(text) - unfinished.start() <= MAX_HELD else len(text)
         self._held = text[cut:]
         return _clean(text[:cut])
 
     def finish(self) -> str:
-        """What was held, now that nothing follows."""
         held, self._held = self._held, ""
         return _clean(held)
 

@@ -1,4 +1,4 @@
-"""Messages: what the person said, what the model answered and thought, and what ouro has to tell."""
+"""Messages: user messages, answers, thinking and notices as blocks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Wa
 
 
 class UserMessage(TranscriptBlock):
-    """What the person said, with the names of the pictures that came along."""
+    """A user message, with the names of its images."""
 
     def __init__(self, text: str, images: Sequence[str] = ()) -> None:
         super().__init__()
@@ -37,12 +37,11 @@ class UserMessage(TranscriptBlock):
         return estimate_text(self.text, width - 3) + len(self._images)
 
     def as_markdown(self) -> str:
-        """Its text."""
         return "\n".join(f"> {line}" for line in self.text.split("\n"))
 
 
 class AnswerBlock(TranscriptBlock):
-    """What the model says, as Markdown; pieces that are finished are drawn once."""
+    """An answer as Markdown; finished pieces are drawn once."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
@@ -59,7 +58,6 @@ class AnswerBlock(TranscriptBlock):
 
     @property
     def text(self) -> str:
-        """The Markdown so far, cleaned."""
         return "".join(self._source)
 
     def append(self, text: str) -> None:
@@ -71,7 +69,7 @@ class AnswerBlock(TranscriptBlock):
         self._take(self._incoming.finish())
 
     def forget(self) -> None:
-        """Let go of everything that was drawn."""
+        """Drop the drawn lines."""
         super().forget()
         self._for = None
 
@@ -98,7 +96,6 @@ class AnswerBlock(TranscriptBlock):
         return estimate_text(self.text, width - 4)
 
     def as_markdown(self) -> str:
-        """What the model wrote."""
         return self.text.strip("\n")
 
     def _take(self, text: str) -> None:
@@ -109,7 +106,7 @@ class AnswerBlock(TranscriptBlock):
 
     def _piece_lines(self, piece: MarkdownPiece, width: int, palette: Palette) -> list[StyledLine]:
         if self._code is not None and piece.kind == "fence":
-            # It was drawn line by line while it was open: only its end is new.
+            # The fence was drawn while it was open: only its end is new.
             return self._code_lines(
                 "", piece.source.partition("\n")[2].rstrip("\n").rpartition("\n")[0], width, palette
             )
@@ -124,7 +121,7 @@ class AnswerBlock(TranscriptBlock):
 
 
 class ThinkingBlock(TranscriptBlock):
-    """What the model thought: one line, and the words when it is opened."""
+    """The model's thinking: one line, and the text when it is opened."""
 
     foldable = True
     is_compact = True
@@ -142,7 +139,6 @@ class ThinkingBlock(TranscriptBlock):
 
     @property
     def text(self) -> str:
-        """The words so far."""
         return "".join(self._parts)
 
     def append(self, text: str) -> None:
@@ -173,7 +169,6 @@ class ThinkingBlock(TranscriptBlock):
         return estimate_text("".join(self._parts), width - 6) + 1 if self.is_open else 1
 
     def as_markdown(self) -> str:
-        """Its text."""
         return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n")) if self.is_open else ""
 
     def _summary(self) -> str:
@@ -186,7 +181,7 @@ class ThinkingBlock(TranscriptBlock):
 
 
 class NoticeBlock(TranscriptBlock):
-    """Something that ouro itself has to tell; its level is told by a sign and a word, not by colour alone."""
+    """A notice of ouro; its level is shown by a sign and a word, not by colour alone."""
 
     def __init__(self, text: str, level: Level = "info") -> None:
         super().__init__()
@@ -203,12 +198,11 @@ class NoticeBlock(TranscriptBlock):
         return estimate_text(self.text, width - 4)
 
     def as_markdown(self) -> str:
-        """Its text."""
         return _SIGNS[self._level][1] + self.text
 
 
 def queued_lines(texts: Sequence[str], width: int, palette: Palette) -> list[StyledLine]:
-    """The messages that wait to be delivered, one line each."""
+    """The queued messages, one line each."""
     mark = f"{MARGIN}⋯ queued: "
     lines: list[StyledLine] = [StyledLine([])] if texts else []
     for text in texts:
@@ -218,7 +212,7 @@ def queued_lines(texts: Sequence[str], width: int, palette: Palette) -> list[Sty
 
 
 def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
-    """Text of a person or of ouro: prose is wrapped, lines that start with space keep their shape."""
+    """Wrap prose; lines that start with a space keep their shape."""
     lines: list[StyledLine] = []
     for row in text.split("\n"):
         lines += fold([(row, base)], width) if row.startswith(" ") else wrap([(row, base)], width)
@@ -226,7 +220,7 @@ def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them: `0.4s`, `12s`, `3m 20s`."""
+    """Seconds: `0.4s`, `12s`, `3m 20s`."""
     if seconds < 10:
         return f"{seconds:.1f}s"
     whole = round(seconds)

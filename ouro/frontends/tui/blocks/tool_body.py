@@ -1,4 +1,4 @@
-"""Body: what unfolds below a tool call, as lines; long ones show how much is left out."""
+"""Body: the output of a tool call, as lines; long outputs show how much is left out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ouro.frontends.tui.blocks.diff import diff_lines
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, fold, indent, printed, tidy, wrap
 from ouro.frontends.tui.blocks.palette import Palette
 
-MOST_LINES = 2_000
+MAX_LINES = 2_000
 """Lines that are drawn of one body, however long it is."""
 _TODO_SIGNS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 
@@ -107,9 +107,9 @@ def body_text(body: Body) -> str:
 
 def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
     text = tidy(body.text).removesuffix("\n")
-    rows = islice(highlight("\n".join(text.split("\n")[:MOST_LINES]), body.language, palette, palette.text), MOST_LINES)
+    rows = islice(highlight("\n".join(text.split("\n")[:MAX_LINES]), body.language, palette, palette.text), MAX_LINES)
     yield from (line for row in rows for line in fold(row, width))
-    left = text.count("\n") + 1 - MOST_LINES
+    left = text.count("\n") + 1 - MAX_LINES
     if left > 0:
         yield StyledLine([Segment(crop(f"… {left} more lines", width), palette.muted)])
 
@@ -117,7 +117,7 @@ def _plain(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
 def _command(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
     command = fold([(tidy(body.command), palette.strong)], width - 2)
     yield from indent(command, ("$ ", palette.accent), ("  ", palette.accent))
-    lines, before = last_lines(body.output, MOST_LINES, width, palette.text) if body.output else ([], 0)
+    lines, before = last_lines(body.output, MAX_LINES, width, palette.text) if body.output else ([], 0)
     if before:
         yield StyledLine([Segment(crop(f"… {before} lines before", width), palette.muted)])
     yield from lines

@@ -1,4 +1,4 @@
-"""ToolCard: one tool call with its state, time and summary, and what unfolds below."""
+"""ToolCard: one tool call with state, time and summary, and its output below."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from ouro.frontends.tui.blocks.block import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, indent, tidy
 from ouro.frontends.tui.blocks.messages import MARGIN, duration
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.blocks.tool_body import MOST_LINES, body_lines, body_text, last_lines, preview_size, text_size
+from ouro.frontends.tui.blocks.tool_body import MAX_LINES, body_lines, body_text, last_lines, preview_size, text_size
 
 State = Literal["running", "waiting", "done", "failed", "stopped"]
 _SIGNS = {"waiting": "?", "done": "✓", "failed": "✗", "stopped": "■"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_MOST_KEPT = 64_000
+MAX_OUTPUT = 64_000
 _INSIDE = MARGIN * 2
 
 
 class ToolCard(TranscriptBlock):
-    """A tool call."""
-
     foldable = True
     is_compact = True
     is_moving = True
@@ -45,23 +43,22 @@ class ToolCard(TranscriptBlock):
 
     def append(self, text: str) -> None:
         """The running tool has printed something."""
-        self._output = (self._output + text)[-_MOST_KEPT:]
+        self._output = (self._output + text)[-MAX_OUTPUT:]
         self.changed()
 
     def wait(self, is_waiting: bool) -> None:
-        """Whether it waits for the person's answer."""
         if self._seconds is None:
             self._state = "waiting" if is_waiting else "running"
             self.changed()
 
     def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
-        """The call has its answer, after so many seconds; None: since the card was made."""
+        """The call has its result. `seconds` None: since the card was made."""
         self._display = display
         self._seconds = self._clock() - self._since if seconds is None else seconds
         self._end("failed" if failed else "done")
 
     def stop(self) -> None:
-        """The turn ended before the call had an answer."""
+        """The turn ended before the call had a result."""
         if self._seconds is None:
             self._seconds = self._clock() - self._since
             self._end("stopped")
@@ -75,11 +72,10 @@ class ToolCard(TranscriptBlock):
         body = self._body
         if body is None:
             return 1
-        shown = MOST_LINES if self.is_open else preview_size(body, self._state == "failed")
+        shown = MAX_LINES if self.is_open else preview_size(body, self._state == "failed")
         return 1 + min(text_size(body), shown + 1 if shown else 0)
 
     def as_markdown(self) -> str:
-        """Its text."""
         body = self._body
         head = f"`{self._title}`" + (f": {tidy(self._display.summary)}" if self._display else "")
         return head if body is None else f"{head}\n\n```\n{body_text(body)}\n```"
@@ -116,10 +112,10 @@ class ToolCard(TranscriptBlock):
         if body is None:
             if self._display is not None or not self._output:
                 return []
-            lines, before = last_lines(self._output, MOST_LINES if self.is_open else 5, width, palette.muted)
+            lines, before = last_lines(self._output, MAX_LINES if self.is_open else 5, width, palette.muted)
             return [*self._left_out(before, "before", width, palette), *lines]
         if self.is_open:
-            return list(islice(body_lines(body, width, palette), MOST_LINES))
+            return list(islice(body_lines(body, width, palette), MAX_LINES))
         return self._preview(body, width, palette)
 
     def _preview(self, body: Body, width: int, palette: Palette) -> list[StyledLine]:
@@ -156,17 +152,16 @@ class DisplayBlock(TranscriptBlock):
         if body is None:
             return []
         space = (MARGIN, palette.text)
-        return indent(islice(body_lines(body, width - len(MARGIN) - 1, palette), MOST_LINES), space, space)
+        return indent(islice(body_lines(body, width - len(MARGIN) - 1, palette), MAX_LINES), space, space)
 
     def _estimate(self, _: int) -> int:
         return text_size(self._display.body) if self._display.body is not None else 0
 
     def as_markdown(self) -> str:
-        """Its text."""
         return f"```\n{body_text(self._display.body)}\n```" if self._display.body is not None else ""
 
 
-_WORDS = {"waiting": "waits for you", "stopped": "stopped"}
+_WORDS = {"waiting": "waiting for approval", "stopped": "stopped"}
 
 
 def _state_style(state: State, palette: Palette) -> Style:
@@ -180,4 +175,4 @@ def _state_style(state: State, palette: Palette) -> Style:
 
 
 def _total(body: Body, width: int, palette: Palette) -> int:
-    return sum(1 for _ in islice(body_lines(body, width, palette), MOST_LINES))
+    return sum(1 for _ in islice(body_lines(body, width, palette), MAX_LINES))

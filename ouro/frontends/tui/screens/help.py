@@ -14,7 +14,7 @@ from ouro.frontends.tui.screens.sheet import ReadSheet
 
 
 class HelpSheet(ReadSheet):
-    """Keys at the top, commands below."""
+    """Keys, commands, and what messages can start with."""
 
     def __init__(
         self,
@@ -29,14 +29,11 @@ class HelpSheet(ReadSheet):
         self._triggers = triggers
 
     def compose(self) -> ComposeResult:
-        """Both tables in one scroll."""
         with Vertical(classes="sheet"):
             yield Static("Keys", classes="sheet--title", markup=False)
             with VerticalScroll(classes="sheet--scroll"):
                 yield Static(_table(self._keys))
-                yield Static(
-                    "Commands · /help memory tells more of one, with an example", classes="sheet--title", markup=False
-                )
+                yield Static("Commands · /help NAME shows details and an example", classes="sheet--title", markup=False)
                 yield Static(_table(self._commands))
                 yield Static("At the start of a message", classes="sheet--title", markup=False)
                 yield Static(_table(self._triggers))

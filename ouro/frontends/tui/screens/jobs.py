@@ -1,4 +1,4 @@
-"""JobsSheet: the shell lines that run in the background, with what they print last."""
+"""JobsSheet: the background jobs with the end of their output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class JobsSheet(Sheet[None]):
         self._tail = Static(markup=False, id="jobs-tail")
 
     def compose(self) -> ComposeResult:
-        """The jobs, the tail of the marked one."""
         with Vertical(classes="sheet"):
             yield Static("Background jobs", classes="sheet--title", markup=False)
             yield self._list
@@ -47,17 +46,14 @@ class JobsSheet(Sheet[None]):
             yield Static("↑↓ · k kills · Esc closes", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
-        """Keep up with them."""
         self.set_interval(_REFRESH, self._update)
         self.call_after_refresh(self._update)
 
     def action_move(self, by: int) -> None:
-        """Mark another one."""
         self._place = max(0, min(len(self._jobs()) - 1, self._place + by))
         self._update()
 
     async def action_kill(self) -> None:
-        """End the marked job."""
         jobs = self._jobs()
         if jobs:
             await self._kill(jobs[min(self._place, len(jobs) - 1)].id)
@@ -67,7 +63,7 @@ class JobsSheet(Sheet[None]):
         jobs = self._jobs()
         self._place = max(0, min(self._place, len(jobs) - 1))
         lines = [_line(job, number == self._place) for number, job in enumerate(jobs)]
-        self._list.update(Text("\n").join(lines) if jobs else Text("none are running"))
+        self._list.update(Text("\n").join(lines) if jobs else Text("No background jobs."))
         rows = max(3, self.app.size.height - len(jobs) - 10)
         tail = clean(jobs[self._place].tail).rstrip().split("\n")[-rows:] if jobs else []
         self._tail.update(Text("\n".join(tail), no_wrap=True, overflow="ellipsis"))

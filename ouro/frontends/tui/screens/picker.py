@@ -1,4 +1,4 @@
-"""Picker: choose one line of many; typing narrows them down."""
+"""Picker: choose one item of a list; typing filters it."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ if TYPE_CHECKING:
     from ouro.display import Choice
 
 
-_FEW = 6
-"""So many choices are found without a search; typing narrows them down all the same."""
+MAX_WITHOUT_SEARCH = 6
+"""Up to this many choices are shown without a search line; typing still filters."""
 
 
 class Picker(Sheet[str | None]):
-    """Lines to choose from: arrows or digits mark, typing narrows down, Enter takes."""
+    """A list to choose from: arrows mark, typing filters, Enter chooses."""
 
     def __init__(
         self, title: str, choices: Sequence[Choice], current: str = "", search: str = "", grace: float = 0.0
     ) -> None:
-        """`grace`: seconds for which Enter takes nothing: it may have been typed before the picker was there."""
+        """`grace`: seconds in which Enter is ignored: it may have been typed before the picker appeared."""
         super().__init__()
         self._grace = grace
-        self._listens_from = 0.0
+        self._accepts_from = 0.0
         self._title = title
         self._list = PickList(choices, current)
-        few = "few" if len(choices) <= _FEW else ""
+        few = "few" if len(choices) <= MAX_WITHOUT_SEARCH else ""
         self._search = Input(search, placeholder="type to search", compact=True, id="picker-search", classes=few)
 
     def compose(self) -> ComposeResult:
-        """Title, search, lines, keys."""
         with Vertical(classes="sheet"):
             yield Static(clean(self._title), classes="sheet--title", markup=False)
             yield self._search
@@ -52,7 +51,7 @@ class Picker(Sheet[str | None]):
     def on_mount(self) -> None:
         """What is typed goes into the search."""
         self._search.focus()
-        self._listens_from = time.monotonic() + self._grace
+        self._accepts_from = time.monotonic() + self._grace
 
     @on(Input.Changed)
     def _narrow(self, event: Input.Changed) -> None:
@@ -62,7 +61,7 @@ class Picker(Sheet[str | None]):
     def _take(self) -> None:
         self._list.narrow(self._search.value)
         chosen = self._list.chosen
-        if chosen is not None and time.monotonic() >= self._listens_from:
+        if chosen is not None and time.monotonic() >= self._accepts_from:
             self.dismiss(chosen.value)
 
     async def _on_key(self, event: events.Key) -> None:
@@ -72,12 +71,11 @@ class Picker(Sheet[str | None]):
             self._list.move(steps[event.key])
 
     def on_pick_list_picked(self) -> None:
-        """The mouse took a line."""
         self._take()
 
 
 class PickList(Widget):
-    """The lines that fit what is searched for; only those in sight are drawn."""
+    """The choices that match the search; only those in sight are drawn."""
 
     COMPONENT_CLASSES = {"pick-list--marked", "pick-list--detail"}  # noqa: RUF012 (Textual's own form)
     place: reactive[int] = reactive(0)
@@ -94,11 +92,11 @@ class PickList(Widget):
 
     @property
     def chosen(self) -> Choice | None:
-        """The marked line; None where nothing fits."""
-        return self._fitting[self.place] if self._fitting else None
+        """The marked choice; None if nothing matches."""
+        return self._matching[self.place] if self._matching else None
 
     def narrow(self, text: str) -> None:
-        """Keep the lines that hold all these words."""
+        """Show the choices that contain all these words."""
         words = text.lower().split()
         if words != self._words:
             self._words = words
@@ -107,41 +105,40 @@ class PickList(Widget):
             self.refresh()
 
     def change(self, choices: Sequence[Choice]) -> None:
-        """Have other lines, narrowed down as these are."""
+        """Show other choices, with the same filter."""
         self._take(choices)
         self._fit()
         self.place = 0
         self.refresh(layout=True)
 
     def mark(self, value: str) -> None:
-        """Mark the line of that value; the first where none has it."""
+        """Mark the choice of this value, else the first."""
         self.place = self._place_of(value)
 
     def move(self, by: int) -> None:
         """Mark another line."""
-        self.place = max(0, min(len(self._fitting) - 1, self.place + by))
+        self.place = max(0, min(len(self._matching) - 1, self.place + by))
 
     def _take(self, choices: Sequence[Choice]) -> None:
         self._all = list(choices)
-        self._searched = [f"{each.label} {each.detail}".lower() for each in choices]
-        self._fitting = self._all
+        self._searched = [f"{choice.label} {choice.detail}".lower() for choice in choices]
+        self._matching = self._all
 
     def _fit(self) -> None:
         pairs = zip(self._all, self._searched, strict=True)
-        self._fitting = [each for each, searched in pairs if all(word in searched for word in self._words)]
+        self._matching = [choice for choice, searched in pairs if all(word in searched for word in self._words)]
 
     def _place_of(self, value: str) -> int:
-        return next((place for place, each in enumerate(self._fitting) if value and each.value == value), 0)
+        return next((place for place, choice in enumerate(self._matching) if value and choice.value == value), 0)
 
     def render(self) -> Text:
-        """The lines around the marked one."""
-        if not self._fitting:
-            return Text("nothing fits")
+        if not self._matching:
+            return Text("No matches.")
         rows = max(1, self.size.height)
-        first = max(0, min(self.place - rows // 2, len(self._fitting) - rows))
-        shown = self._fitting[first : first + rows]
-        wide = min(max(Text(clean(each.label)).cell_len for each in shown), max(1, self.size.width - 4))
-        lines = [self._line(each, first + number == self.place, wide) for number, each in enumerate(shown)]
+        first = max(0, min(self.place - rows // 2, len(self._matching) - rows))
+        shown = self._matching[first : first + rows]
+        wide = min(max(Text(clean(choice.label)).cell_len for choice in shown), max(1, self.size.width - 4))
+        lines = [self._line(choice, first + number == self.place, wide) for number, choice in enumerate(shown)]
         return Text("\n").join(lines)
 
     def _line(self, choice: Choice, marked: bool, wide: int) -> Text:
@@ -158,14 +155,12 @@ class PickList(Widget):
         return line
 
     def get_content_height(self, *_: object) -> int:
-        """A line each, as far as there is room."""
         return max(1, len(self._all))
 
     def on_click(self, event: events.Click) -> None:
-        """Take the line that was clicked."""
         at = event.get_content_offset(self)
         rows = max(1, self.size.height)
-        first = max(0, min(self.place - rows // 2, len(self._fitting) - rows))
-        if at is not None and first + at.y < len(self._fitting):
+        first = max(0, min(self.place - rows // 2, len(self._matching) - rows))
+        if at is not None and first + at.y < len(self._matching):
             self.place = first + at.y
             self.post_message(self.Picked())

@@ -1,4 +1,4 @@
-"""RewindSheet: what lies behind in the conversation, to go back to, to fork at, or to return to."""
+"""RewindSheet: choose a message to rewind to or fork at, or a branch to return to."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ouro.utils.text import clean
 
 _STEPS = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "ctrl+p": -1, "ctrl+n": 1}
 _LAST = 1 << 30
-_SHOWN_TEXTS = 3
-"""Messages of a branch that are shown."""
+MAX_PREVIEW = 3
+"""Messages of a branch in the preview."""
 
 
 class RewindSheet(Sheet[WayBack | None]):
-    """The person's messages, the newest at the bottom, and what was left; below, what would go with the marked one."""
+    """User messages, the newest at the bottom, and left branches; below, what a rewind would undo."""
 
     def __init__(self, past: Rewind, keymap: Keymap) -> None:
         super().__init__()
@@ -46,9 +46,8 @@ class RewindSheet(Sheet[WayBack | None]):
         }
 
     def compose(self) -> ComposeResult:
-        """Title, search, messages, what would go, tick boxes, keys."""
         with Vertical(classes="sheet", id="rewind"):
-            yield Static("Go back to a message", classes="sheet--title", markup=False)
+            yield Static("Rewind to a message", classes="sheet--title", markup=False)
             yield self._search
             yield self._list
             if self._past.lacks_branches:
@@ -57,15 +56,14 @@ class RewindSheet(Sheet[WayBack | None]):
             with Horizontal(id="rewind-boxes"):
                 yield Static("☑ conversation", id="rewind-conversation", markup=False)
                 yield from self._boxes.values()
-            fork = f"{self._fork_key} forks there · " if self._fork_key else ""
-            keys = f"↑↓ Enter goes there · {fork}Tab Space tick · Esc closes"
+            fork = f"{self._fork_key} forks · " if self._fork_key else ""
+            keys = f"↑↓ Enter rewinds · {fork}Tab Space tick · Esc closes"
             yield Static(keys, classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
-        """What is typed goes into the search; the newest message is marked."""
         self._search.focus()
         self._fill()
-        self.watch(self._list, "place", self._look)
+        self.watch(self._list, "place", self._show_marked)
 
     def _fill(self) -> None:
         self._rows = dict(_rows(self._past))
@@ -77,7 +75,7 @@ class RewindSheet(Sheet[WayBack | None]):
     def _narrow(self, event: Input.Changed) -> None:
         self._list.narrow(event.value)
         self._list.move(_LAST)
-        self._look()
+        self._show_marked()
 
     async def _on_key(self, event: events.Key) -> None:
         if event.key in _STEPS:
@@ -85,7 +83,7 @@ class RewindSheet(Sheet[WayBack | None]):
             await self._move(_STEPS[event.key])
         elif event.key == "enter":
             event.stop()
-            self._take()
+            self._choose()
         elif self._keys.get(event.key) == "fork_there":
             event.stop()
             self._fork()
@@ -99,10 +97,9 @@ class RewindSheet(Sheet[WayBack | None]):
         self._list.move(by)
 
     def on_pick_list_picked(self) -> None:
-        """The mouse took a line."""
-        self._take()
+        self._choose()
 
-    def _take(self) -> None:
+    def _choose(self) -> None:
         match self._marked():
             case Point(number):
                 ticked = tuple(scope for scope, box in self._boxes.items() if box.display and box.ticked)
@@ -117,13 +114,13 @@ class RewindSheet(Sheet[WayBack | None]):
             case Point(number):
                 self.dismiss(WayBack("fork", number))
             case _:
-                self.notify("Return to the branch first, then /fork copies it.", timeout=3)
+                self.notify("Return to the branch first, then use /fork.", timeout=3)
 
     def _marked(self) -> Point | Branch | None:
         chosen = self._list.chosen
         return self._rows[chosen.value] if chosen is not None else None
 
-    def _look(self) -> None:
+    def _show_marked(self) -> None:
         marked = self._marked()
         self._preview.update(_preview(marked))
         self.query_one("#rewind-conversation").display = isinstance(marked, Point)
@@ -142,7 +139,7 @@ class RewindSheet(Sheet[WayBack | None]):
 
 
 class TickBox(Widget, can_focus=True):
-    """Something that is ticked or not: Space or a click changes it."""
+    """A check box: Space or a click changes it."""
 
     ticked: reactive[bool] = reactive(False)
     what: reactive[str] = reactive("")
@@ -153,11 +150,9 @@ class TickBox(Widget, can_focus=True):
         self.display = False
 
     def render(self) -> Text:
-        """The box, its label, what it would be."""
         return Text(clean(f"{'☑' if self.ticked else '☐'} {self._label}{self.what and f' ({self.what})'}"))
 
     def on_click(self) -> None:
-        """Change it."""
         self.ticked = not self.ticked
 
     async def _on_key(self, event: events.Key) -> None:
@@ -167,9 +162,9 @@ class TickBox(Widget, can_focus=True):
 
 
 def _rows(past: Rewind) -> list[tuple[str, Point | Branch]]:
-    """Messages in their order, each branch behind the message from whose answer it parts."""
-    rows: list[tuple[str, Point | Branch]] = [(f"m{each.number}", each) for each in past.points()]
-    rows += [(f"b{each.number}", each) for each in past.branches()]
+    """Messages in order, each branch after the message whose answer it parts from."""
+    rows: list[tuple[str, Point | Branch]] = [(f"m{point.number}", point) for point in past.points()]
+    rows += [(f"b{branch.number}", branch) for branch in past.branches()]
     return sorted(rows, key=lambda row: row[1].since + 0.5 if isinstance(row[1], Branch) else row[1].number)
 
 
@@ -184,22 +179,22 @@ def _preview(row: Point | Branch | None) -> Text:
     text = Text(overflow="fold")
     match row:
         case Point():
-            text.append(f"Goes, and is kept: {describe_point(row)}\n", "italic")
+            text.append(f"Rewinds past {describe_point(row)}\n", "italic")
             text.append(clean(row.text).strip())
         case Branch():
-            text.append(f"Was left: {branch_label(row)[1]}. Enter returns\n", "italic")
-            shown = [one_line(each) for each in row.texts[:_SHOWN_TEXTS]]
+            text.append(f"Left branch: {branch_label(row)[1]}. Enter returns to it\n", "italic")
+            shown = [one_line(text) for text in row.texts[:MAX_PREVIEW]]
             more = len(row.texts) - len(shown)
-            text.append("\n".join([*(f"❯ {each}" for each in shown), *([f"… and {more} more"] if more else [])]))
+            text.append("\n".join([*(f"❯ {line}" for line in shown), *([f"… and {more} more"] if more else [])]))
         case None:
             pass
     return text
 
 
 def _when(at: str) -> str:
-    """The time of day of a record; with its date where that is not today."""
+    """The time of a record; with the date if it is not today."""
     try:
         then = datetime.fromisoformat(at).astimezone()
     except ValueError:
-        return at  # somebody has edited the file
+        return at  # the file was edited by hand
     return then.strftime("%H:%M" if then.date() == datetime.now(then.tzinfo).date() else "%Y-%m-%d %H:%M")

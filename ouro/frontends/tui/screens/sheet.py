@@ -1,4 +1,4 @@
-"""Sheet: what all screens that lie over the conversation have in common; ReadSheet: those that are only read."""
+"""Sheet: screens over the conversation; ReadSheet: text to read; LineSheet: one line to type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ouro.utils.text import clean
 
 R = TypeVar("R")
 _SCROLLS = {"page_up": "page_up", "page_down": "page_down", "top": "scroll_home", "bottom": "scroll_end"}
-"""What an action of the keymap is for a text that scrolls."""
+"""The Textual action of each scroll action of the keymap."""
 
 
 class Sheet(ModalScreen[R]):
@@ -28,12 +28,11 @@ class Sheet(ModalScreen[R]):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
 
     def action_close(self) -> None:
-        """Close it."""
         self.dismiss(None)
 
 
 class ReadSheet(Sheet[None]):
-    """One text that scrolls, with the keys that scroll the conversation; the key that opened it closes it."""
+    """A text that scrolls; the key that opened it closes it."""
 
     BINDINGS = [Binding("q,enter", "close", show=False)]  # noqa: RUF012 (as above)
 
@@ -48,22 +47,19 @@ class ReadSheet(Sheet[None]):
             self._bindings.bind(key, "close", show=False)
 
     def keys_line(self) -> Static:
-        """The foot of the sheet."""
         pages = [self._keymap.shown(name) for name in ("page_up", "page_down")]
         keys = " ".join(["↑↓", *filter(None, pages)])
         return Static(f"{keys} · Esc closes", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
-        """Scroll with the keys at once."""
         self.query_one(VerticalScroll).focus()
 
     def action_scroll_text(self, action: str) -> None:
-        """Scroll it so."""
         getattr(self.query_one(VerticalScroll), f"action_{action}")()
 
 
 class LineSheet(Sheet[str | None]):
-    """Asks for a line; Enter gives it, Esc gives none."""
+    """Asks for a line of text; None if the user cancels."""
 
     def __init__(self, title: str, secret: bool, text: str = "") -> None:
         """`text` is in the field to begin with."""
@@ -73,7 +69,6 @@ class LineSheet(Sheet[str | None]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        """Title, field, keys."""
         with Vertical(classes="sheet"):
             yield Static(clean(self._title), classes="sheet--title", markup=False)
             yield Input(self._text, select_on_focus=False, password=self._secret, compact=True, id="picker-search")

@@ -1,4 +1,4 @@
-"""Completion: what could be meant by a `/` command or an `@` file, while it is being typed."""
+"""Completion: suggestions for `/` commands and `@` files while they are typed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Suggestion:
     """One line of the popup."""
 
     text: str
-    """What is put in place of what was typed."""
+    """The text that replaces the typed word."""
     label: str
     detail: str = ""
     final: bool = False
-    """Nothing more has to be said: Enter sends it at once."""
+    """The command takes no argument: Enter sends it at once."""
 
 
 class Completion(Widget):
-    """The popup above the prompt. It holds no focus: the prompt asks it and tells it what to do."""
+    """The popup above the prompt. The prompt keeps the focus and handles the keys."""
 
     items: reactive[tuple[Suggestion, ...]] = reactive((), layout=True)
     place: reactive[int] = reactive(0)
@@ -47,16 +47,14 @@ class Completion(Widget):
         self._files = files
         self._dismissed = ""
         self.typed = ""
-        """What the suggestions would take the place of."""
+        """The word that a suggestion replaces."""
 
     @property
     def is_open(self) -> bool:
-        """Whether suggestions are shown."""
         return bool(self.items)
 
     @property
     def chosen(self) -> Suggestion | None:
-        """The suggestion that is marked."""
         return self.items[self.place] if self.items else None
 
     def look_at(self, before: str) -> None:
@@ -73,7 +71,6 @@ class Completion(Widget):
         self.display = bool(items)
 
     def move(self, by: int) -> None:
-        """Mark another one; round at the ends."""
         self.place = (self.place + by) % len(self.items)
 
     def dismiss(self) -> None:
@@ -81,7 +78,7 @@ class Completion(Widget):
         self._dismissed, self.items, self.display = self.typed, (), False
 
     def stay_above(self, height: int) -> None:
-        """The prompt is that high."""
+        """Stay above a prompt of this height."""
         self.styles.margin = (0, 0, height + 1, 0)
 
     def _suggest(self, typed: str) -> tuple[Suggestion, ...]:
@@ -107,11 +104,9 @@ class Completion(Widget):
         return Text("\n").join(lines)
 
     def get_content_height(self, *_: object) -> int:
-        """A line a suggestion."""
         return len(self.items)
 
     def on_click(self, event: events.Click) -> None:
-        """Take the line that was clicked."""
         line = event.get_content_offset(self)
         if line is not None and line.y < len(self.items):
             self.place = line.y
@@ -124,7 +119,7 @@ _STYLES = ("marked", "label", "detail")
 
 
 def _word(before: str) -> str:
-    """The command or file that is being typed; empty where it is neither."""
+    """The command or file being typed; empty if it is neither."""
     if "\n" not in before and _COMMAND.fullmatch(before):
         return before
     found = _FILE.search(before.rpartition("\n")[2])
@@ -136,7 +131,7 @@ def _mention(name: str) -> str:
 
 
 def _fitting(commands: Sequence[Suggestion], typed: str) -> list[Suggestion]:
-    """Commands that begin so, then those that have the letters in order."""
+    """Commands that start so, then those that contain the letters in order."""
     wanted = typed[1:].lower()
     scattered = re.compile(".*".join(map(re.escape, wanted)))
     fits = [each for each in commands if scattered.search(each.label[1:].lower())]

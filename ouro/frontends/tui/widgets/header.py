@@ -21,7 +21,6 @@ class Header(Widget):
         self._look = look
 
     def render(self) -> Text:
-        """Name, version and folder; the title at the right end, where it fits."""
         line = Text(no_wrap=True, end="")
         line.append("ouro", self.get_component_rich_style("header--name", partial=True))
         line.append(f" {self._look.version}".rstrip() + f" · {clean(self._look.folder)}")

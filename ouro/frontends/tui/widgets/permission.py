@@ -1,4 +1,4 @@
-"""PermissionPanel: may this be done? The whole of it, why it is asked, and the rule that "always" would save."""
+"""PermissionPanel: asks to allow a tool call; shows it in full, the reason, and the rule that "always" saves."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ _BLANKS = re.compile(" {24,}")
 
 
 class PermissionPanel(QuestionPanel):
-    """Yes, always, or no; with a comment where the person wants."""
+    """Yes, always, or no, with an optional comment."""
 
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
         choices = ["yes", "always", "no"] if asked.rule else ["yes", "no"]
         details = {"always": f"saves the rule  {escaped(asked.rule)}"}
         lines = [(f"{name} ({keymap.shown(name).lower()})", details.get(name, "")) for name in choices]
         super().__init__(asked.question_id, keymap, ChoiceList(lines))
-        self.field.placeholder = "a comment for the agent · Enter answers · Esc goes back"
+        self.field.placeholder = "comment for the agent · Enter sends · Esc back"
         self._asked = asked
         self._choices = choices
         self._keymap = keymap
 
     def compose(self) -> ComposeResult:
-        """What it is, all of it, why, the choices."""
         asked = self._asked
         length, body = self._body()
         with Horizontal(classes="question--head"):
@@ -49,7 +48,7 @@ class PermissionPanel(QuestionPanel):
         yield Static(f"↑↓ Enter · {comment} adds a comment · Esc interrupts", classes="question--keys", markup=False)
 
     def _body(self) -> tuple[str, Widget]:
-        """How long it is, and the widget that shows it whole."""
+        """Its length, and the widget that shows all of it."""
         display = self._asked.display
         if isinstance(display.body, Diff):
             changes = tuple(map(_escaped_change, display.body.changes))
@@ -65,18 +64,15 @@ class PermissionPanel(QuestionPanel):
         )
 
     def means(self, key: str, action: str, character: str) -> bool:
-        """`y`, `a`, `n` too."""
         return bool(action) or super().means(key, action, character)
 
     def press(self, key: str, action: str, character: str) -> None:
-        """`y`, `a`, `n` beside what every question understands."""
         if action in self._choices:
             self.choose(self._choices.index(action))
         else:
             super().press(key, action, character)
 
     def choose(self, number: int) -> None:
-        """Answer with this choice, and the comment that was written."""
         choice = self._choices[number]
         self.post_message(self.Answered(self.question_id, Permit(choice, self.field.value.strip())))  # type: ignore[arg-type]
 
@@ -92,7 +88,7 @@ def _text_of(display: Display) -> str:
 
 
 def _visible(text: str) -> str:
-    """Nothing hides: control characters are written out, tabs and long runs of blanks are shown as what they are."""
+    """Nothing can hide: control characters, tabs and long runs of blanks are written out."""
     shown = _BLANKS.sub(lambda run: f"⟨{len(run[0]):,} blanks⟩", escaped(text).replace("\t", "⇥\t"))
     return shown.replace("\n", "⏎\n")
 

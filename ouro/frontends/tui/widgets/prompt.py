@@ -1,4 +1,4 @@
-"""PromptArea: where the person writes."""
+"""PromptArea: where the user types."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ PASTE_GAP = 0.05
 CHORD_GAP = 1.0
 """Seconds between the keys of a chord whose first key does something of its own, as Esc in Esc Esc."""
 
-_PASSED_ON = ("search_history", "editor", "paste_image", "clear", "leave", "palette", "help", "rewind")
-"""What is wanted of others."""
+_APP_ACTIONS = ("search_history", "editor", "paste_image", "clear", "leave", "palette", "help", "rewind")
+"""Actions of other parts of the screen."""
 _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
-"""What some of them do where there is text."""
+"""What some of them do if there is text."""
 
 
 class PromptArea(TextArea, inherit_bindings=False):
-    """A text of several lines, with history, completion, attachments for long pastes, and a draft put aside.
+    """A text of several lines, with history, completion, attachments for long pastes, and stashed drafts.
 
-    Keys are looked up here and not in Textual's bindings: those run after the key has bubbled up to the app, by
-    when the next keys may already be in the text.
+    Keys are handled here and not by Textual's bindings: those run after the key has bubbled up to the app, when the
+    next keys may already be in the text.
     """
 
     @dataclass
     class Submitted(Message):
-        """The person has said something; `later`: it is for the next turn."""
+        """The user sends a message; `later`: with the next turn."""
 
         draft: Draft
         later: bool = False
 
     @dataclass
     class Wanted(Message):
-        """The person asks for something that is not the prompt's: `help`, `palette`, `editor`, `leave` …"""
+        """An action of another part of the screen: `help`, `palette`, `editor`, `leave` …"""
 
         action: str
 
     @dataclass
     class Idle(Message):
-        """Enter (`send`) or Tab (`queue`) on empty input: there is nothing to say."""
+        """Enter (`send`) or Tab (`queue`) on empty input."""
 
         action: str
 
@@ -107,7 +107,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             return
         elif action and self.text and action in _IN_TEXT:
             await self.run_action(_IN_TEXT[action])
-        elif action in _PASSED_ON:
+        elif action in _APP_ACTIONS:
             self.post_message(self.Wanted(action))
         elif action:
             await self.run_action(action)
@@ -177,7 +177,6 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._submit(later=False)
 
     def action_queue(self) -> None:
-        """Tab: send with the next turn."""
         self._submit(later=True)
 
     def _submit(self, later: bool) -> None:
@@ -195,7 +194,6 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.post_message(self.Submitted(draft, later))
 
     def action_newline(self) -> None:
-        """A new line at the cursor."""
         self.put("\n")
 
     def action_previous(self) -> None:
@@ -235,7 +233,6 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.fill(self._stashed.pop())
 
     def action_clear(self) -> None:
-        """Take everything out."""
         self.fill("")
 
     def action_delete_left(self) -> None:
@@ -263,12 +260,10 @@ class PromptBox(Horizontal):
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """The sign, the prompt."""
         yield self._sign
         yield self._prompt
 
     def on_resize(self) -> None:
-        """The hint of the empty prompt has to fit; suggestions stay above the frame."""
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
         self._prompt.completion.stay_above(self.outer_size.height)
 

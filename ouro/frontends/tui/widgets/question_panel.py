@@ -1,4 +1,4 @@
-"""QuestionPanel: what permission questions and the agent's own questions have in common."""
+"""QuestionPanel: the base of permission questions and questions of the agent."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ouro.utils.text import clean
 
 
 class QuestionPanel(Vertical, can_focus=True):
-    """A question above the prompt. Subclasses compose `options` and `field` and say what a choice means.
+    """A question above the prompt. Subclasses compose `options` and `field` and implement `choose`.
 
-    Nobody answers by accident: keys that were typed before the question could be seen, or while the person was still
-    writing, go to the prompt. So does all from a letter on that answers nothing, as a sentence does, up to its Enter.
+    No accidental answers: keys typed before the question was visible, or while the user was still writing, go to the
+    prompt. So does a text that starts with a letter that is no answer, up to its Enter.
     """
 
     GRACE = 0.5
     """Seconds without a key, after the question was drawn, until keys answer it."""
 
     class Answered(Message):
-        """The person has answered."""
+        """The user has answered."""
 
         def __init__(self, question_id: str, answer: Answer) -> None:
             super().__init__()
@@ -39,7 +39,7 @@ class QuestionPanel(Vertical, can_focus=True):
             self.answer = answer
 
     class Stray(Message):
-        """A key that was not meant for the question."""
+        """A key that belongs to the prompt."""
 
         def __init__(self, key: events.Key) -> None:
             super().__init__()
@@ -56,7 +56,7 @@ class QuestionPanel(Vertical, can_focus=True):
         self._is_writing = False
 
     def on_mount(self) -> None:
-        """Listen once it has been drawn."""
+        """Accept keys after the first frame."""
         self.call_after_refresh(self._drawn)
 
     def _drawn(self) -> None:
@@ -71,14 +71,14 @@ class QuestionPanel(Vertical, can_focus=True):
             return
         event.stop()
         event.prevent_default()
-        is_message = self._is_message(event)  # looked at in any case: its Enter may come at once
+        is_message = self._is_message(event)  # always evaluated: it keeps track of the text
         if is_message or event.time < self._listens_from:
             self._listens_from = max(self._listens_from, event.time + self.GRACE)
             self.post_message(self.Stray(events.Key(event.key, event.character)))
         else:
             self.press(event.key, self._actions.get(event.key, ""), event.character or "")
 
-    def means(self, key: str, action: str, character: str) -> bool:  # noqa: ARG002 (some look at the key)
+    def means(self, key: str, action: str, character: str) -> bool:  # noqa: ARG002 (subclasses use the key)
         """Whether a key can be an answer."""
         digits = character.isdigit() and 0 < int(character) <= len(self.options.lines)
         return not character.isprintable() or action == "comment" or digits
@@ -96,7 +96,7 @@ class QuestionPanel(Vertical, can_focus=True):
         return self._is_writing
 
     def press(self, key: str, action: str, character: str) -> None:
-        """A key that is meant for the question."""
+        """Handle a key that belongs to the question."""
         if key in ("up", "down"):
             self.options.move(-1 if key == "up" else 1)
         elif key == "enter":
@@ -120,7 +120,6 @@ class QuestionPanel(Vertical, can_focus=True):
             self.focus()
 
     def on_resize(self) -> None:
-        """What there is to know is as high as it needs to be, up to a share of the screen."""
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
@@ -131,25 +130,23 @@ class QuestionPanel(Vertical, can_focus=True):
 
     @property
     def has_body(self) -> bool:
-        """Whether there is something to know beside the question itself."""
+        """Whether the question has a body, such as a diff."""
         return bool(self.query(".question--body"))
 
     def scroll_body(self, by: int) -> None:
-        """A page of what there is to know up or down."""
+        """Scroll the body by a page."""
         for body in self.query(".question--body"):
             body.scroll_relative(y=by * max(1, body.size.height - 1), animate=False)
 
     def open_field(self) -> None:
-        """Let the person write."""
         self.field.display = True
         self.field.focus()
 
     def choose(self, number: int) -> None:
-        """The person takes this choice."""
+        """Answer with this choice."""
         raise NotImplementedError
 
     def on_options_picked(self) -> None:
-        """The mouse has taken a choice."""
         self.choose(self.options.place)
 
 
@@ -157,7 +154,7 @@ _INDENT = 4
 
 
 class ChoiceList(Widget):
-    """The choices of a question. It holds no focus: its panel tells it what to do."""
+    """The numbered choices of a question. Its panel has the focus and handles the keys."""
 
     COMPONENT_CLASSES = {"options--marked", "options--detail"}  # noqa: RUF012 (Textual's own form)
     place: reactive[int] = reactive(0)
@@ -201,11 +198,9 @@ class ChoiceList(Widget):
         return rendered
 
     def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
-        """As many lines as the choices need at this width."""
         return sum(len(lines) for lines in self._rendered(width))
 
     def on_click(self, event: events.Click) -> None:
-        """Take the line that was clicked."""
         at = event.get_content_offset(self)
         owners = [number for number, lines in enumerate(self._rendered(self.size.width)) for _ in lines]
         if at is not None and at.y < len(owners):

@@ -1,4 +1,4 @@
-"""QuestionStack: the questions that wait, one shown at a time."""
+"""Questions of the agent, and the stack of all open questions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ouro.utils.text import clean
 
 
 class QuestionStack(Vertical):
-    """The place above the prompt where questions appear, in the order they were asked."""
+    """The open questions above the prompt; the oldest is shown."""
 
     def __init__(self, keymap: Keymap) -> None:
         super().__init__(id="questions")
@@ -24,21 +24,18 @@ class QuestionStack(Vertical):
 
     @property
     def panel(self) -> QuestionPanel | None:
-        """The question on the screen."""
         return self._panel
 
     def ask(self, asked: PermissionAsked | QuestionAsked) -> None:
-        """Show a question, after those before it."""
         self._waiting.append(asked)
         self._show_first()
 
     def close(self, question_id: str) -> None:
-        """A question does not wait any more."""
         self._waiting = [asked for asked in self._waiting if asked.question_id != question_id]
         self._show_first()
 
     def end_turn(self) -> None:
-        """No question of a turn waits any more."""
+        """Remove the questions of the turn; background questions stay."""
         self._waiting = [asked for asked in self._waiting if isinstance(asked, QuestionAsked) and not asked.of_turn]
         self._show_first()
 
@@ -59,12 +56,12 @@ class QuestionStack(Vertical):
         self.screen.set_class(self.display, "-asking")
 
 
-_OTHER = "something else …"
-_DONE = "that is all"
+_OTHER = "another answer …"
+_DONE = "done"
 
 
 class AskPanel(QuestionPanel):
-    """The choices that the agent offers, and always one more: something else."""
+    """The choices of the agent, and one more for another answer."""
 
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = asked.question
@@ -78,7 +75,6 @@ class AskPanel(QuestionPanel):
         self.options.display = bool(question.choices)
 
     def compose(self) -> ComposeResult:
-        """The question, what there is to know, the choices, the field."""
         yield Static(clean(self._question.text), classes="question--title", markup=False)
         if self._question.details:
             details = Static(clean(self._question.details), markup=False)
@@ -89,12 +85,11 @@ class AskPanel(QuestionPanel):
         yield Static(f"{hint} · Esc: no answer", classes="question--keys", markup=False)
 
     def means(self, key: str, action: str, character: str) -> bool:
-        """Where there are no choices, every key does."""
+        """Without choices, every key starts the answer."""
         chooses = key == "space" and self._question.several
         return not self._question.choices or chooses or super().means(key, action, character)
 
     def press(self, key: str, action: str, character: str) -> None:
-        """Where there are no choices, every key begins the answer."""
         if not self._question.choices:
             self.open_field()
             self.field.insert_text_at_cursor(character)
@@ -104,7 +99,7 @@ class AskPanel(QuestionPanel):
             super().press(key, action, character)
 
     def choose(self, number: int) -> None:
-        """Take a choice; of several, tick it until the last line is taken."""
+        """Choose; with several choices, tick until the last line is chosen."""
         choices, written = self._question.choices, self.field.value.strip()
         if written and (self.field.has_focus or not choices):
             self._answer((*self._ticked(), written))
@@ -124,5 +119,5 @@ class AskPanel(QuestionPanel):
         self.post_message(self.Answered(self.question_id, Reply(answers)))
 
     def dismiss_question(self) -> None:
-        """No answer."""
+        """Send no answer."""
         self._answer(())

@@ -1,4 +1,4 @@
-"""ResumePanel: what is to be known before the first call after a resume, and how to go on. It holds no focus."""
+"""ResumePanel: what the user should know before the first call after a resume, and what to resume with."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _NAME = 12
 
 
 class ResumePanel(Widget):
-    """Above the prompt, which can be used all the while: what is sent without a choice goes with all there is.
+    """Above the prompt, which keeps the focus. A message sent without a choice resumes with the full session.
 
-    On empty input Tab marks the next way to go on and Enter takes it; Esc puts the panel away.
+    On empty input Tab marks the next choice, Enter takes it, Esc closes the panel.
     """
 
     COMPONENT_CLASSES = {"resume--name", "resume--marked"}  # noqa: RUF012 (Textual's own form)
 
     class Chosen(Message):
-        """The person wants to go on with this part."""
+        """The user resumes with this part."""
 
         def __init__(self, part: Part) -> None:
             super().__init__()
@@ -44,15 +44,14 @@ class ResumePanel(Widget):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is on the screen."""
         return self._card is not None
 
     def show(self, card: ResumeCard) -> None:
         """Tell this."""
         self._card, self._place = card, 0
         self.border_title = f"resumed: {title(card.info)}"
-        keys = "Tab chooses · Enter takes it · Esc" if len(self._choices) > 1 else "Enter · Esc"
-        self.border_subtitle = f"{keys} · or just write"
+        keys = "Tab next · Enter takes it · Esc closes" if len(self._choices) > 1 else "Enter · Esc closes"
+        self.border_subtitle = f"{keys} · or type a message"
         self.display = True
         self.refresh(layout=True)
 
@@ -80,11 +79,9 @@ class ResumePanel(Widget):
         self.close()
 
     def render(self) -> Text:
-        """A row for each thing to know, then the ways to go on."""
         return Text("\n").join(self._rows(self.size.width))
 
     def get_content_height(self, _container: Size, _viewport: Size, width: int) -> int:
-        """As many rows as there are."""
         return len(self._rows(width))
 
     def _rows(self, width: int) -> list[Text]:
@@ -114,7 +111,6 @@ class ResumePanel(Widget):
         return lines
 
     def on_click(self, event: events.Click) -> None:
-        """Take the way that was clicked."""
         at = event.get_content_offset(self)
         choices = self._choice_rows(self.size.width)
         row = at.y - (self.size.height - len(choices)) if at is not None else -1

@@ -35,27 +35,21 @@ class LineScroll(ScrollView):
         self.scroll_to(y=self.scroll_offset.y + lines, animate=False, force=True)
 
     def action_page_up(self) -> None:
-        """Scroll up by what is in sight, less one line."""
         self.step(1 - max(2, self.size.height))
 
     def action_page_down(self) -> None:
-        """Scroll down by what is in sight, less one line."""
         self.step(max(2, self.size.height) - 1)
 
     def action_scroll_home(self) -> None:
-        """Go to the beginning."""
         self.step(-self.virtual_size.height)
 
     def action_scroll_end(self) -> None:
-        """Go to the end."""
         self.step(self.virtual_size.height)
 
     def action_scroll_up(self) -> None:
-        """One line up."""
         self.step(-1)
 
     def action_scroll_down(self) -> None:
-        """One line down."""
         self.step(1)
 
 
@@ -63,7 +57,7 @@ T = TypeVar("T")
 
 
 class RowList(LineScroll, Generic[T], can_focus=True):
-    """A line for each. Each kind of list draws its own lines; what is done with them it does not know."""
+    """One line per row. Subclasses draw the lines."""
 
     BINDINGS = [  # noqa: RUF012 (Textual's own form)
         Binding("up,k", "move(-1)", show=False),
@@ -82,18 +76,16 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         """Another line is marked, or none."""
 
     def __init__(self, id: str, fewest: int = 0) -> None:  # noqa: A002 (Textual's own name)
-        """`fewest` lines there is room for, also where there is nothing."""
         super().__init__(id=id)
         self._rows: Sequence[T] = ()
         self._fewest = fewest
 
     @property
     def marked(self) -> T | None:
-        """The marked one; None where nothing fits."""
+        """The marked row; None if there is none."""
         return self._rows[self.place] if self._rows else None
 
     def put(self, rows: Sequence[T], place: int) -> None:
-        """Have these, the one at `place` marked."""
         self._rows = rows
         self._make_room()
         self.place = place
@@ -101,29 +93,24 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         self.refresh()
 
     def action_move(self, by: int) -> None:
-        """Mark another one."""
         place = max(0, min(len(self._rows) - 1, self.place + by))
         if place != self.place:
             self.place = place
             self.post_message(self.Marked())
 
     def action_page(self, by: int) -> None:
-        """Mark the one a page away."""
         self.action_move(by * max(1, self.size.height - 1))
 
     def watch_place(self, old: int, new: int) -> None:
-        """Keep the marked line in sight."""
         self._show_place()
         for place in (old, new):
             self.refresh(Region(0, place - self.scroll_offset.y, self.size.width, 1))
 
     def on_resize(self) -> None:
-        """The marked line stays in sight."""
         self._make_room()
         self._show_place()
 
     def on_click(self, event: events.Click) -> None:
-        """Take the line that was clicked."""
         place = event.y + self.scroll_offset.y
         if 0 <= place < len(self._rows):
             self.action_move(place - self.place)
@@ -140,5 +127,5 @@ class RowList(LineScroll, Generic[T], can_focus=True):
 
 
 def fitted(text: str, width: int) -> str:
-    """`text` in at most so many cells, with a sign where something is left out."""
+    """`text` cut to `width` cells, with `…` if it was cut."""
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + "…"

@@ -1,4 +1,4 @@
-"""StatusLine: model, mode, branch, how full the window is, tokens, cost."""
+"""StatusLine: model, mode, branch, context, tokens, cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STYLES = ("ask", "edit", "plan", "auto", "info", "warning", "error", "full")
 
 
 class StatusLine(Widget):
-    """The last line of the screen; for a moment it can tell something else."""
+    """The last line of the screen; it can show a message for a moment."""
 
     COMPONENT_CLASSES = {f"status--{name}" for name in _STYLES}  # noqa: RUF012 (Textual's own form)
     status: reactive[Status | None] = reactive(None)
@@ -35,21 +35,20 @@ class StatusLine(Widget):
     def __init__(self, items: Sequence[str]) -> None:
         unknown = [item for item in items if item not in STATUS_ITEMS]
         if unknown:
-            raise ConfigError(f"tui.status: there is no `{unknown[0]}`.", f"There are: {', '.join(STATUS_ITEMS)}.")
+            raise ConfigError(f"tui.status: unknown item `{unknown[0]}`.", f"Items: {', '.join(STATUS_ITEMS)}.")
         super().__init__(id="status")
         self._items = tuple(items)
         self._level = "info"
         self._timer: Timer | None = None
 
     def show_message(self, text: str, level: str = "info", seconds: float = 4.0) -> None:
-        """Tell one line in place of the status, for so long."""
+        """Show a line in place of the status for some seconds."""
         if self._timer is not None:
             self._timer.stop()
         self._level, self.message = level, text
         self._timer = self.set_timer(seconds, lambda: setattr(self, "message", ""))
 
     def render(self) -> Text:
-        """What there is room for; what matters least is left out first."""
         width = self.size.width
         if self.message:
             line = Text(clean(self.message), style=self._style(self._level), no_wrap=True, end="")

@@ -14,7 +14,7 @@ _SIGNS = {"pending": "○", "in_progress": "▸", "done": "✓"}
 
 
 class TodoPanel(Widget):
-    """The open plan above the prompt; the part that is being worked on stays in sight."""
+    """The plan above the prompt; the todo in progress stays in sight."""
 
     COMPONENT_CLASSES = {"todos--in_progress", "todos--done", "todos--pending"}  # noqa: RUF012 (Textual's own form)
     todos: reactive[tuple[Todo, ...]] = reactive((), layout=True)
@@ -24,20 +24,19 @@ class TodoPanel(Widget):
         self._wanted = True
 
     def toggle(self) -> bool:
-        """Show the plan or hide it; gives whether there is one."""
+        """Show or hide the plan; returns whether there is one."""
         self._wanted = not self.has_class("-open")
         self.set_class(self._wanted and bool(self.todos), "-open")
         return bool(self.todos)
 
     def watch_todos(self) -> None:
-        """A plan shows itself while something in it is open."""
+        """Show the plan while a todo is open."""
         is_open = any(todo.state != "done" for todo in self.todos)
         self.set_class(self._wanted and is_open, "-open")
         done = sum(todo.state == "done" for todo in self.todos)
         self.border_title = f"plan {done}/{len(self.todos)}"
 
     def render(self) -> Text:
-        """A line each: a sign for its state, and its words."""
         lines = []
         for todo in self._in_sight():
             line = Text(f"{_SIGNS[todo.state]} {clean(todo.text)}".replace("\n", " "), no_wrap=True, end="")
@@ -52,5 +51,4 @@ class TodoPanel(Widget):
         return self.todos[first : first + ROWS]
 
     def get_content_height(self, *_: object) -> int:
-        """A line each, up to a limit."""
         return min(ROWS, len(self.todos))

@@ -86,7 +86,6 @@ class TranscriptView(LineScroll):
         self._frames.ask()
 
     def clear(self) -> None:
-        """Take everything out."""
         self.discard(*self._blocks.blocks)
         self.set_queued(())
         self.following = True
@@ -109,7 +108,7 @@ class TranscriptView(LineScroll):
         self._arrange()
 
     def go_to(self, prompts: int) -> None:
-        """Scroll to the message of the person that stands so many before the end: 1 is the last."""
+        """Scroll to the message of the user that stands so many before the end: 1 is the last."""
         self._frames.draw()  # what was just put in has no height yet
         said = [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
         if 0 < prompts <= len(said):
@@ -118,7 +117,6 @@ class TranscriptView(LineScroll):
             self._return_to((said[-prompts], 0))
 
     def action_scroll_end(self) -> None:
-        """Go to the end, and stay there."""
         self.follow()
 
     def last_answer(self) -> str:
@@ -127,7 +125,6 @@ class TranscriptView(LineScroll):
         return next((block.as_markdown() for block in answers), "")
 
     def as_markdown(self) -> str:
-        """The whole conversation, as Markdown."""
         return "\n\n".join(text for block in self._blocks.blocks if (text := block.as_markdown()))
 
     def tail(self, lines: int) -> str:
@@ -143,7 +140,6 @@ class TranscriptView(LineScroll):
         self._frames.start()
 
     def on_resize(self) -> None:
-        """Wrap for the new width: what is in sight now, the rest when it is reached."""
         self._restyle()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -162,7 +158,6 @@ class TranscriptView(LineScroll):
         super().step(lines)
 
     def on_click(self, event: events.Click) -> None:
-        """Fold or open what was clicked on; the hint at the bottom leads to the end."""
         if self.text_selection is not None or event.button != 1:
             return
         if self._hint() and event.y == self.size.height - 1:
@@ -271,9 +266,9 @@ class TranscriptView(LineScroll):
         return crop(f"  ↓ {new} new line{'s' if new != 1 else ''}", self.size.width) if new > 0 else ""
 
 
-_SHORTEST = 1 / 25
+MIN_FRAME = 1 / 25
 """Seconds between two frames while text streams in."""
-_REST = 6
+REST_FACTOR = 6
 """A frame that took long is followed by a rest of so many times its length."""
 _TICK = 0.25
 """Seconds between two moves of the clocks that blocks show."""
@@ -311,7 +306,7 @@ class FrameScheduler:
     def ask(self) -> None:
         """Draw soon, also where no block changed."""
         if self._timer is None and self._owner.is_mounted:
-            self._timer = self._owner.set_timer(max(_SHORTEST, self._cost * _REST), self.draw)
+            self._timer = self._owner.set_timer(max(MIN_FRAME, self._cost * REST_FACTOR), self.draw)
 
     def draw(self) -> None:
         """Draw now what has changed."""
@@ -331,7 +326,7 @@ class FrameScheduler:
             self.add(block)
 
 
-_MOST = 300
+MAX_STRIPS = 300
 """StripCache that are kept. Each is some fifty objects, and collecting garbage looks at every one."""
 
 
@@ -348,6 +343,6 @@ class StripCache:
             return kept[2]
         strip = Strip(line.segments).crop_extend(0, width, base).apply_offsets(0, y)
         self._kept[line] = (width, y, strip)
-        if len(self._kept) > _MOST:
+        if len(self._kept) > MAX_STRIPS:
             self._kept.popitem(last=False)
         return strip

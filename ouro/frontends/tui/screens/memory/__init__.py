@@ -1,1 +1,1 @@
-"""memory."""
+"""The screens of long-term memory: browser and receipt."""

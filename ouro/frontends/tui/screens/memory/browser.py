@@ -1,4 +1,4 @@
-"""MemoryBrowser: what is remembered, where it comes from, and the way to put it right."""
+"""MemoryBrowser: long-term memory on the whole screen: search, read, edit, undo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from textual.widgets import Input, Static
 
 from ouro.errors import OuroError, UsageError
 from ouro.frontends.tui import external
-from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.keymap import UNDO_MEMORY, Keymap
 from ouro.frontends.tui.screens.memory import pages
 from ouro.frontends.tui.screens.memory.contents import TABS, MemoryContents, Tab
 from ouro.frontends.tui.screens.memory.widgets import MemoryDetail, MemoryList, MemoryPage, PageLink
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from ouro.session import Browsing, Listed
 
 BESIDE_FROM = 72
-"""Columns from which the detail is shown beside the list."""
-_LOOK_AFTER = 0.06
+"""Columns from which the page is shown beside the list."""
+SHOW_PAGE_AFTER = 0.06
 """Seconds that a row has to be marked before its page is made."""
-_NARROW = {"memory": "scope", "category": "category"}
-"""What a list is narrowed down by, beside words."""
+_FILTERS = {"memory": "scope", "category": "category"}
+"""Filters of the list, besides the search."""
 _STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
 _PAGES = {"pageup": -1, "pagedown": 1}
 
 
 class MemoryBrowser(Sheet["OpenRequest | None"]):
-    """Typing searches; Tab gives the keys to the list, Enter to what is told of the marked row."""
+    """Typing searches. Tab moves the focus to the list, Enter to the page of the marked row."""
 
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE_FROM, "-beside")]  # noqa: RUF012 (as above)
@@ -50,9 +50,9 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._keymap = keymap
         self._contents = MemoryContents(memory, tab)
         self._followed: list[PageLink] = []
-        """The links that led to the page that is shown, beyond the marked row."""
+        """The links followed from the marked row to the shown page."""
         self._last_commit = ""
-        self._is_told = False
+        self._has_message = False
         self._look_timer: Timer | None = None
         self._search = Input(placeholder="type to search", compact=True, id="sessions-search")
         self._search.cursor_blink = False
@@ -63,7 +63,6 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._foot = Static(id="sessions-foot", markup=False)
 
     def compose(self) -> ComposeResult:
-        """Search and count, the tabs, the list beside the detail, the keys."""
         with Vertical(classes="sheet", id="memory-browser"):
             with Horizontal(id="sessions-head"):
                 yield Static("❯ ", id="sessions-sign", markup=False)
@@ -76,57 +75,53 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
             yield self._foot
 
     def on_mount(self) -> None:
-        """What is typed goes into the search, from the first moment on."""
         self._search.focus()
-        self._tell_frame()
+        self._show_frame()
         self.run_worker(self._load(), group="load")
 
     def on_resize(self) -> None:
-        """The keys take the room there is."""
-        self.call_after_refresh(self._tell_frame)
+        self.call_after_refresh(self._show_frame)
 
     def on_descendant_focus(self) -> None:
-        """The keys are others in the search, the list and the detail."""
-        self._tell_frame()
+        self._show_frame()
 
     async def _load(self) -> None:
         await self._load_all()
-        self._mark_later()
+        self._show_page_later()
 
     async def _load_all(self) -> None:
-        """Read everything anew, beside the loop."""
         try:
             await self._contents.load()
         except (OuroError, OSError) as error:
-            self._tell(_told(error), "-failed")
+            self._show_message(_one_line(error), "-failed")
         else:
             self._show()
 
     @work(group="load", exclusive=True)
     async def memory_changed(self) -> None:
-        """Show it as it is now; who reads a page goes on reading it."""
+        """Load again; a page with the focus stays."""
         await self._load_all()
         if not self._detail.has_focus:
             await self._look()
 
     @on(Input.Changed, "#sessions-search")
     def _typed(self) -> None:
-        self._is_told = False
+        self._has_message = False
         self._show(keep=False)
 
     def _show(self, *, keep: bool = True) -> None:
         if not self._contents.is_loaded:
             return
         text = self._search.value
-        found = self._contents.found(text)
-        self._list.show(found, self._contents.nothing(text), keep=keep)
+        found = self._contents.matching(text)
+        self._list.show(found, self._contents.empty_text(text), keep=keep)
         self._count.update(self._contents.count(found))
-        self._tell_frame()
+        self._show_frame()
 
     # Keys
 
     async def _on_key(self, event: events.Key) -> None:
-        self._is_told = False
+        self._has_message = False
         in_search, action = self._search.has_focus, self._actions.get(event.key, "")
         if event.key == "enter":
             await self._enter()
@@ -158,15 +153,12 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._detail.focus()
 
     def on_row_list_picked(self) -> None:
-        """The mouse took a row."""
         self._open_detail()
 
     def on_row_list_marked(self) -> None:
-        """Tell of it, where it stays marked for a moment."""
-        self._mark_later()
+        self._show_page_later()
 
     def action_close(self) -> None:
-        """Esc: back from what was followed, to the list, then out of here."""
         if self._followed:
             self._followed.pop()
             self.run_worker(self._look(), group="look", exclusive=True)
@@ -177,7 +169,6 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
             self.dismiss(None)
 
     def action_leave(self) -> None:
-        """Ctrl+C."""
         self.dismiss(None)
 
     async def _next_tab(self) -> None:
@@ -198,7 +189,7 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         if self._detail.has_focus:
             self._list.focus()
         self._show(keep=False)
-        self._mark_later()
+        self._show_page_later()
 
     async def _change_memory(self) -> None:
         self._contents.next_scope()
@@ -208,23 +199,23 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         self._contents.next_category()
         self._show(keep=False)
 
-    # What is told of the marked row
+    # The page
 
-    def _mark_later(self) -> None:
+    def _show_page_later(self) -> None:
         self._followed.clear()
         if self._look_timer is not None:
             self._look_timer.stop()
         self._look_timer = self.set_timer(
-            _LOOK_AFTER, lambda: self.run_worker(self._look(), group="look", exclusive=True)
+            SHOW_PAGE_AFTER, lambda: self.run_worker(self._look(), group="look", exclusive=True)
         )
 
     async def _look(self) -> None:
         try:
             page = await self._page()
         except (OuroError, OSError) as error:
-            page = pages.told_page(_told(error))
+            page = pages.text_page(_one_line(error))
         self._detail.show(page)
-        self._tell_frame()
+        self._show_frame()
 
     async def _page(self) -> MemoryPage:
         if self._followed:
@@ -241,18 +232,18 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
             self._followed.append(link)
             await self._look()
 
-    # What is done
+    # Actions
 
     async def _act(self, name: str) -> None:
-        deeds = MemoryActions(self._memory, lambda text: external.edit(self.app, text), self._last_commit)
-        told = await deeds.do(name, self._aim())
-        self._last_commit = deeds.last_commit
-        if told:
-            undo = f" {self._letter('take_back')} takes it back." if self._last_commit else ""
-            await self._again(told + undo)
+        actions = MemoryActions(self._memory, lambda text: external.edit(self.app, text), self._last_commit)
+        message = await actions.do(name, self._aim())
+        self._last_commit = actions.last_commit
+        if message:
+            undo = f" {self._letter(UNDO_MEMORY)} undoes it." if self._last_commit else ""
+            await self._again(message + undo)
 
     def _aim(self) -> MarkedItem:
-        """What is marked: a row, or beyond it what was followed."""
+        """The marked row, or the followed link."""
         row, tab = self._list.marked, self._contents.tab
         key = row.key if row else ""
         link = self._detail.link if self._detail.has_focus else None
@@ -270,25 +261,25 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
             commit=key if tab == "timeline" else "",
         )
 
-    async def _again(self, told: str) -> None:
+    async def _again(self, message: str) -> None:
         await self._load()
-        self._tell(told)
+        self._show_message(message)
 
     async def _do(self, what: Callable[[], Awaitable[Any]]) -> None:
-        """Do it; what went wrong is told."""
+        """Run it; an error is shown in the last line."""
         try:
             await what()
         except (OuroError, OSError) as error:
-            self._tell(_told(error), "-failed")
+            self._show_message(_one_line(error), "-failed")
 
     # The frame
 
-    def _tell_frame(self) -> None:
+    def _show_frame(self) -> None:
         open_tab, waiting = self._contents.tab, self._contents.waiting
         names = [f"[{tab}]" if tab == open_tab else f" {tab} " for tab in TABS]
         names[-1] = names[-1].replace("proposals", f"proposals {waiting}") if waiting else names[-1]
-        self._tabs.update(tabs_from(names, TABS.index(open_tab), self.size.width - 2))
-        if not self._is_told:
+        self._tabs.update(tab_line(names, TABS.index(open_tab), self.size.width - 2))
+        if not self._has_message:
             self._foot.set_class(False, "-asks", "-failed")
             self._foot.update(
                 fitting(self._keys(), self._foot.size.width or self.app.size.width, 1 if self.has_class("-low") else 2)
@@ -296,18 +287,18 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
 
     def _keys(self) -> list[str]:
         if self._search.has_focus:
-            narrow = [f"{self._keymap.shown(f'change_{name}')} {word}" for name, word in _NARROW.items()]
-            return ["Enter looks", "Tab list", *narrow, "Esc closes"]
+            filters = [f"{self._keymap.shown(f'change_{name}')} {word}" for name, word in _FILTERS.items()]
+            return ["Enter opens", "Tab list", *filters, "Esc closes"]
         if self._detail.has_focus:
             return [*self._does(), "↑↓ links", "Enter follows", "Esc back"]
-        narrow = [f"{self._letter(f'change_{name}')} {word}" for name, word in _NARROW.items()]
-        return [*self._does(), "Enter looks", "←→ tabs", *narrow, "Tab search", "Esc closes"]
+        filters = [f"{self._letter(f'change_{name}')} {word}" for name, word in _FILTERS.items()]
+        return [*self._does(), "Enter opens", "←→ tabs", *filters, "Tab search", "Esc closes"]
 
     def _does(self) -> list[str]:
-        """What can be done with what is marked."""
+        """The keys for the marked item."""
         aim = self._aim()
         if aim.hunk:
-            return [f"{self._letter('take_back')} undo this hunk"]
+            return [f"{self._letter(UNDO_MEMORY)} undo this hunk"]
         is_archived = self._contents.tab == "archive" and not self._followed
         kinds = {
             "proposal": aim.proposal,
@@ -320,22 +311,22 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
 
     def _letter(self, name: str) -> str:
         keys = self._keymap.keys(name)
-        return next((each for each in keys if len(each) == 1), self._keymap.shown(name))
+        return next((key for key in keys if len(key) == 1), self._keymap.shown(name))
 
-    def _tell(self, text: str, kind: str = "") -> None:
-        self._is_told = True
+    def _show_message(self, text: str, kind: str = "") -> None:
+        self._has_message = True
         self._foot.set_class(False, "-asks", "-failed")
         self._foot.set_class(bool(kind), kind or "-asks")
         self._foot.update(clean(text))
 
 
-def _told(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedItem:
-    """What is marked; what is empty is not."""
+    """The marked item; unused fields are empty."""
 
     note: str = ""
     core: Listed | None = None
@@ -345,11 +336,11 @@ class MarkedItem:
 
 
 class MemoryActions:
-    """Each deed gives what is to be told of it; nothing where nothing was done.
+    """What the keys do to the marked item. Each action returns a message, empty if nothing was done.
 
     Args:
-        edit: lends the terminal to the person's editor.
-        last_commit: what was done here last, to be taken back.
+        edit: opens the user's editor.
+        last_commit: the last change made here, which can be undone.
     """
 
     def __init__(self, memory: Browsing, edit: Callable[[str], Awaitable[str]], last_commit: str) -> None:
@@ -361,82 +352,86 @@ class MemoryActions:
         """Do what the action of that name says.
 
         Raises:
-            UsageError: it does not go with what is marked.
+            UsageError: it does not apply to the marked item.
         """
-        if name == "take_back":
-            return await self._take_back(aim)
+        if name == UNDO_MEMORY:
+            return await self._undo(aim)
         self.last_commit = ""
         if name in ("accept", "reject"):
             return await self._answer(aim.proposal, accepts=name == "accept")
         if name == "edit_note":
             return await self._edit(aim)
         if not aim.note:
-            raise UsageError("That is for notes.")
-        deeds = {
-            "confirm_note": (self._memory.confirm, "Confirmed: it still holds."),
-            "archive_note": (self._memory.archive, "Archived: kept, but not recalled."),
-            "restore_note": (self._memory.confirm, "It is back."),
+            raise UsageError("Mark a note first.")
+        actions = {
+            "confirm_note": (self._memory.confirm, "Confirmed."),
+            "archive_note": (self._memory.archive, "Archived. It is no longer recalled."),
+            "restore_note": (self._memory.confirm, "Restored."),
         }
-        deed, told = deeds[name]
-        self.last_commit = await deed(aim.note)
-        return told
+        action, message = actions[name]
+        self.last_commit = await action(aim.note)
+        return message
 
-    async def _take_back(self, aim: MarkedItem) -> str:
-        """The marked hunk or commit; elsewhere what was done here last."""
-        from ouro.session import describe_commits  # heavier than the first picture may be
+    async def _undo(self, aim: MarkedItem) -> str:
+        """Undo the marked hunk or commit, else the last change made here."""
+        from ouro.session import describe_commits  # too heavy to import before the first frame
 
         commit, hunk = (aim.commit, aim.hunk) if aim.commit else (self.last_commit, 0)
         if not commit:
-            raise UsageError("Nothing was done here that could be taken back.")
+            raise UsageError("There is no change to undo.")
         done = await self._memory.undo(commit, hunk)
         self.last_commit = ""
-        left = f" {len(done.conflicts)} changes stay: their lines have changed since." if done.conflicts else ""
-        return f"Taken back{f' hunk {hunk} of' if hunk else ''}: {describe_commits(done.commits)}.{left}"
+        left = (
+            f" {len(done.conflicts)} changes could not be undone: their lines have changed since."
+            if done.conflicts
+            else ""
+        )
+        return f"Undone{f' hunk {hunk} of' if hunk else ''}: {describe_commits(done.commits)}.{left}"
 
     async def _answer(self, proposal: str, *, accepts: bool) -> str:
         if not proposal:
-            raise UsageError("That is for proposals.")
+            raise UsageError("Mark a proposal first.")
         await (self._memory.accept if accepts else self._memory.reject)(proposal)
-        return "Accepted." if accepts else "Rejected. The history of git has it still."
+        return "Accepted." if accepts else "Rejected. The git history keeps it."
 
     async def _edit(self, aim: MarkedItem) -> str:
         named = f"{aim.core.scope}/{aim.core.name}" if aim.core is not None else aim.note
         if not named:
-            raise UsageError("Only notes and lines of the core can be edited.")
+            raise UsageError("Mark a note or a line of the core first.")
         opened = await self._memory.open_file(named)
         saved = await self._memory.save(opened, await self._edit_text(opened.text))
         self.last_commit = saved.undo
         if not saved.changed:
-            return "Nothing was changed."
-        return "Kept as you wrote it." + "".join(f" But {each}." for each in saved.problems)
+            return "No changes."
+        return "Saved." + "".join(f" {problem}." for problem in saved.problems)
 
 
 KEYS: Mapping[str, tuple[str, ...]] = {
     "note": ("edit_note", "confirm_note", "archive_note"),
     "archived": ("restore_note", "edit_note"),
     "core": ("edit_note",),
-    "commit": ("take_back",),
+    "commit": (UNDO_MEMORY,),
     "proposal": ("accept", "reject"),
 }
-"""The actions that go with what is marked."""
+"""The actions for each kind of marked item."""
 WORDS: Mapping[str, str] = {
     "edit_note": "edit",
     "confirm_note": "confirm",
     "archive_note": "archive",
     "restore_note": "restore",
-    "take_back": "undo",
+    UNDO_MEMORY: "undo",
     "accept": "accept",
     "reject": "reject",
 }
-"""What the foot calls them."""
+"""Their labels in the key line."""
 
 
 def fitting(parts: Sequence[str], width: int, lines: int) -> str:
-    """In so many lines, each part whole; what does not fit is left out before the last."""
+    """The items on at most `lines` lines; items that do not fit are left out before the last."""
     shown = list(parts)
-    while len(told := _lines(shown, width)) > lines and len(shown) > 2:
+    while len(fitted := _lines(shown, width)) > lines and len(shown) > 2:
         shown.pop(-2)
-    return "\n".join(told)
+    return "\n".join(fitted)
 
 
 def _lines(parts: Sequence[str], width: int) -> list[str]:
@@ -449,8 +444,8 @@ def _lines(parts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def tabs_from(names: Sequence[str], place: int, width: int) -> str:
-    """The tabs, from the one on from which the open one is in sight; arrows say that there are more."""
+def tab_line(names: Sequence[str], place: int, width: int) -> str:
+    """The tab line, scrolled so that the open tab is in sight; arrows show that there are more."""
     first = 0
     while first < place and len(" ".join(names[first : place + 1])) > width - 1:
         first += 1

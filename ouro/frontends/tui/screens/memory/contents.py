@@ -1,4 +1,4 @@
-"""MemoryContents: what the memory browser has to show, tab by tab, narrowed down to what was asked for."""
+"""MemoryContents: the rows of the memory browser by tab, scope, category and search."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from ouro.events import NotesRecalled
     from ouro.session import Browsing, Commit, FileEdit, Listed, MemoryReceipt, Proposal, TimelineEntry, TurnEvidence
 
-_LOGGED = 500
-_NOTHING: Mapping[Tab, str] = {
-    "notes": "No notes yet. They come as you work; `#text` in the prompt keeps something at once.",
-    "core": "The core is empty. `#text` in the prompt keeps something at once.",
-    "timeline": "Nothing was ever remembered here.",
+MAX_COMMITS = 500
+_EMPTY_TABS: Mapping[Tab, str] = {
+    "notes": "No notes yet. ouro writes them as you work. Type `#text` in the prompt to remember something now.",
+    "core": "The core is empty. Type `#text` in the prompt to remember something.",
+    "timeline": "No commits yet.",
     "archive": "The archive is empty.",
-    "receipt": "Nothing of memory went to the model.",
-    "proposals": "Nothing waits for you.",
+    "receipt": "No memory was sent to the model.",
+    "proposals": "No pending changes.",
 }
 
 
 class MemoryContents:
-    """Which tab is open, what is in each, and by what it is narrowed down."""
+    """The rows of each tab, the open tab, and its filters."""
 
     def __init__(self, memory: Browsing, tab: Tab) -> None:
         self._memory = memory
@@ -43,17 +43,17 @@ class MemoryContents:
         self._rows: dict[Tab, list[MemoryRow]] = {}
 
     async def load(self) -> None:
-        """Read everything anew, beside the loop.
+        """Read everything again, in the background.
 
         Raises:
-            OuroError, OSError: memory, or its index, cannot be read just now.
+            OuroError, OSError: memory or its index cannot be read.
         """
         memory = self._memory
         listed, entries, proposals = await asyncio.gather(
-            memory.all(), memory.ask(lambda timeline: timeline.log(_LOGGED)), memory.proposals()
+            memory.all(), memory.ask(lambda timeline: timeline.log(MAX_COMMITS)), memory.proposals()
         )
         self._recalled, self._receipt = memory.recalled, memory.receipt
-        self._proposals = {each.id: each for each in proposals}
+        self._proposals = {proposal.id: proposal for proposal in proposals}
         self._listed, rows = await asyncio.to_thread(_note_tabs, listed)
         self._rows = {
             **rows,
@@ -69,52 +69,50 @@ class MemoryContents:
 
     @property
     def waiting(self) -> int:
-        """How many proposals wait."""
+        """The number of pending proposals."""
         return len(self._proposals)
 
-    def found(self, text: str) -> list[MemoryRow]:
-        """The rows of the open tab that hold these words."""
+    def matching(self, text: str) -> list[MemoryRow]:
+        """The rows of the open tab that contain these words."""
         return narrowed(self._rows.get(self.tab, []), text, self._scope, self._category)
 
     def count(self, found: Sequence[MemoryRow]) -> str:
-        """What it is narrowed down by, and how many are left."""
+        """The filters and the number of rows."""
         whole = len(self._rows.get(self.tab, []))
         some = f"{len(found):,} of {whole:,}" if len(found) != whole else f"{whole:,}"
         return " · ".join(filter(None, (self._scope, self._category, some)))
 
-    def nothing(self, text: str) -> str:
-        """What is said where no row is left."""
+    def empty_text(self, text: str) -> str:
+        """The text of an empty list."""
         if not self._rows:
             return ""
-        return "Nothing fits." if self._rows[self.tab] or text else _NOTHING[self.tab]
+        return "No matches." if self._rows[self.tab] or text else _EMPTY_TABS[self.tab]
 
     def go_by(self, by: int) -> None:
-        """To the tab beside."""
         self.go_to(TABS[(TABS.index(self.tab) + by) % len(TABS)])
 
     def go_to(self, tab: Tab) -> None:
-        """To a tab; all of its categories are shown."""
+        """Open a tab, with all of its categories."""
         self.tab, self._category = tab, ""
 
     def next_scope(self) -> None:
-        """Yours, the repository's, or both."""
         self._scope = SCOPES[(SCOPES.index(self._scope) + 1) % len(SCOPES)]
 
     def next_category(self) -> None:
-        """The categories of the open tab one after the other, then all of them."""
+        """Show the next category of the open tab, or all."""
         there = ["", *sorted({row.category for row in self._rows.get(self.tab, ()) if row.category})]
         place = there.index(self._category) if self._category in there else -1
         self._category = there[(place + 1) % len(there)]
 
     def listed(self, key: str) -> Listed | None:
-        """The note or core line of a row; None where it is none."""
+        """The note or core line of a row; None for other rows."""
         return self._listed.get(key)
 
     async def page(self, row: MemoryRow | None) -> MemoryPage:
-        """All there is to tell of a row.
+        """The page of a row.
 
         Raises:
-            OuroError: it is not there any more.
+            OuroError: it does not exist any more.
         """
         if row is None:
             return MemoryPage()
@@ -133,7 +131,7 @@ class MemoryContents:
     async def _receipt_page(self, row: MemoryRow) -> MemoryPage:
         assert self._recalled is not None
         assert self._receipt is not None
-        item = next((each for each in self._recalled.items if each.id == row.key), None)
+        item = next((note for note in self._recalled.items if note.id == row.key), None)
         if item is None:
             return pages.receipt_page(self._receipt.lines[int(row.key.removeprefix("line "))])
         page = pages.recalled_page(item, self._recalled)
@@ -143,9 +141,8 @@ class MemoryContents:
 
 
 def _note_tabs(listed: Sequence[Listed]) -> tuple[dict[str, Listed], dict[Tab, list[MemoryRow]]]:
-    """Ten thousand of them take a moment."""
     tabs: tuple[Tab, ...] = ("notes", "core", "archive")
-    return {row_key(each): each for each in listed}, {tab: note_rows(listed, tab) for tab in tabs}
+    return {row_key(item): item for item in listed}, {tab: note_rows(listed, tab) for tab in tabs}
 
 
 Tab = Literal["notes", "core", "timeline", "archive", "receipt", "proposals"]
@@ -153,42 +150,44 @@ TABS: tuple[Tab, ...] = ("notes", "core", "timeline", "archive", "receipt", "pro
 Scopes = Literal["all", "user", "repo"]
 SCOPES: tuple[Scopes, ...] = ("all", "user", "repo")
 WRITERS: Mapping[str, str] = {"agent": "the agent", "person": "you", "consolidation": "a model"}
-"""Who wrote it, in the reader's words, by the origin of a commit; the others are called as they are."""
+"""The author by the origin of a commit; other origins are shown as they are."""
 _CHANGED = re.compile(r"changed (\d+) times?")
 _MARK = re.compile(r"^([-+] )?[-*+] ")
 _OUT_OF_FORCE = frozenset(("archived", "replaced"))
 
 
 def note_rows(listed: Iterable[Listed], tab: Tab) -> list[MemoryRow]:
-    """Notes in force, lines of the core, or what is in the archive."""
+    """Notes in force, lines of the core, or archived notes."""
     fits: Mapping[Tab, Callable[[Listed], bool]] = {
-        "notes": lambda each: each.kind == "note" and _OUT_OF_FORCE.isdisjoint(each.badges),
-        "core": lambda each: each.kind == "core",
-        "archive": lambda each: "archived" in each.badges,
+        "notes": lambda item: item.kind == "note" and _OUT_OF_FORCE.isdisjoint(item.badges),
+        "core": lambda item: item.kind == "core",
+        "archive": lambda item: "archived" in item.badges,
     }
-    return [_note_row(each, tab) for each in listed if fits[tab](each)]
+    return [_note_row(item, tab) for item in listed if fits[tab](item)]
 
 
 def row_key(listed: Listed) -> str:
-    """What a note, or a line of the core, is known by."""
+    """The key of a note or of a line of the core."""
     return listed.id if listed.kind == "note" else f"{listed.scope}/{listed.name}:{listed.line}"
 
 
 def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
     """Commits."""
     rows = []
-    for each in entries:
-        commit, who = each.commit, writer(each.commit)
-        searched = f"{commit.subject} {who} {commit.id} {each.scope} {' '.join(commit.paths)} {commit.at}".lower()
-        rows.append(MemoryRow(commit.id, each.scope, _line(commit.subject), commit.at[5:10], who, searched, who, False))
+    for entry in entries:
+        commit, who = entry.commit, writer(entry.commit)
+        searched = f"{commit.subject} {who} {commit.id} {entry.scope} {' '.join(commit.paths)} {commit.at}".lower()
+        rows.append(
+            MemoryRow(commit.id, entry.scope, _line(commit.subject), commit.at[5:10], who, searched, who, False)
+        )
     return rows
 
 
 def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt) -> list[MemoryRow]:
-    """What was considered for the last message, then what of the core stands in every prompt."""
+    """The notes considered for the last message, then the core in every prompt."""
     rows = []
     for item in recalled.items:
-        text = _line(item.text) or f"{item.id[:12]}, gone since"
+        text = _line(item.text) or f"{item.id[:12]} (deleted since)"
         searched = f"{text} {item.id} {item.state} {item.reason} {item.scope}".lower()
         shown = f"{SIGNS[item.state]} {text}"
         rows.append(MemoryRow(item.id, item.scope, shown, "", f"{item.state}: {item.reason}", searched, "recalled"))
@@ -202,25 +201,25 @@ def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt) -> list[Memory
 
 
 def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
-    """What waits for the person: the lines that would change."""
+    """Pending changes: the lines that would change."""
     rows = []
-    for each in proposals:
-        changed = "; ".join(_gist(edit) for edit in each.edits)
-        named = " ".join(edit.name for edit in each.edits)
-        searched = f"{changed} {named} {each.reason} {each.scope} {each.id}".lower()
-        rows.append(MemoryRow(each.id, each.scope, changed, "waits", "", searched, each.origin))
+    for proposal in proposals:
+        changed = "; ".join(_gist(edit) for edit in proposal.edits)
+        named = " ".join(edit.name for edit in proposal.edits)
+        searched = f"{changed} {named} {proposal.reason} {proposal.scope} {proposal.id}".lower()
+        rows.append(MemoryRow(proposal.id, proposal.scope, changed, "pending", "", searched, proposal.origin))
     return rows
 
 
 def _gist(edit: FileEdit) -> str:
-    """What comes new, else what goes."""
+    """The added lines, else the removed ones."""
     lines = changed_lines(edit)
     new = [line for line in lines if line[0] == "+"]
     return " ".join(map(_item, new or lines)) or edit.name
 
 
 def changed_lines(edit: FileEdit) -> list[str]:
-    """What becomes of a file, line by line behind a `-` or `+`; of a note its words, as long as they change."""
+    """The changed lines of a file with `-` or `+`; of a note only its text, if that changed."""
     before, after = edit.before or "", edit.after or ""
     if words_of(before) != words_of(after):
         before, after = words_of(before), words_of(after)
@@ -235,7 +234,7 @@ def words_of(text: str) -> str:
 
 
 def narrowed(rows: Sequence[MemoryRow], text: str, scope: Scopes, category: str = "") -> list[MemoryRow]:
-    """Those that hold all these words, of that scope and category."""
+    """The rows of this scope and category that contain all these words."""
     words = text.lower().split()
     return [
         row
@@ -258,12 +257,12 @@ def said_lines(said: TurnEvidence) -> Iterator[tuple[str, str]]:
         yield names.get(who, who), clean(text).strip()
 
 
-def _note_row(each: Listed, tab: Tab) -> MemoryRow:
-    badges = [badge for badge in each.badges if badge != "archived"] if tab == "archive" else each.badges
+def _note_row(item: Listed, tab: Tab) -> MemoryRow:
+    badges = [badge for badge in item.badges if badge != "archived"] if tab == "archive" else item.badges
     flag = " · ".join(_CHANGED.sub(r"changed \1×", badge) for badge in badges)
-    searched = f"{each.text} {each.category} {each.scope} {each.id} {' '.join(each.badges)} {each.name}".lower()
-    text = _item(each.text) if tab == "core" else _line(each.text)
-    return MemoryRow(row_key(each), each.scope, text, flag, each.category, searched, each.category)
+    searched = f"{item.text} {item.category} {item.scope} {item.id} {' '.join(item.badges)} {item.name}".lower()
+    text = _item(item.text) if tab == "core" else _line(item.text)
+    return MemoryRow(row_key(item), item.scope, text, flag, item.category, searched, item.category)
 
 
 def _item(text: str) -> str:

@@ -26,33 +26,33 @@ if TYPE_CHECKING:
         TurnEvidence,
     )
 
-_MOST_LINES = 400
-_SAYS_NOTHING = re.compile(
+MAX_PAGE_LINES = 400
+_REDUNDANT = re.compile(
     r'---|(?:id|session_id|turn|created_at|updated_at|confirmed_at): .*|version: 1|\w+: (?:null|\[\]|""|)'
 )
-"""Lines of front matter that the rest of a page tells, or that are empty."""
-_NO_TURN = "written by hand, or outside of a session"
+"""Front matter that the rest of the page shows already, or that is empty."""
+_NO_TURN = "edited by hand, or outside of a session"
 
 
 def note_page(details: NoteDetails) -> MemoryPage:
-    """A note: what it says, how sure that is, whence it is, its versions, what it has to do with."""
+    """A note: text, confidence, source, versions, related notes."""
     note, page = details.note, MemoryPage()
     page.add(note.text or "(empty)", "title")
     page.add(f"{details.scope} · {note.category} · {note.id[:12]}", "detail")
-    said = "you said so" if note.source == "user" else "concluded"
+    said = "stated by you" if note.source == "user" else "inferred"
     page.add(
         f"confidence now {details.confidence:.0%} ({said}), confirmed {note.confirmed_at[:10] or 'never'}", "detail"
     )
     if details.badges:
         page.add(f"[{'] ['.join(details.badges)}]", "flag")
-    for each in details.problems:
-        page.add(f"in its file: {each}", "removed")
+    for problem in details.problems:
+        page.add(f"in its file: {problem}", "removed")
     page.add("")
     _add_turn(page, note.session_id, note.turn, note.trigger)
     _add_chain(page, details)
     if details.ties:
         page.add("")
-        page.add("Has to do with", "who")
+        page.add("Related notes", "who")
         for tie in details.ties:
             page.add(f"{tie.way}: {one_line(tie.text)}", link=PageLink("note", tie.note_id))
     if note.entities or note.relations:
@@ -66,22 +66,22 @@ def note_page(details: NoteDetails) -> MemoryPage:
 
 
 def core_page(listed: Listed, lines: tuple[BlamedLine, ...]) -> MemoryPage:
-    """A line of the core: its file, and who wrote it when."""
+    """A line of the core: file, author and date."""
     page = MemoryPage()
     page.add(listed.text, "title")
     page.add(f"{listed.scope}/{listed.name}, line {listed.line}", "detail")
-    found = next((each for each in lines if each.number == listed.line), None)
+    found = next((line for line in lines if line.number == listed.line), None)
     page.add("")
     if found is None:
         page.add("not committed yet", "detail")
         return page
     _add_commit(page, found.commit)
-    page.add(f"the commit: {found.commit.subject}", link=PageLink("commit", found.commit.id))
+    page.add(f"commit: {found.commit.subject}", link=PageLink("commit", found.commit.id))
     return page
 
 
 def commit_page(entry: TimelineEntry, found: Difference) -> MemoryPage:
-    """A commit as a diff; each hunk can be taken back by itself."""
+    """A commit as a diff; each hunk can be undone by itself."""
     page = MemoryPage()
     page.add(entry.commit.subject, "title")
     page.add(f"{entry.scope} · {entry.commit.id[:12]}", "detail")
@@ -89,7 +89,7 @@ def commit_page(entry: TimelineEntry, found: Difference) -> MemoryPage:
     for hunk in found.hunks:
         other = hunk.other_half(found.hunks)
         if other is not None and hunk.before:
-            continue  # told where it went to
+            continue  # shown at its destination
         page.add("")
         where = f"moved from {_place(other.name)}" if other else f"line {hunk.start + 1}"
         page.add(
@@ -100,31 +100,31 @@ def commit_page(entry: TimelineEntry, found: Difference) -> MemoryPage:
         if other is not None:
             page.add(words_of("".join(hunk.after)))
             continue
-        for line in _telling(hunk.name, hunk.before):
+        for line in _shown_lines(hunk.name, hunk.before):
             page.add(f"- {line.rstrip()}", "removed")
-        for line in _telling(hunk.name, hunk.after):
+        for line in _shown_lines(hunk.name, hunk.after):
             page.add(f"+ {line.rstrip()}", "added")
-    del page.lines[_MOST_LINES:]
+    del page.lines[MAX_PAGE_LINES:]
     return page
 
 
 def proposal_page(proposal: Proposal) -> MemoryPage:
-    """What waits, why, and what had been read before."""
+    """A pending change: reason, sources and diff."""
     page = MemoryPage()
-    page.add("Waits for you", "title")
+    page.add("Waiting for approval", "title")
     page.add(f"{proposal.scope} · {proposal.id} · {proposal.reason}", "detail")
     for source in proposal.sources:
-        page.add(f"read before: {source}", "detail")
+        page.add(f"source: {source}", "detail")
     for edit in proposal.edits:
         page.add("")
         page.add(short_name(edit.name) if edit.after is not None else f"{short_name(edit.name)}, removed", "who")
         for line in changed_lines(edit):
             page.add(line, "added" if line[0] == "+" else "removed")
-        told = [*_front(edit.after or "")]
-        if told and told != [*_front(edit.before or "")]:
+        front = [*_front(edit.after or "")]
+        if front and front != [*_front(edit.before or "")]:
             page.add("")
-            page.add("its front matter then", "detail")
-            for line in told:
+            page.add("new front matter", "detail")
+            for line in front:
                 page.add(f"  {line}", "detail")
     if proposal.session:
         page.add("")
@@ -133,7 +133,7 @@ def proposal_page(proposal: Proposal) -> MemoryPage:
 
 
 def recalled_page(item: Remembered, recalled: NotesRecalled) -> MemoryPage:
-    """What became of a note that was considered for the last message."""
+    """A note that was considered for the last message."""
     page = MemoryPage()
     tokens = f" · {item.tokens} tokens" if item.tokens else ""
     page.add(f"{SIGNS[item.state]} {item.state} with the last message: {item.reason}", "who")
@@ -143,7 +143,7 @@ def recalled_page(item: Remembered, recalled: NotesRecalled) -> MemoryPage:
 
 
 def receipt_page(line: ReceiptLine) -> MemoryPage:
-    """What became of an entry of the core when the session began."""
+    """An entry of the core at the start of the session."""
     page = MemoryPage()
     page.add(line.text or f"the whole of {line.file}", "title")
     page.add(f"{line.scope}/{line.file}", "detail")
@@ -156,14 +156,14 @@ def receipt_page(line: ReceiptLine) -> MemoryPage:
 
 
 def turn_page(said: TurnEvidence) -> MemoryPage:
-    """The words that taught something; Enter opens the session, to look only."""
+    """The turn that a memory came from; Enter opens the session read-only."""
     page = MemoryPage()
     page.add(f"Turn {said.turn} of {said.title or said.session_id[:8]}", "title")
     page.add(f"message {said.number} · {said.at[:16].replace('T', ' ')} · session {said.session_id[:8]}", "detail")
     if said.is_left:
-        page.add("said on a branch that was left by going back", "detail")
+        page.add("on a branch that was left by a rewind", "detail")
     page.add(
-        "Enter goes there; another session is opened to look only",
+        "Enter opens it; another session is opened read-only",
         link=PageLink("turn", said.session_id, message=said.number),
     )
     for who, words in said_lines(said):
@@ -174,10 +174,10 @@ def turn_page(said: TurnEvidence) -> MemoryPage:
 
 
 async def followed_page(memory: Browsing, link: PageLink) -> MemoryPage:
-    """What a link leads to.
+    """The page of a link.
 
     Raises:
-        OuroError: it is not there any more.
+        OuroError: it does not exist any more.
     """
     if link.kind == "note":
         return note_page(await memory.details(link.target))
@@ -187,15 +187,15 @@ async def followed_page(memory: Browsing, link: PageLink) -> MemoryPage:
     return commit_page(entry, await memory.ask(lambda timeline: timeline.changes(link.target)))
 
 
-def told_page(text: str) -> MemoryPage:
-    """One thing to say, in place of what cannot be shown."""
+def text_page(text: str) -> MemoryPage:
+    """A page of one line, such as an error."""
     page = MemoryPage()
     page.add(text, "detail")
     return page
 
 
 def _add_turn(page: MemoryPage, session_id: str, turn: int, trigger: str) -> None:
-    page.add("Taught by", "who")
+    page.add("Source", "who")
     if session_id and turn:
         how = f" ({trigger})" if trigger else ""
         page.add(f"session {session_id[:8]}, turn {turn}{how}", link=PageLink("turn", session_id, turn))
@@ -218,25 +218,25 @@ def _add_chain(page: MemoryPage, details: NoteDetails) -> None:
     changes = len(details.chain) - 1
     page.add("")
     page.add(f"Changed {changes} time{'s' if changes > 1 else ''}, oldest first", "who")
-    for each in details.chain:
-        if each.note_id == details.note.id:
-            page.add(f"  {each.at[:10]} {one_line(each.text)} (this one)")
+    for version in details.chain:
+        if version.note_id == details.note.id:
+            page.add(f"  {version.at[:10]} {one_line(version.text)} (this one)")
         else:
-            page.add(f"{each.at[:10]} {one_line(each.text)}", link=PageLink("note", each.note_id))
+            page.add(f"{version.at[:10]} {one_line(version.text)}", link=PageLink("note", version.note_id))
 
 
 def short_name(name: str) -> str:
-    """A file as it is told: of a note's id, its beginning."""
+    """A file name; a note's id is cut."""
     folder, slash, base = name.rpartition("/")
     return f"{folder}{slash}{base[:12]}" if base.startswith("mem_") else name
 
 
 def _place(name: str) -> str:
-    return name.rpartition("/")[0] or "the notes"
+    return name.rpartition("/")[0] or "notes"
 
 
-def _telling(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Of a whole note its words, then what its front matter tells; of anything else each line."""
+def _shown_lines(name: str, lines: Sequence[str]) -> Iterator[str]:
+    """Of a whole note its text and front matter; of other files every line."""
     if not name.rpartition("/")[2].startswith("mem_") or not lines or lines[0].rstrip() != "---":
         yield from lines
         return
@@ -245,6 +245,6 @@ def _telling(name: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _front(text: str) -> Iterator[str]:
-    """The front matter of a note, as far as it tells something."""
+    """The useful lines of a note's front matter."""
     lines = text.removesuffix(words_of(text)).splitlines()
-    return (each for each in lines if not _SAYS_NOTHING.fullmatch(each))
+    return (line for line in lines if not _REDUNDANT.fullmatch(line))

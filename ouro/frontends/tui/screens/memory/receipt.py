@@ -1,4 +1,4 @@
-"""ReceiptSheet: what long-term memory put into the prompt, entry by entry, and what came since."""
+"""ReceiptSheet: what long-term memory put into the prompt, entry by entry."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ouro.events import NotesRecalled
     from ouro.session import MemoryReceipt
 
-_ABOUT = 24
-"""Columns at most for what became of an entry."""
+MAX_RESULT_WIDTH = 24
+"""Columns of the result of an entry."""
 
 
 class ReceiptSheet(ReadSheet):
-    """The notes that came with the last message, then the core as it was at start."""
+    """The notes recalled for the last message, then the core at the start of the session."""
 
     def __init__(self, receipt: MemoryReceipt, recalled: NotesRecalled, keymap: Keymap) -> None:
         super().__init__(keymap, "receipt")
@@ -33,31 +33,30 @@ class ReceiptSheet(ReadSheet):
         self._recalled = recalled
 
     def compose(self) -> ComposeResult:
-        """Both in one scroll."""
         with Vertical(classes="sheet"):
             yield Static(f"Recall · {recalled_summary(self._recalled)}", classes="sheet--title", markup=False)
             with VerticalScroll(classes="sheet--scroll"):
                 if self._recalled.items:
-                    yield Static(_told_below(recalled_rows(self._recalled)))
+                    yield Static(_table_with_reasons(recalled_rows(self._recalled)))
                 yield Static(f"Core · {summary(self._receipt)}", classes="sheet--title", markup=False)
                 found = list(rows(self._receipt))
-                yield Static(_table(found) if found else Text("Nothing is remembered yet."))
+                yield Static(_table(found) if found else Text("No memory yet."))
             yield self.keys_line()
 
 
 def _table(found: Sequence[tuple[str, str, str]]) -> Table:
-    """What became of each behind it."""
+    """The result right of each entry."""
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", ratio=1)
-    table.add_column(overflow="fold", justify="right", style="dim", max_width=_ABOUT)
+    table.add_column(overflow="fold", justify="right", style="dim", max_width=MAX_RESULT_WIDTH)
     for sign, text, about in found:
         table.add_row(sign, Text(escaped(text), style="" if sign else "bold"), escaped(about))
     return table
 
 
-def _told_below(found: Iterable[tuple[str, str, str]]) -> Table:
-    """What became of each below it: there is much to tell."""
+def _table_with_reasons(found: Iterable[tuple[str, str, str]]) -> Table:
+    """The result below each entry."""
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", ratio=1)

@@ -21,14 +21,14 @@ from textual.widgets import Static
 from ouro.frontends.tui.widgets.row_list import RowList, fitted
 from ouro.utils.text import clean
 
-_FLAG_FROM = 30
-"""Width from which there is room for the scope, and for what is to be seen at once."""
-_ABOUT_FROM = 48
-"""Width from which there is room for what else is said beside the text."""
-_LEAST_ABOUT = 9
+FLAG_FROM_WIDTH = 30
+"""Width from which scope and flag are shown."""
+ABOUT_FROM_WIDTH = 48
+"""Width from which the details are shown."""
+MIN_ABOUT = 9
 _SCOPE = 5
 _EMPTY = 6
-"""Lines for what is said where there is no row."""
+"""Lines of the text of an empty list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +36,23 @@ class MemoryRow:
     """One line of a list."""
 
     key: str
-    """Of the note, core line, commit or proposal."""
+    """The id of the note, core line, commit or proposal."""
     scope: str
     text: str
     flag: str
-    """What is to be seen at once."""
+    """A short remark."""
     about: str
-    """What is said behind that, where there is room."""
+    """Details, shown if there is room."""
     searched: str
-    """What typing looks through, in small letters."""
+    """The lower-case text that a search matches."""
     category: str = ""
-    """What it can be chosen by: the category; of a commit, who made it."""
+    """For the category filter; of a commit, its author."""
     warns: bool = True
-    """The flag says that something is not as it should be."""
+    """The flag is a warning."""
 
 
 class MemoryList(RowList[MemoryRow]):
-    """The rows that fit, one of them marked. It does not know what is done with them."""
+    """The rows in sight, one of them marked."""
 
     COMPONENT_CLASSES = {"sessions--marked", "sessions--detail", "memory--flag"}  # noqa: RUF012 (Textual's own form)
 
@@ -61,9 +61,9 @@ class MemoryList(RowList[MemoryRow]):
         self._nothing = ""
 
     def show(self, rows: Sequence[MemoryRow], nothing: str = "", *, keep: bool = True) -> None:
-        """Have these rows, or say `nothing`; with `keep` the same one stays marked where it is there still."""
+        """Show these rows, or the text `nothing`; with `keep` the same row stays marked."""
         before, self._nothing = self.marked, nothing
-        places = (place for place, each in enumerate(rows) if before and each.key == before.key)
+        places = (place for place, row in enumerate(rows) if before and row.key == before.key)
         self.put(rows, next(places, min(self.place, max(0, len(rows) - 1))) if keep else 0)
         if before != self.marked:
             self.post_message(self.Marked())
@@ -87,11 +87,11 @@ class MemoryList(RowList[MemoryRow]):
 
     def _segments(self, row: MemoryRow, is_marked: bool, width: int) -> list[Segment]:
         shown = self._style("sessions--marked") if is_marked else self.rich_style
-        flag = fitted(clean(row.flag), width * 2 // 5) if width >= _FLAG_FROM else ""
+        flag = fitted(clean(row.flag), width * 2 // 5) if width >= FLAG_FROM_WIDTH else ""
         left = width * 2 // 5 - cell_len(flag)
-        about = clean(row.about) if width >= _ABOUT_FROM and left >= _LEAST_ABOUT else ""
+        about = clean(row.about) if width >= ABOUT_FROM_WIDTH and left >= MIN_ABOUT else ""
         about = fitted(f" · {about}" if flag and about else about, left)
-        scope, beside = (_SCOPE if width >= _FLAG_FROM else 0), cell_len(flag) + cell_len(about)
+        scope, beside = (_SCOPE if width >= FLAG_FROM_WIDTH else 0), cell_len(flag) + cell_len(about)
         room = max(1, width - 2 - scope - (beside + 2 if beside else 0))
         return [
             Segment("❯ " if is_marked else "  ", shown),
@@ -110,7 +110,7 @@ PageStyle = Literal["", "title", "detail", "who", "flag", "added", "removed"]
 
 @dataclass(frozen=True, slots=True)
 class PageLink:
-    """Something that Enter follows, or that a key works on."""
+    """A target that Enter follows or a key works on."""
 
     kind: Literal["note", "turn", "commit", "hunk"]
     target: str
@@ -121,18 +121,17 @@ class PageLink:
 
 @dataclass(slots=True)
 class MemoryPage:
-    """Lines, some of them links."""
+    """Lines of text; some are links."""
 
     lines: list[tuple[str, PageStyle, PageLink | None]] = field(default_factory=list)
 
     def add(self, text: str, style: PageStyle = "", link: PageLink | None = None) -> None:
-        """One line, or several; a link is one."""
         for line in clean(text).splitlines() or [""]:
             self.lines.append((line, style, link))
 
 
 class MemoryDetail(VerticalScroll, can_focus=True):
-    """A page. ↑↓ go from link to link where there are any, else they scroll."""
+    """Shows a page. ↑↓ move between links; without links they scroll."""
 
     COMPONENT_CLASSES = {  # noqa: RUF012 (Textual's own form)
         "preview--title", "preview--detail", "preview--who", "preview--flag", "preview--marked", "preview--added",
@@ -156,16 +155,13 @@ class MemoryDetail(VerticalScroll, can_focus=True):
         self._place = 0
 
     def compose(self) -> ComposeResult:
-        """One text."""
         yield self._text
 
     @property
     def link(self) -> PageLink | None:
-        """The marked link; None where there is none."""
         return self._page.lines[self._links[self._place]][2] if self._links else None
 
     def show(self, page: MemoryPage) -> None:
-        """Have this page, from its beginning."""
         self._page, self._place = page, 0
         seen: list[PageLink] = []
         self._links = []
@@ -177,7 +173,6 @@ class MemoryDetail(VerticalScroll, can_focus=True):
         self.scroll_home(animate=False)
 
     def action_step(self, by: int) -> None:
-        """Mark the next link; without links, scroll."""
         place = self._place + by
         if not self._links or not 0 <= place < len(self._links):
             self.scroll_relative(y=by, animate=False, force=True)
@@ -189,11 +184,9 @@ class MemoryDetail(VerticalScroll, can_focus=True):
             self.scroll_to(y=max(0, line - self.size.height // 2), animate=False, force=True)
 
     def on_focus(self) -> None:
-        """The marked link is shown only while the keys work on it."""
         self.call_later(self._draw)
 
     def on_blur(self) -> None:
-        """As above."""
         self.call_later(self._draw)
 
     def _draw(self) -> None:
@@ -207,7 +200,7 @@ class MemoryDetail(VerticalScroll, can_focus=True):
         self._text.update(text)
 
     def _drawn_line(self, number: int) -> int:
-        """Where a line stands as it is folded."""
+        """The screen line of a line of the page, after wrapping."""
         width = max(1, self._text.size.width)
         lines: Sequence[tuple[str, PageStyle, PageLink | None]] = self._page.lines[:number]
         return sum(max(1, -(-(Text(line).cell_len + 2 * (link is not None)) // width)) for line, _style, link in lines)

@@ -1,1 +1,1 @@
-"""sessions."""
+"""The session picker."""

@@ -32,15 +32,15 @@ _AGE, _PROJECT = 11, 28
 _FIGURES = (("messages", 10), ("size", 9), ("cost", 9))
 _TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
 _TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
-"""Widths from which the figures are shown beside the age, and with room; and the project beside the figures."""
+"""Widths from which figures are shown, then with more room, then with the project."""
 _LEAD = 8
-"""Characters that are shown before the words that were looked for."""
+"""Characters shown before the found words."""
 COPY = "(copy)"
-"""The mark of a session that began as a copy."""
+"""The mark of a fork."""
 
 
 class SessionList(RowList[SessionMatch]):
-    """The sessions that fit, one of them marked. It does not know what is done with them."""
+    """The matching sessions, one of them marked."""
 
     COMPONENT_CLASSES = {"sessions--marked", "sessions--detail", "sessions--found"}  # noqa: RUF012 (Textual's own form)
 
@@ -53,17 +53,17 @@ class SessionList(RowList[SessionMatch]):
     def show(
         self, matches: Sequence[SessionMatch], *, words: Sequence[str] = (), with_project: bool, keep: bool = True
     ) -> None:
-        """Have these lines, found by these words; with `keep` the same session stays marked where it is there still."""
+        """Show these matches; with `keep` the same session stays marked."""
         before = self.marked
         self._words, self._with_project = tuple(words), with_project
-        places = (place for place, each in enumerate(matches) if before and each.info.id == before.info.id)
+        places = (place for place, match in enumerate(matches) if before and match.info.id == before.info.id)
         self.put(matches, next(places, min(self.place, max(0, len(matches) - 1))) if keep else 0)
         after = self.marked
         if (before and before.info.id) != (after and after.info.id):
             self.post_message(self.Marked())
 
     def heading(self) -> str:
-        """The names of the columns, as wide as they are."""
+        """The names of the columns."""
         return (
             set_cell_size("  title", self._title_width())
             + "".join(f"{name:>{width}}" for name, width in self._columns())
@@ -95,13 +95,13 @@ class SessionList(RowList[SessionMatch]):
             segments.append(Segment(f"{text:>{width}}", detail))
         if match.snippet:
             found = base + self.get_component_rich_style("sessions--found", partial=True)
-            segments.append(Segment(f"  {self._said(match.snippet)}", found))
+            segments.append(Segment(f"  {self._excerpt(match.snippet)}", found))
         elif self._shows_project():
             segments.append(Segment(f"  {clean(short_path(Path(info.project)))}", detail))
         return segments
 
-    def _said(self, snippet: str) -> str:
-        """What was said, from shortly before the first of the words that were looked for."""
+    def _excerpt(self, snippet: str) -> str:
+        """The found text, from shortly before the first found word."""
         places = [place for word in self._words if (place := snippet.lower().find(word)) >= 0]
         start = max(0, min(places, default=0) - _LEAD)
         return ("…" if start else "") + clean(snippet[start:])
@@ -122,12 +122,12 @@ class SessionList(RowList[SessionMatch]):
         return max(0, self._width - taken)
 
 
-_LOOK_AFTER = 0.06
-"""Seconds that a session has to be marked before its words are read."""
+PREVIEW_AFTER = 0.06
+"""Seconds that a session is marked before its preview is read."""
 
 
 class SessionPreview(VerticalScroll, can_focus=False):
-    """Title, figures, the summary where there is one, the first and the last words."""
+    """Title, figures, summary, the first and the last messages."""
 
     COMPONENT_CLASSES = {"preview--title", "preview--detail", "preview--who", "preview--found"}  # noqa: RUF012
 
@@ -137,15 +137,14 @@ class SessionPreview(VerticalScroll, can_focus=False):
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """One text."""
         yield self._words
 
     def look(self, marked: SessionMatch | None, session_catalog: SessionCatalog) -> None:
-        """Look into the marked session, where it stays marked for a moment; None: nothing is marked."""
+        """Show the marked session, if it stays marked for a moment; None clears the preview."""
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(
-            _LOOK_AFTER, lambda: self.run_worker(self._read(marked, session_catalog), group="look", exclusive=True)
+            PREVIEW_AFTER, lambda: self.run_worker(self._read(marked, session_catalog), group="look", exclusive=True)
         )
 
     async def _read(self, marked: SessionMatch | None, session_catalog: SessionCatalog) -> None:
@@ -183,62 +182,60 @@ class SessionPreview(VerticalScroll, can_focus=False):
         return self.get_component_rich_style(f"preview--{name}", partial=True)
 
 
-class SessionFoot(Static):
-    """One line or two at the foot of the picker."""
+class SessionKeyLine(Static):
+    """The last one or two lines of the picker: the keys, or a message."""
 
     def __init__(self, keymap: Keymap, esc: str) -> None:
-        """`esc` says what Esc does."""
         super().__init__(id="sessions-foot", markup=False)
         self._keymap = keymap
         self._esc = esc
-        self._is_told = False
+        self._has_message = False
 
-    def tell(self, text: str, kind: str = "-asks") -> None:
-        """Say this until `hear`: what is asked (`-asks`), or what went wrong (`-failed`)."""
-        self._is_told = True
+    def show_message(self, text: str, kind: str = "-asks") -> None:
+        """Show a question (`-asks`) or an error (`-failed`) until `clear_message`."""
+        self._has_message = True
         self.set_class(False, "-asks", "-failed")
         self.add_class(kind)
         self.update(text)
 
-    def hear(self) -> None:
-        """A key was pressed: what was told is read."""
-        self._is_told = False
+    def clear_message(self) -> None:
+        self._has_message = False
 
-    def tell_keys(self, *, in_list: bool, shows_all: bool, looks: bool, only_one: bool) -> None:
-        """Name the keys.
+    def show_keys(self, *, in_list: bool, shows_all: bool, previews: bool, one_line: bool) -> None:
+        """Show the keys.
 
         Args:
-            in_list: the list has them, where letters are keys too.
+            in_list: the list has the focus, so letters are keys too.
             shows_all: the sessions of all projects are listed.
-            looks: there is no room for what is in a session beside the list: a key shows it.
-            only_one: there is room for one line.
+            previews: a key shows the preview, because it has no room beside the list.
+            one_line: there is room for one line.
         """
-        if self._is_told:
+        if self._has_message:
             return
         name = self._letter if in_list else self._keymap.shown
         parts = [
             "Enter",
             f"{self._keymap.shown('change_scope')} {'this project' if shows_all else 'all'}",
-            f"{name('fork_session')} copy",
+            f"{name('fork_session')} fork",
             f"{name('rename_session')} rename",
             f"{name('delete_session')} delete",
-            f"{name('look_inside')} looks inside" if looks else "",
+            f"{name('look_inside')} preview" if previews else "",
             "Tab search" if in_list else "Tab list",
             f"Esc {self._esc}",
         ]
         self.set_class(False, "-asks", "-failed")
-        self.update(_in_lines(parts, self.size.width or self.app.size.width, only_one))
+        self.update(_in_lines(parts, self.size.width or self.app.size.width, one_line))
 
     def _letter(self, name: str) -> str:
         keys = self._keymap.keys(name)
-        return next((each for each in keys if len(each) == 1 or each == "space"), self._keymap.shown(name))
+        return next((key for key in keys if len(key) == 1 or key == "space"), self._keymap.shown(name))
 
 
-def _in_lines(parts: Sequence[str], width: int, only_one: bool) -> str:
-    """What is told of the keys, in one line or two; on one, what does not fit is left out before the last."""
+def _in_lines(parts: Sequence[str], width: int, one_line: bool) -> str:
+    """The keys on one line or two; on one, keys that do not fit are left out before the last."""
     lines = [""]
     shown = [part for part in parts if part]
-    while only_one and len(" · ".join(shown)) > width and len(shown) > 2:
+    while one_line and len(" · ".join(shown)) > width and len(shown) > 2:
         shown.pop(-2)
     for part in shown:
         longer = f"{lines[-1]} · {part}" if lines[-1] else part
