@@ -96,7 +96,7 @@ def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
     assert held(ouro.home) == []
     assert git(folder, "fsck", "--strict") == ""
     ouro.headless("-p", "say: hello")
-    assert "Nothing is remembered yet." in system_of(ouro.server.requests[-1].raw)
+    assert "No memory yet yet." in system_of(ouro.server.requests[-1].raw)
 
 
 def git(folder, *arguments):

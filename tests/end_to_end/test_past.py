@@ -16,7 +16,7 @@ def go_back(terminal):
     terminal.send("\x1b")
     terminal.read(0.1)
     terminal.send("\x1b")
-    terminal.until_shows("Go back to a message")
+    terminal.until_shows("Rewind to a message")
 
 
 def test_a_message_is_gone_back_to_edited_and_sent_again_and_a_resume_goes_on_from_there(ouro):
@@ -34,7 +34,7 @@ def test_a_message_is_gone_back_to_edited_and_sent_again_and_a_resume_goes_on_fr
     go_back(terminal)
     terminal.until_shows("↳ left: say: a wrong turn")
     terminal.send("\x1b")
-    terminal.until_gone("Go back to a message")
+    terminal.until_gone("Rewind to a message")
     before = ouro.server.requests[-1]
     assert "a wrong turn" not in before.raw.decode()
     assert terminal.leave() == 0

@@ -51,7 +51,7 @@ def test_a_session_goes_to_the_trash_and_back_on_the_screen(ouro):
     terminal = ouro.start("--resume", size=(24, 80))
     terminal.until_shows("this project · 1")
     terminal.send("\x04")
-    terminal.until_shows("To the trash?")
+    terminal.until_shows("Move to trash?")
     terminal.send("y")
     terminal.until_shows("In the trash: Ctrl+U")
     assert ouro.sessions() == []

@@ -53,18 +53,18 @@ async def test_the_screen_follows_the_session_that_it_shows():
         first.happens(LEARNED)
         second.happens(PROPOSED)
         await until(pilot, lambda: "facts.md: + Run evil.sh" in shown(pilot.app))
-        assert "It waits for you: /memory accept p1, or /memory reject p1" in " ".join(shown(pilot.app).split())
+        assert "Use /memory accept p1 or /memory reject p1." in " ".join(shown(pilot.app).split())
         assert "Memory (user)" not in shown(pilot.app)
 
 
 def test_what_was_taken_back_is_told_so():
     undone = CoreChanged("repo", "undo", "facts.md: - Tests run with tox.", Display("+0 -1"), "4be1c0d99")
-    assert memory_line(undone) == "Taken back in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
+    assert memory_line(undone) == "Undone in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
 
 
 def test_what_is_left_out_of_a_change_is_marked():
     event = change_of("repo", [FileEdit("facts.md", "", "- " + "now and then " * 20)], "agent", proposal="p1")
-    assert "now and then now an… It waits for you: /memory accept p1" in memory_line(event)
+    assert "now and then now an… Use /memory accept p1" in memory_line(event)
 
 
 def test_a_long_title_gives_way_to_what_came_of_it(monkeypatch):

@@ -20,7 +20,7 @@ from ouro.frontends.tui.screens.sessions.picker import GetCatalog, SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet, Sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session.opening import OpenRequest, Part, open_interactively
-from ouro.session.turn_queue import Draft
+from ouro.session.turn_queue import Draft, TurnQueue
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class ScreenFrontEnd:
     async def open_first(self, request: OpenRequest) -> OuroError | None:
         """Open the session that the program was started for; returns the error if that fails."""
         try:
-            session = await open_interactively(self._open_session, request, self)
+            session = await self._open_interactively(request)
         except OuroError as error:
             return error
         if session is None:
@@ -184,7 +184,7 @@ class ScreenFrontEnd:
         await self._turns.finish_turn(timeout=1.0)
         before = self._turns.session
         try:
-            session = await open_interactively(self._open_session, request, self)
+            session = await self._open_interactively(request)
         except OuroError as error:
             self._conversation.show(Said(str(error), "error"))
             return
@@ -193,34 +193,15 @@ class ScreenFrontEnd:
             if before is not None:
                 await before.close()
 
-    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Choose; Enter counts only after a moment, because it may have been typed before the question appeared."""
-        return await self.result_of(Picker(title, choices, grace=QuestionPanel.GRACE))
-
-    async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
-        """Pick a session. At the start: a new one if the user picks none, None if the user quits."""
-        if self._turns.session is not None:
-            return await self.pick_session(self._turns.session.session_catalog, only=ids)
-        if self._open_catalog is None:
-            return OpenRequest()
-        sheet = self._session_picker(self._open_catalog, only=ids, esc="new session")
-        picked = await self.result_of(sheet)
-        return None if sheet.wants_to_leave else picked or OpenRequest()
-
-    async def set_up_model(self) -> bool:
-        from ouro.commands.setup import set_up  # needed only without a model
-
-        return bool(await set_up(self))
-
     async def pick_session(
         self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
     ) -> OpenRequest | None:
         async def get_catalog() -> SessionCatalog:
             return session_catalog
 
-        return await self.result_of(self._session_picker(get_catalog, search=search, only=only))
+        return await self.result_of(self.session_picker(get_catalog, search=search, only=only))
 
-    def _session_picker(
+    def session_picker(
         self, get_catalog: GetCatalog, *, search: str = "", only: Collection[str] = (), esc: str = "closes"
     ) -> SessionPicker:
         return SessionPicker(get_catalog, self.keymap, search=search, only=only, rename=self._rename, esc=esc)
@@ -233,6 +214,10 @@ class ScreenFrontEnd:
         session.rename(title)
         self.redraw()
         return True
+
+    async def _open_interactively(self, request: OpenRequest) -> Session | None:
+        dialog = ScreenOpenDialog(self, self._turns, self._open_catalog)
+        return await open_interactively(self._open_session, request, dialog)
 
     async def _use(self, session: Session, message: int) -> None:
         self._conversation.attach(session)
@@ -259,3 +244,31 @@ class ScreenFrontEnd:
         resumed = self.session.resumed
         if resumed is not None and part != "full":
             await self.run(resumed.take(part))
+
+
+class ScreenOpenDialog:
+    """Asks what opening a session needs to know, on sheets."""
+
+    def __init__(self, front_end: ScreenFrontEnd, turns: TurnQueue, open_catalog: GetCatalog | None) -> None:
+        self._front_end = front_end
+        self._turns = turns
+        self._open_catalog = open_catalog
+
+    async def choose_open(self, title: str, choices: Sequence[Choice]) -> str | None:
+        """Choose; Enter counts only after a moment, because it may have been typed before the question appeared."""
+        return await self._front_end.result_of(Picker(title, choices, grace=QuestionPanel.GRACE))
+
+    async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
+        """Pick a session. At the start: a new one if the user picks none, None if the user quits."""
+        if self._turns.session is not None:
+            return await self._front_end.pick_session(self._turns.session.session_catalog, only=ids)
+        if self._open_catalog is None:
+            return OpenRequest()
+        sheet = self._front_end.session_picker(self._open_catalog, only=ids, esc="new session")
+        picked = await self._front_end.result_of(sheet)
+        return None if sheet.wants_to_leave else picked or OpenRequest()
+
+    async def set_up_model(self) -> bool:
+        from ouro.commands.setup import set_up  # needed only without a model
+
+        return bool(await set_up(self._front_end))

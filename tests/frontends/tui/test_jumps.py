@@ -106,7 +106,7 @@ async def test_the_browser_jumps_to_the_turn_that_taught(app, sessions):
         await pilot.press("tab", "right", "right")
         await until(pilot, lambda: f"session {OLD[:8]}, turn 30" in screen_text(pilot.app))
         await pilot.press("enter", "enter")
-        await until(pilot, lambda: "Enter goes there" in screen_text(pilot.app))
+        await until(pilot, lambda: "Enter opens it" in screen_text(pilot.app))
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
         await is_there(pilot, 30)
@@ -120,7 +120,7 @@ async def test_a_message_of_a_branch_that_was_left_is_shown_on_that_branch_and_t
     async with app().run_test(size=(100, 30)) as pilot:
         await ordered(pilot, "/memory blame facts 1")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
-        assert "on a branch that was left" in pilot.app.conversation.transcript.as_markdown()
+        assert "on a branch that was left by a rewind" in pilot.app.conversation.transcript.as_markdown()
         await pilot.press("down", "enter")
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
         await is_there(pilot, 85)

@@ -32,10 +32,10 @@ def test_a_key_can_be_changed_added_and_taken_away():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sned": "f5"}, "there is no action `sned`"),
-        ({"send": "ctrl+foo"}, "`send` has the key 'ctrl+foo'"),
-        ({"send": 5}, "`send` has the key 5"),
-        ({"stash": "ctrl+o"}, "`ctrl+o` would do both `stash` and `outputs`"),
+        ({"sned": "f5"}, "unknown action `sned`"),
+        ({"send": "ctrl+foo"}, "`send` has the unknown key 'ctrl+foo'"),
+        ({"send": 5}, "`send` has the unknown key 5"),
+        ({"stash": "ctrl+o"}, "`ctrl+o` is a key of both `stash` and `outputs`"),
     ],
 )
 def test_what_cannot_be_is_an_error_that_names_it(changes, message):

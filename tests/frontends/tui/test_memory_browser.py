@@ -106,7 +106,7 @@ async def test_a_note_tells_its_badges_and_leads_to_others_and_back(app):
         await pilot.press(*"fridays")
         await shows(pilot, "[contradicted] [on feature]")
         await pilot.press("enter", "down", "enter")
-        await shows(pilot, "written by hand")
+        await shows(pilot, "edited by hand")
         browser._search.value = ""
         browser._search.focus()
         await pilot.press(*"german")
@@ -137,7 +137,7 @@ async def test_the_timeline_takes_back_one_change_of_a_commit(app, memory):
         assert texts(browser) == ["Change two lines", "Add: five notes", "Edit facts.md"]
         await shows(pilot, "2 · facts.md · line 3")
         await pilot.press("enter", "down", "u")
-        await shows(pilot, "Taken back hunk 2 of: Change two lines.")
+        await shows(pilot, "Undone hunk 2 of: Change two lines.")
         assert (memory.folder / "facts.md").read_text() == "- 1.\n- Two.\n- Three.\n"
         assert texts(browser)[0] == "Undo: Change two lines"
 
@@ -146,7 +146,7 @@ async def test_archive_and_restore_and_undo_by_one_key(app, memory):
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press(*"german", "tab", "a")
-        await shows(pilot, "Archived: kept, but not recalled. u takes it back.")
+        await shows(pilot, "Archived. It is no longer recalled. u undoes it.")
         assert (memory.folder / "archive" / "mem_00000003.md").exists()
         await pilot.press("u")
         await until(pilot, lambda: (memory.folder / "mem_00000003.md").exists())
@@ -156,9 +156,9 @@ async def test_archive_and_restore_and_undo_by_one_key(app, memory):
         await pilot.press("right", "right", "right")
         assert texts(browser) == ["Answer in German."]
         await pilot.press("r")
-        await shows(pilot, "It is back.")
+        await shows(pilot, "Restored.")
         await pilot.press("left", "left", "left", "c")
-        await shows(pilot, "Confirmed: it still holds.")
+        await shows(pilot, "Confirmed.")
 
 
 async def test_what_changes_while_it_is_open_is_shown_and_leaves_one_line_behind(app, memory):
@@ -191,7 +191,7 @@ async def test_a_note_is_edited_in_the_editor(app, memory, monkeypatch, tmp_path
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press(*"german", "tab", "e")
-        await shows(pilot, "Kept as you wrote it.")
+        await shows(pilot, "Saved.")
         assert "Answer in French." in (memory.folder / "mem_00000003.md").read_text()
         assert texts(browser) == []
 
@@ -205,7 +205,7 @@ async def test_front_matter_that_cannot_be_read_is_kept_and_told(app, memory, mo
     async with app.run_test(size=(100, 30)) as pilot:
         await browsing(pilot)
         await pilot.press(*"german", "tab", "e")
-        await shows(pilot, "But it has no front matter.")
+        await shows(pilot, "it has no front matter.")
         assert "Answer in Dutch." in (memory.folder / "mem_00000003.md").read_text()
 
 
@@ -237,7 +237,7 @@ async def test_a_proposal_is_accepted_with_one_key(app, memory):
         browser = await browsing(pilot)
         assert "proposals 1" in screen_text(pilot.app)
         await pilot.press("tab", "left")
-        await shows(pilot, "read before: read README.md")
+        await shows(pilot, "source: read README.md")
         await pilot.press("y")
         await shows(pilot, "Accepted.")
         assert (memory.folder / "preferences.md").read_text() == "- Tests run with tox.\n"
@@ -298,7 +298,7 @@ async def test_categories_one_after_the_other_and_all_of_them_in_the_next_tab(ap
 
 async def test_the_receipt_of_the_last_message_is_among_it_and_leads_to_its_notes(app):
     item = Remembered("mem_00000003", "Answer in German.", "loaded", "names ruff", "user", 2.5, 9)
-    app.session.memory.recalled = NotesRecalled((item,), "local")
+    app.session.recalled = NotesRecalled((item,), "local")
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press("ctrl+y")
@@ -326,4 +326,4 @@ async def test_nothing_that_fits_is_said_where_the_rows_would_be(app):
     async with app.run_test(size=(40, 10)) as pilot:
         await browsing(pilot)
         await pilot.press(*"zzz")
-        assert "Nothing fits." in screen_text(pilot.app)
+        assert "No matches." in screen_text(pilot.app)

@@ -99,7 +99,7 @@ def test_the_words_of_the_card():
             "4 commits since: a1b2c3d fix the lexer; b2c3d4e say why; c3d4e5f tidy",
         ),
         ("memory", "3 changes of memory since (user 1, repo 2)"),
-        ("open", "it ended before the answer was there, 2 todos open: write the tests"),
+        ("open", "the last turn has no answer, 2 todos open: write the tests"),
     ]
     plain = replace(CARD, repository=None, memory={}, todos=(), in_the_middle=False, price=None, folder="/tree")
     assert card_line(plain, NOW) == "Resumed: 3 h ago · 84k tokens, the provider's cache is cold · in /tree now"

@@ -50,7 +50,7 @@ async def test_esc_esc_on_an_empty_prompt_shows_the_messages_with_the_newest_mar
             "↳ left: say it in German 2026-01-02 03:04 · 4 messages, 1 tool call",
             "❯ and the docs 2026-01-02 03:04 · 2 messages",
         ]
-        assert "Goes, and is kept: 2 messages" in screen_text(pilot.app)
+        assert "Rewinds past 2 messages" in screen_text(pilot.app)
 
 
 async def test_enter_goes_back_and_puts_the_message_into_the_prompt():
@@ -88,7 +88,7 @@ async def test_a_branch_is_returned_to():
         await sheet_of(pilot)
         await pilot.press("up")
         await pilot.pause()
-        assert "Was left: 4 messages, 1 tool call. Enter returns" in screen_text(pilot.app)
+        assert "Left branch: 4 messages, 1 tool call. Enter returns" in screen_text(pilot.app)
         assert "❯ shorter" in screen_text(pilot.app)
         await pilot.press("enter")
         await until(pilot, lambda: session.rewind.went)
@@ -149,7 +149,7 @@ async def test_the_keys_can_be_changed():
         assert len(pilot.app.screen_stack) == 1
         await pilot.press("f8")
         await sheet_of(pilot)
-        assert "F5 forks there" in screen_text(pilot.app)
+        assert "F5 forks" in screen_text(pilot.app)
         await pilot.press("f5")
         await until(pilot, lambda: session.rewind.went)
         assert session.rewind.went == [("fork", 9, "")]

@@ -179,9 +179,9 @@ async def test_what_to_press_is_seen_in_a_narrow_terminal_too(session_catalog):
     async with app_on(session_catalog, Requests()).run_test(size=(40, 10)) as pilot:
         await picking(pilot)
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: "To the trash? y: yes · else: no" in screen_text(pilot.app))
+        await until(pilot, lambda: "Move to trash? y yes · other keys no" in screen_text(pilot.app))
         await pilot.press("y")
-        await until(pilot, lambda: "In the trash: Ctrl+U takes it back." in screen_text(pilot.app))
+        await until(pilot, lambda: "In the trash. Ctrl+U restores it." in screen_text(pilot.app))
 
 
 async def test_the_session_on_the_screen_is_renamed_by_itself(session_catalog):
@@ -203,10 +203,10 @@ async def test_deleting_asks_first_goes_to_the_trash_and_can_be_taken_back(sessi
         await pilot.press("ctrl+d", "n")
         assert (len(titles(picker)), session_catalog.trash) == (3, [])
         await pilot.press("ctrl+d")
-        assert "To the trash? y: yes · else: no · “mend the broken import”" in screen_text(pilot.app)
+        assert "Move to trash? y yes · other keys no · “mend the broken import”" in screen_text(pilot.app)
         await pilot.press("y")
         await until(pilot, lambda: titles(picker) == ["write the documentation", "try another parser"])
-        assert "In the trash: Ctrl+U takes it back. “mend the broken import”" in screen_text(pilot.app)
+        assert "In the trash. Ctrl+U restores it. “mend the broken import”" in screen_text(pilot.app)
         await pilot.press("ctrl+u")
         await until(pilot, lambda: len(titles(picker)) == 3)
 
@@ -243,7 +243,7 @@ async def test_what_was_said_is_shown_for_the_marked_one_beside_the_list_or_over
         await picking(pilot)
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))
         await pilot.press("down")
-        await until(pilot, lambda: "Nothing was said in it." in screen_text(pilot.app))
+        await until(pilot, lambda: "The session is empty." in screen_text(pilot.app))
         await pilot.resize_terminal(60, 20)
         await pilot.press("tab", "up", "space")
         await until(pilot, lambda: "The import was cyclic." in screen_text(pilot.app))

@@ -76,7 +76,7 @@ async def test_a_reply_that_was_not_streamed_is_shown_whole():
 async def test_what_was_streamed_before_a_retry_is_void():
     retry = Retrying("Too many requests.", 2, 4.0, "m")
     events = (Prompted("x"), TextDelta("half an ans"), retry)
-    assert await lines_of(*events) == ["❯ x", "", "! Warning: Too many requests. Asking m again in 4.0s (attempt 2)."]
+    assert await lines_of(*events) == ["❯ x", "", "! Warning: Too many requests. Retrying m in 4.0s (attempt 2)."]
     assert await lines_of(*events, TextDelta("whole"), Replied(assistant("whole"))) == ["❯ x", "", "  whole"]
 
 
@@ -98,7 +98,7 @@ async def test_a_call_that_ended_says_how_by_its_sign(failed, sign):
 
 async def test_a_call_that_waits_for_the_person_says_so():
     asked = PermissionAsked("q", CALL, "t", Display(""), "r", "shell(pytest)")
-    assert await lines_of(STARTED, asked) == ["  ? shell pytest · waits for you"]
+    assert await lines_of(STARTED, asked) == ["  ? shell pytest · waiting for approval"]
     assert await lines_of(STARTED, asked, QuestionClosed("q")) == ["  ⠋ shell pytest"]
 
 
@@ -177,16 +177,16 @@ async def test_a_compaction_is_a_card_that_unfolds_to_its_receipt():
     used = Usage(input=80_100, cached=79_000, output=400, cost=0.02)
     app = TranscriptApp(Compacting(), Compacting(0, 1, 3), Compacting(0, 2, 3), Compacting(800, 2, 3))
     async with app.run_test(size=(80, 20)):
-        assert app.lines() == ["  ⠋ compact the conversation", "    part 1 of 3", "    part 2 of 3"]
+        assert app.lines() == ["  ⠋ compact the session", "    part 1 of 3", "    part 2 of 3"]
         app.show(Compacted(80_000, 9_000, 40, 3, 2, "## Goal\nMend\x1b[2J it.", used))
-        assert app.lines() == ["  ✓ compact the conversation · 80,000 → 9,000 tokens · 40 messages summed up, …"]
+        assert app.lines() == ["  ✓ compact the session · 80,000 → 9,000 tokens · 40 messages summarized, 3 ke…"]
         app.transcript.toggle_outputs()
         assert app.lines()[1:] == [
             "    - 80,000 tokens before, 9,000 after: 89% less",
-            "    - 40 messages were summed up; 3 of them are still sent word for word",
-            "    - 2 old tool outputs are not sent any more",
+            "    - 40 messages were summarized; 3 are still sent word for word",
+            "    - 2 old tool outputs are no longer sent",
             "    - the summary took 80,100 tokens read (79,000 cached), 400 written, $0.0200",
-            "    - the session keeps every message",
+            "    - the session file keeps every message",
             "",
             "    ## Goal",
             "    Mend it.",
@@ -195,9 +195,9 @@ async def test_a_compaction_is_a_card_that_unfolds_to_its_receipt():
 
 async def test_a_compaction_that_comes_to_nothing_is_stopped_and_one_without_a_model_tells_its_outputs():
     assert await lines_of(Compacting(), Said("It failed.", "warning"), Compacted(9_000, 5_000, 0, 0, 7, "")) == [
-        "  ■ compact the conversation · stopped",
+        "  ■ compact the session · stopped",
         "",
         "! Warning: It failed.",
         "",
-        "  ✓ compact the conversation · 9,000 → 5,000 tokens · 7 old outputs left out",
+        "  ✓ compact the session · 9,000 → 5,000 tokens · 7 old tool outputs dropped",
     ]

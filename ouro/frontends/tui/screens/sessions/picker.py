@@ -323,7 +323,7 @@ class SessionChanges:
 
     def ask_to_delete(self, info: SessionInfo) -> None:
         self.to_delete = info
-        self._key_line.show_message(f"Move to the trash? y yes · other keys no · “{title(info)}”")
+        self._key_line.show_message(f"Move to trash? y yes · other keys no · “{title(info)}”")
 
     def end_question(self) -> SessionInfo | None:
         """Close the question; returns its session."""
@@ -335,7 +335,7 @@ class SessionChanges:
         if self.session_catalog is not None and await self._do(self.session_catalog.delete(info.id)):
             self._deleted.append(info)
             await self._changed()
-            self._key_line.show_message(f"Moved to the trash. {self._restore_key} restores it. “{title(info)}”")
+            self._key_line.show_message(f"In the trash. {self._restore_key} restores it. “{title(info)}”")
 
     async def restore(self) -> None:
         info = self._deleted.pop()
