@@ -120,7 +120,7 @@ async def test_a_message_of_a_branch_that_was_left_is_shown_on_that_branch_and_t
     async with app().run_test(size=(100, 30)) as pilot:
         await ordered(pilot, "/memory blame facts 1")
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
-        assert "on a branch that was left by a rewind" in pilot.app.conversation.transcript.as_markdown()
+        assert "on a branch that a rewind left" in pilot.app.conversation.transcript.as_markdown()
         await pilot.press("down", "enter")
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
         await is_there(pilot, 85)
