@@ -33,6 +33,9 @@ COMPACTED_EVERY = 400
 SHORT, LONG, NEVER_COMPACTED = (f"{number:08}-7e1b-4d0a-9a55-3b8f0c1d2e4f" for number in range(3))
 _LINE = "2026-11-21 20:14:03 INFO worker 7 handled job 4711 of queue mail in 12 ms, nothing left to do\n"
 
+RUNNER = asyncio.Runner()
+"""One loop for all measurements: making one costs more than a save."""
+
 
 def main() -> None:
     """Measure, and print tables."""
@@ -65,26 +68,28 @@ def saving(root: Path, runs: int) -> None:
     for before in (10, 10_000):
         store = YamlFileMemoryStore(root)
         header = SessionHeader(f"{before:08}-7e1b-4d0a-9a55-3b8f0c1d2e4f", "/p", "m", timestamp())
-        store.import_session(header, messages(before, 0))
-        store.load_session(header.id)
+        RUNNER.run(store.import_session(header, messages(before, 0)))
+        RUNNER.run(store.load_session(header.id))
         numbers = iter(range(before + 1, 1 << 30))
 
         def save(store: YamlFileMemoryStore = store, header: SessionHeader = header, numbers=numbers) -> None:
-            store.save_message(header.id, MessageRecord(next(numbers), timestamp(), user("the same words " * 20)))
+            RUNNER.run(
+                store.save_message(header.id, MessageRecord(next(numbers), timestamp(), user("the same words " * 20)))
+            )
 
         flush = os.fsync
         tell(f"save message {before + 1:,}, with the flush", save, runs * 20)
         os.fsync = lambda _descriptor: None
         tell(f"save message {before + 1:,}, without the flush", save, runs * 100)
         os.fsync = flush
-        store.close_session(header.id)
+        RUNNER.run(store.close_session(header.id))
 
 
 def resuming(root: Path, runs: int) -> None:
     """A session of 20,000 messages: until its end can be shown, until it can be sent; and the memory for it."""
     write_sessions(root)
     store = YamlFileMemoryStore(root)
-    store.list_sessions()  # makes the index
+    RUNNER.run(store.list_sessions())  # makes the index
     print()
     for session_id, name in names(store):
         tell(f"resume until it can be shown: {name}", lambda each=session_id: resume(store, each, False), runs)
@@ -98,7 +103,7 @@ def resuming(root: Path, runs: int) -> None:
 def names(store: YamlFileMemoryStore) -> Iterator[tuple[str, str]]:
     """The sessions and what to call them."""
     for session_id, kind in ((SHORT, ""), (LONG, ", compacted"), (NEVER_COMPACTED, ", never compacted")):
-        info = store.get_session_stats(session_id)
+        info = RUNNER.run(store.get_session_stats(session_id))
         yield session_id, f"{info.messages:,} messages, {info.size / 1e6:.0f} MB{kind}"
 
 
@@ -178,17 +183,21 @@ def listing(root: Path, count: int, runs: int) -> None:
     store = YamlFileMemoryStore(root)
     told: list[int] = []
     print()
-    tell(f"make the index of {count:,} sessions", lambda: store.rebuild_index(lambda done, _of: told.append(done)), 1)
-    tell(f"list {count:,} sessions", store.list_sessions, runs)
+    tell(
+        f"make the index of {count:,} sessions",
+        lambda: RUNNER.run(store.rebuild_index(lambda done, _of: told.append(done))),
+        1,
+    )
+    tell(f"list {count:,} sessions", lambda: RUNNER.run(store.list_sessions()), runs)
     tell(f"find one of {count:,} by words of its title", lambda: found(store), runs)
-    newest = store.list_sessions()[0].id
-    tell("what is known of one session, by its id", lambda: store.get_session_stats(newest), runs)
+    newest = RUNNER.run(store.list_sessions())[0].id
+    tell("what is known of one session, by its id", lambda: RUNNER.run(store.get_session_stats(newest)), runs)
 
 
 def found(store: YamlFileMemoryStore) -> None:
     """By words that several titles have: all of them are looked at."""
     with contextlib.suppress(SeveralSessions):
-        find_session(store.list_sessions(), "fix the parser", "/p")
+        find_session(RUNNER.run(store.list_sessions()), "fix the parser", "/p")
 
 
 def screen(home: Path, runs: int) -> None:
@@ -202,7 +211,7 @@ def screen(home: Path, runs: int) -> None:
         program.work.mkdir()
         sessions = home / ".ouro" / "sessions"
         write_sessions(sessions, str(program.work))
-        YamlFileMemoryStore(sessions).list_sessions()
+        RUNNER.run(YamlFileMemoryStore(sessions).list_sessions())
         for name, arguments in (("no session", []), ("--resume", ["--resume", LONG])):
             times = []
             for _ in range(runs + 1):
@@ -218,7 +227,7 @@ def write_sessions(root: Path, project: str = "/p") -> None:
     store = YamlFileMemoryStore(root)
     for session_id, count, every in ((SHORT, 10, 0), (NEVER_COMPACTED, MESSAGES, 0), (LONG, MESSAGES, COMPACTED_EVERY)):
         records: list[Record] = [TitleRecord(session_id[:8], timestamp()), *messages(count, every)]
-        store.import_session(SessionHeader(session_id, project, "openai/bench", timestamp()), records)
+        RUNNER.run(store.import_session(SessionHeader(session_id, project, "openai/bench", timestamp()), records))
 
 
 def messages(count: int, compacted_every: int) -> Iterator[Record]:

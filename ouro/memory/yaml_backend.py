@@ -87,7 +87,7 @@ class YamlFileMemoryStore(MemoryStore):
             folder = await asyncio.to_thread(self._folders.make, header)
             lock = await asyncio.to_thread(SessionLock, folder)
             try:
-                await append(folder, dump(header_data(header)).encode(), create=True)
+                await append(folder, lambda _place: dump(header_data(header)).encode(), create=True)
                 await asyncio.to_thread(sync_folder, self._root)
             except BaseException:
                 lock.release()
@@ -246,11 +246,9 @@ class YamlFileMemoryStore(MemoryStore):
 
     async def _append(self, held: _OpenSession, record: Record) -> int:
         with _saving(held.folder):
-            return await append(held.folder, await asyncio.to_thread(self._encoded_at_end, held, record))
-
-    def _encoded_at_end(self, held: _OpenSession, record: Record) -> bytes:
-        size = (held.folder / FILE_NAME).stat().st_size if isinstance(record, CompactionRecord) else 0
-        return self._encoded(record, held.folder, held.places, size).encode()
+            return await append(
+                held.folder, lambda place: self._encoded(record, held.folder, held.places, place).encode()
+            )
 
     def _encoded(self, record: Record, folder: Path, places: Mapping[int, int], offset: int) -> str:
         """A record as YAML, with its images and long outputs written to files. Blocks."""

@@ -32,7 +32,8 @@ APPEND = """
     async def fill():
         for number in range(200):
             text = f"{sys.argv[2]}-{number}\\n" + "  more of it\\n" * (number * 7 % 50)
-            await append(Path(sys.argv[1]), f"message: {number}\\nrole: user\\ntext: |-\\n  {text}".encode())
+            record = f"message: {number}\\nrole: user\\ntext: |-\\n  {text}".encode()
+            await append(Path(sys.argv[1]), lambda _place: record)
     asyncio.run(fill())
 """
 

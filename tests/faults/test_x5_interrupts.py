@@ -198,11 +198,11 @@ async def test_x5_an_interrupt_while_one_of_two_words_is_saved_loses_neither(rep
     session, _ = await opened(repository, ScriptedReply("So far ", hold=going.wait), "Fine.")
     append = yaml_backend.append
 
-    async def slow(folder, data, **how):
-        if b"the first" in data:
+    async def slow(folder, encode, **how):
+        if b"the first" in encode(0):
             saving.set()
             await saved.wait()
-        return await append(folder, data, **how)
+        return await append(folder, encode, **how)
 
     monkeypatch.setattr(yaml_backend, "append", slow)
 

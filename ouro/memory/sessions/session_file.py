@@ -12,6 +12,7 @@ uses the blocking functions in a worker thread.
 from __future__ import annotations
 
 import asyncio
+import io
 import itertools
 import os
 import re
@@ -187,43 +188,66 @@ def as_record(text: str) -> bytes:
     return START + text.encode() + END[1:]
 
 
-async def append(folder: Path, record: bytes, *, create: bool = False) -> int:
+async def append(folder: Path, encode: Callable[[int], bytes], *, create: bool = False) -> int:
     """Append one record in one write and flush it. Returns the offset where it begins.
 
     A tail without an end mark is moved to a `.torn` file first. A record that cannot be written whole is removed again.
+    Three hops to a worker thread in all: each costs as much as the write itself.
+
+    Args:
+        folder: of the session.
+        encode: returns the record that begins at an offset; called in a worker thread.
+        create: the file must not exist yet.
 
     Raises:
         OSError: the record was not written.
         SessionError: the file belongs to another user, or is not a regular file.
     """
-    import aiofiles
+    from aiofiles.threadpool import wrap
 
-    flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
-    size, glue = 0, b""
-
-    def open_at_end(_path: str, _flags: int) -> int:
-        nonlocal size, glue
-        descriptor = _open_checked(folder, FILE_NAME, flags)
-        try:
-            _lock_for_append(descriptor)
-            set_tail_aside(folder, descriptor)
-            size = os.fstat(descriptor).st_size
-            glue = b"" if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
-
-    async with aiofiles.open(folder / FILE_NAME, "ab", buffering=0, opener=open_at_end) as file:
-        try:
-            await write_all(file, glue + START + record + END[1:])
-            await asyncio.to_thread(os.fsync, file.fileno())
-        except OSError:
-            os.ftruncate(file.fileno(), size)
-            raise
+    raw, size, data = await asyncio.to_thread(_open_to_append, folder, encode, create)
+    file: AsyncFileIO = wrap(raw)
+    begin = size + (not data.startswith(START))
+    failed = False
+    try:
+        await write_all(file, data)
+    except OSError:
+        failed = True
+        raise
+    finally:
+        await asyncio.to_thread(_finish_append, raw, size, failed=failed)
     if create:
         await asyncio.to_thread(sync_folder, folder)
-    return size + len(glue)
+    return begin
+
+
+def _open_to_append(folder: Path, encode: Callable[[int], bytes], create: bool) -> tuple[io.FileIO, int, bytes]:
+    """The locked file, its size, and the bytes to write."""
+    flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
+    raw = io.FileIO(_open_checked(folder, FILE_NAME, flags), "ab")
+    try:
+        _lock_for_append(raw.fileno())
+        set_tail_aside(folder, raw.fileno())
+        size = os.fstat(raw.fileno()).st_size
+        glue = b"" if size == 0 or os.pread(raw.fileno(), 1, size - 1) == b"\n" else b"\n"
+        return raw, size, glue + START + encode(size + len(glue)) + END[1:]
+    except BaseException:
+        raw.close()
+        raise
+
+
+def _finish_append(raw: io.FileIO, size: int, *, failed: bool) -> None:
+    """Flush the record, or cut the file to its former size; and release it."""
+    with raw:
+        try:
+            if not failed:
+                os.fsync(raw.fileno())
+        except OSError:
+            failed = True
+            raise
+        finally:
+            if failed:
+                os.ftruncate(raw.fileno(), size)
 
 
 def _lock_for_append(descriptor: int) -> None:
