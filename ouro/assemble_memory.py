@@ -60,8 +60,6 @@ Ask = Callable[[list[Message]], Awaitable[str]]
 
 
 class MemoryBuilder(msgspec.Struct, frozen=True):
-    """Builds what remembers for one session, out of what the session has."""
-
     settings: Settings
     catalog: Catalog
     cwd: Path

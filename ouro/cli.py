@@ -176,7 +176,6 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _refuse_what_means_nothing(args: argparse.Namespace) -> None:
-    """Before anything is drawn."""
     from ouro.errors import UsageError
 
     if args.resume or args.latest:

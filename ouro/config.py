@@ -89,7 +89,6 @@ def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | Non
 
 
 def build(given: Mapping[str, Given]) -> Settings:
-    """The settings as one value."""
     settings: Settings = _built(Settings, given, "")
     return settings
 

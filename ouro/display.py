@@ -58,8 +58,6 @@ class Todo(msgspec.Struct, frozen=True):
 
 
 class Todos(msgspec.Struct, frozen=True, tag_field="kind", tag="todos"):
-    """The agent's plan."""
-
     items: tuple[Todo, ...]
 
 
@@ -74,8 +72,6 @@ class Display(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question of the agent to the user."""
-
     text: str
     choices: tuple[str, ...] = ()
     """Offered answers; the user may always write another."""
@@ -85,8 +81,6 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """One line of a picker."""
-
     value: str
     label: str
     detail: str = ""

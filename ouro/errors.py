@@ -76,8 +76,6 @@ class ConfigError(OuroError):
 
 
 class NoModelError(OuroError):
-    """No model is usable, or the one asked for is not known."""
-
     exit_code = 3
 
 
@@ -173,8 +171,6 @@ class ModelError(OuroError):
 
 
 class AuthenticationFailed(ModelError):
-    """The provider does not accept the key."""
-
     exit_code = 3
 
 

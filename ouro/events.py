@@ -37,14 +37,10 @@ class Prompted(EventStruct, frozen=True):
 
 
 class TextDelta(EventStruct, frozen=True):
-    """A piece of the answer."""
-
     text: str
 
 
 class ThinkingDelta(EventStruct, frozen=True):
-    """A piece of the model's thinking."""
-
     text: str
 
 
@@ -62,15 +58,11 @@ class ToolStarted(EventStruct, frozen=True):
 
 
 class ToolProgress(EventStruct, frozen=True):
-    """A running tool has printed something."""
-
     call_id: str
     text: str
 
 
 class ToolFinished(EventStruct, frozen=True):
-    """A tool call has its answer."""
-
     call_id: str
     name: str
     display: Display
@@ -158,8 +150,6 @@ class Compacted(EventStruct, frozen=True):
 
 
 class Titled(EventStruct, frozen=True):
-    """The session has a new title."""
-
     title: str
 
 

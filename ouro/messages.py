@@ -15,8 +15,6 @@ PIPED = "On standard input:\n\n"
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Words."""
-
     text: str
 
 
@@ -36,8 +34,6 @@ class Thinking(msgspec.Struct, frozen=True):
 
 
 class Image(msgspec.Struct, frozen=True):
-    """A picture, as the bytes of its file."""
-
     media_type: str
     data: bytes
     name: str = ""
@@ -48,8 +44,6 @@ class Image(msgspec.Struct, frozen=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A model asks for a tool to be run."""
-
     id: str
     name: str
     arguments: Mapping[str, Any]
@@ -58,8 +52,6 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class ToolReply(msgspec.Struct, frozen=True):
-    """What came of a tool call."""
-
     call_id: str
     name: str
     text: str
@@ -96,8 +88,6 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message of the transcript."""
-
     role: Role
     parts: tuple[Part, ...]
     usage: Usage | None = None
@@ -112,21 +102,17 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tools that the message asks for, in its order."""
         return self.parts_of(ToolCall)
 
     def parts_of(self, kind: type[P]) -> tuple[P, ...]:
-        """The parts of one kind, in order."""
         return tuple(part for part in self.parts if isinstance(part, kind))
 
 
 def system(text: str) -> Message:
-    """A system message."""
     return Message("system", (Text(text),))
 
 
 def user(text: str, images: Sequence[Image] = (), context: str = "") -> Message:
-    """A user message, with images and the context that ouro adds."""
     return Message("user", (*((Context(context),) if context else ()), Text(text), *images))
 
 

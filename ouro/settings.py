@@ -12,8 +12,6 @@ STATUS_ITEMS: tuple[StatusItem, ...] = ("model", "mode", "branch", "context", "t
 
 @dataclass(frozen=True, slots=True)
 class PermissionSettings:
-    """What may run without a question."""
-
     mode: Literal["ask", "edit", "plan", "auto"] = "ask"
     """The mode of a new session. A project can only narrow it."""
     allow: tuple[str, ...] = ()
@@ -40,16 +38,12 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True)
 class ShellSettings:
-    """How the shell tool runs commands."""
-
     timeout_seconds: int = 120
     """The time limit of a command for which the model sets none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuiSettings:
-    """The full screen."""
-
     theme: Literal["auto", "dark", "light", "high-contrast"] = "auto"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Action to keys, for those that shall differ."""
@@ -61,8 +55,6 @@ class TuiSettings:
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """How sessions are kept."""
-
     titles: bool = True
     """Let a model find a title after the first turn."""
     summaries: bool = True
@@ -86,8 +78,6 @@ class CompactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class RepoMemorySettings:
-    """What is remembered of each repository."""
-
     enabled: bool = True
     share: bool = False
     """Keep `.ouro/memory` as an ordinary part of the repository, which the team commits."""
@@ -95,8 +85,6 @@ class RepoMemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """What outlives a session."""
-
     enabled: bool = True
     write: Literal["tell", "ask", "silent"] = "tell"
     """What the user sees of each write: an event with undo, a question first, or nothing."""
@@ -135,8 +123,6 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting."""
-
     model: str = ""
     """The model of a new session; empty: `default` of models.yaml, or what is found."""
     effort: Literal["off", "low", "medium", "high"] = "medium"

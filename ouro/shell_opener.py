@@ -72,7 +72,6 @@ class ShellOpener:
 
     @contextmanager
     def index(self) -> Iterator[Index]:
-        """The user's index."""
         from ouro.memory.index.index import Index
         from ouro.utils.runtime import get_index_path
 
@@ -102,7 +101,6 @@ class ShellOpener:
 
     @contextmanager
     def search(self, *, words_only: bool = False) -> Iterator[Search]:
-        """A search over the files as they are now."""
         from ouro.memory.index.embeddings import vectors_for
         from ouro.memory.index.search import Search
 
@@ -116,7 +114,6 @@ class ShellOpener:
                     embedder.close()
 
     def make_vectors(self, index: Index, tables: Sequence[str] = ("notes",)) -> None:
-        """Make the vectors that the index lacks, where there is an embedding model."""
         from ouro.errors import ModelError, SearchUnavailable
         from ouro.memory.index.embeddings import vectors_for
 
@@ -145,11 +142,9 @@ class ShellOpener:
             await session.close()
 
     def mask(self) -> Callable[[str], str]:
-        """Replaces keys and other secrets."""
         return _mask().mask
 
     def demo(self, front_end: str) -> int:
-        """Play the demo."""
         from ouro.demo import play
 
         return play(front_end)

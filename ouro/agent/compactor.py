@@ -297,7 +297,6 @@ PROGRESS = 400
 
 
 def longest_summary(window: int) -> int:
-    """The most tokens that a summary may have, for a model with this window."""
     return min(MAX_SUMMARY, window // 8)
 
 
@@ -353,7 +352,6 @@ class Summariser:
         await self._ask(messages, self._requests.specs(self._models[0]), Compacting())
 
     async def _in_parts(self, sent: Sequence[Message], window: int) -> None:
-        """Part by part, each with the summary of those before it."""
         self.summary.text = ""
         longest = min(self._longest, window // 8)
         parts = parts_of(sent, longest_part(window))

@@ -25,8 +25,6 @@ GIT_TIMEOUT = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """One file of instructions."""
-
     path: Path
     text: str
 
@@ -89,8 +87,6 @@ MODE_NOTES = {
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """What the environment is at one moment."""
-
     today: date
     branch: str
     git: str
@@ -117,7 +113,6 @@ class Environment:
         return self._text(state, before)
 
     async def whole(self) -> str:
-        """All of it, for a summary."""
         return self._text(await self._now(None), None)
 
     def clear(self) -> None:

@@ -58,7 +58,6 @@ class ToolRunner:
         return tuple(spec_of(tool) for name, tool in self.tools.items() if name not in without)
 
     def title(self, call: ToolCall) -> str:
-        """A call in a few words, for the user."""
         try:
             tool, args = self.parse(call)
         except ToolError:
@@ -79,7 +78,6 @@ class ToolRunner:
         return tool, parse_arguments(tool, call.arguments)
 
     def batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
-        """The calls of one answer, ready to run."""
         return ToolBatch(self, calls, emit)
 
 

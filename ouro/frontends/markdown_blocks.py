@@ -24,7 +24,6 @@ class MarkdownBlocks:
         return [block for line in lines for block in self._take(line)]
 
     def finish(self) -> list[str]:
-        """What is left, as it is."""
         last = [*self._take(self._rest), *self._cut()]
         self._rest = self._fence = ""
         return last

@@ -30,7 +30,6 @@ _ORIGINS = {"outside": " outside of ouro", "consolidation": ", merged by a model
 
 
 def memory_line(event: MemoryEvent) -> str:
-    """The event in one line."""
     match event:
         case Compacted(before, after, covered, kept, dropped, summary):
             way = f"{covered} messages summarized, {kept} kept word for word"
@@ -49,7 +48,6 @@ def memory_line(event: MemoryEvent) -> str:
 
 
 def loaded(event: NotesRecalled) -> int:
-    """How many notes went to the model."""
     return sum(item.state == "loaded" for item in event.items)
 
 
@@ -58,7 +56,6 @@ def memories(count: int) -> str:
 
 
 def receipt(event: Compacted) -> str:
-    """All that a compaction did, as Markdown."""
     used, saved = event.usage, event.before - event.after
     lines = [
         f"- {event.before:,} tokens before, {event.after:,} after: {saved / max(1, event.before):.0%} less",
@@ -98,7 +95,6 @@ SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
 
 
 def receipt_to_json(receipt: MemoryReceipt) -> dict[str, Any]:
-    """What memory put into the prompt, as a JSON object."""
     return {
         "type": "memory_loaded",
         "versions": dict(receipt.versions),
@@ -110,14 +106,12 @@ def receipt_to_json(receipt: MemoryReceipt) -> dict[str, Any]:
 
 
 def summary(receipt: MemoryReceipt) -> str:
-    """Size and cost in one line."""
     loaded = sum(line.state == "loaded" for line in receipt.lines)
     price = "" if receipt.price is None else f" · ${receipt.price:.5f} a request, from the cache"
     return f"{loaded} of {len(receipt.lines)} entries · {receipt.tokens:,} tokens{price}"
 
 
 def recalled_summary(recalled: NotesRecalled) -> str:
-    """The recall for the last message, in one line."""
     if not recalled.items:
         return "no notes for the last message"
     tokens = sum(item.tokens for item in recalled.items if item.state == "loaded")

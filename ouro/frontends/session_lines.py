@@ -56,7 +56,6 @@ def tokens(number: int) -> str:
 
 
 def title(info: SessionInfo) -> str:
-    """The title, on one line."""
     return " ".join(clean(info.title).split()) or "(no title)"
 
 
@@ -81,7 +80,6 @@ def now() -> datetime:
 
 
 def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
-    """Label and text of each row of the resume card."""
     rows = [
         ("last used", " · ".join([_ago(card, now), f"{card.info.messages:,} messages", size(card.info.size)])),
         ("about", " ".join(clean(card.info.summary).split())),
@@ -96,7 +94,6 @@ def card_lines(card: ResumeCard, now: datetime) -> list[tuple[str, str]]:
 
 
 def card_line(card: ResumeCard, now: datetime) -> str:
-    """The resume card in one line."""
     parts = [_ago(card, now), _first_call(card), _repository(card.repository), _memory(card)]
     parts += [f"in {clean(card.folder)} now" if card.folder else "", f"mode {mode}" if (mode := _mode(card)) else ""]
     parts.append(_open(card))

@@ -51,7 +51,6 @@ class SessionMatches:
         return " ".join(self._words)
 
     def change(self, sessions: Sequence[SessionInfo]) -> None:
-        """Use another list of sessions."""
         self.sessions = list(sessions)
         self._enter(self.scope)
 

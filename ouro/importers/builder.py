@@ -98,7 +98,6 @@ class TranscriptBuilder:
         return number
 
     def message(self, number: int) -> Message:
-        """A message that was added."""
         record = self.records[self._places[number]]
         assert isinstance(record, MessageRecord)
         return record.message
@@ -109,7 +108,6 @@ class TranscriptBuilder:
         self.records[place] = replace(self.records[place], message=message)
 
     def extend(self, number: int, parts: Sequence[Part]) -> None:
-        """Add parts to a message."""
         message = self.message(number)
         self.change(number, replace(message, parts=(*message.parts, *parts)))
 
@@ -127,7 +125,6 @@ class TranscriptBuilder:
         tokens: tuple[int, int] = (0, 0),
         kept: Sequence[int] = (),
     ) -> None:
-        """From here on a summary is sent in place of what was said."""
         if self.line and summary.strip():
             covers = (self.line[0], self.line[-1])
             still = tuple(number for number in kept if number in self._places)

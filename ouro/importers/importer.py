@@ -51,11 +51,9 @@ class ImportLedger:
         return str(line[2])
 
     def note(self, path: Path, session_id: str) -> None:
-        """A file has been taken over as it is now."""
         self._lines[str(path)] = [*_state(path), session_id]
 
     def save(self) -> None:
-        """Keep it for the next time."""
         try:
             write_private(self._path, json.dumps(self._lines, ensure_ascii=True))
         except OSError as error:
@@ -75,8 +73,6 @@ _Key = tuple[str, str, int]
 
 
 class ImportResult(msgspec.Struct, frozen=True):
-    """What became of one source."""
-
     source: ImportSource
     outcome: ImportOutcome
     session_id: str = ""
@@ -123,7 +119,6 @@ class Importer:
         return replace(done, session_id=header.id)
 
     async def _own_header(self, header: SessionHeader, program: Program) -> SessionHeader:
-        """The header, under another id where a session that is not this one has that already."""
         if header.id not in self._known or _is_same(await self._header_of(header.id), header):
             return header
         return replace(header, id=session_id_for(program, f"another {header.id}"))
@@ -132,7 +127,6 @@ class Importer:
         return (await self._store.load_session(session_id, read_only=True)).header
 
     async def _add(self, done: ImportResult, header: SessionHeader, records: tuple[Record, ...]) -> ImportResult:
-        """Add what the source has and the session that was taken over from it has not."""
         if not header.origin:
             return replace(done, outcome="known", messages=0)
         whole = await read_whole(self._store, header.id)
@@ -183,7 +177,6 @@ class _Growth:
         """Something was said here that the source does not know."""
 
     def records(self, header: SessionHeader) -> list[Record]:
-        """What is to be put behind the records that are here, numbered on."""
         new: list[Record] = []
         if self.has_parted:
             program = PROGRAM_NAMES.get(header.origin.get("from", ""), "another program")
@@ -250,7 +243,6 @@ def _name(record: Record) -> str:
 
 
 def _is_same(one: SessionHeader, other: SessionHeader) -> bool:
-    """Whether one session was taken over from what the other speaks of, or is it."""
     if other.origin or one.origin:
         return all(one.origin.get(key) == other.origin.get(key) for key in ("from", "id"))
     return one.created_at == other.created_at and one.project == other.project

@@ -145,7 +145,6 @@ def folder(value: Any) -> str:
 
 
 def word(value: Any, most: int = 200) -> str:
-    """A name from outside, on one line."""
     return " ".join(clean(value[: most * 4]).split())[:most] if isinstance(value, str) else ""
 
 
@@ -158,7 +157,6 @@ def shortened(text: str) -> str:
 
 
 def count(value: Any) -> int:
-    """A number of tokens from outside."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 50 else 0
 
 

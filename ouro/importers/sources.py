@@ -130,7 +130,6 @@ def _project(line: Mapping[str, object]) -> str:
 
 
 def _words(line: Mapping[str, object]) -> str:
-    """What the user said, where a line holds that."""
     payload = line.get("payload")
     said = payload if isinstance(payload, dict) and payload.get("role") == "user" else line.get("message")
     if not isinstance(said, dict) or said.get("role") != "user" or line.get("isMeta") is True:

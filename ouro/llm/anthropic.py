@@ -38,12 +38,10 @@ class AnthropicFormat:
         self._spec = spec
 
     def system(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """The system prompt."""
         blocks = [_text(text) for message in messages if message.role == "system" for text in words_of(message)]
         return _marked(blocks)
 
     def tools(self, tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
-        """The tools, in the order given."""
         return _marked(
             [
                 {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}

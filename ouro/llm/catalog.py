@@ -41,8 +41,6 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """How a model is reached."""
-
     wire: Wire
     endpoint: Endpoint
 

@@ -22,8 +22,6 @@ NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "bge-", "clip")
 
 
 class LocalModel(msgspec.Struct, frozen=True):
-    """A model that a server on this machine offers."""
-
     name: str
     """By the litellm name: `ollama_chat/qwen3-coder:30b`."""
     window: int | None = None
@@ -31,8 +29,6 @@ class LocalModel(msgspec.Struct, frozen=True):
 
 
 class LocalServer(msgspec.Struct, frozen=True):
-    """A server that answered."""
-
     provider: Provider
     base_url: str
     models: tuple[LocalModel, ...]

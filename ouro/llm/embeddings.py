@@ -29,8 +29,6 @@ _OK = 200
 
 
 class Embedded(msgspec.Struct, frozen=True):
-    """What an embedding model answered."""
-
     vectors: list[list[float]]
     """One for each text, in their order, all of one length."""
     usage: Usage
@@ -78,8 +76,6 @@ def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
 
 
 class EmbeddingWire:
-    """Asks one model of one server."""
-
     def __init__(self, spec: ModelSpec, endpoint: Endpoint, model: str) -> None:
         """`model` as the server calls it."""
         self._spec = spec

@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A server, and what opens it."""
-
     base_url: str = ""
     """`https://api.openai.com/v1`; for litellm empty where it knows the address itself."""
     api_key: str = field(default="", repr=False)
@@ -26,7 +24,6 @@ class Endpoint:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this machine or one in the same private network."""
         if self.host == "localhost":
             return True
         try:
@@ -37,8 +34,6 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long to wait, in seconds."""
-
     connect: float = 10
     first: float = 120
     """Until the first byte of an answer."""

@@ -18,8 +18,6 @@ COMMAND_TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, and what to call the place it came from."""
-
     value: str = field(repr=False)
     source: str
 

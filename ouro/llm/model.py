@@ -26,7 +26,6 @@ class Prices:
     """Writing to the cache; None: as `input`."""
 
     def cost(self, usage: Usage) -> float:
-        """What these tokens cost, in dollars."""
         cached = self.input if self.cached is None else self.cached
         written = self.input if self.cache_written is None else self.cache_written
         plain = max(0, usage.input - usage.cached - usage.cache_written)
@@ -36,8 +35,6 @@ class Prices:
 
 
 class ModelSpec(msgspec.Struct, frozen=True):
-    """What is known of a model."""
-
     name: str
     """By the litellm name: `anthropic/claude-sonnet-5`, `openai/gpt-5`, `ollama_chat/qwen3`."""
     window: int = 128_000
@@ -60,8 +57,6 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 class TextChunk(msgspec.Struct, frozen=True):
-    """A piece of the answer."""
-
     text: str
 
 
@@ -98,8 +93,6 @@ Chunk = TextChunk | ThinkingChunk | CallChunk | UsageChunk | EndChunk
 
 
 class Model(Protocol):
-    """A model that can be asked."""
-
     @property
     def spec(self) -> ModelSpec: ...
 

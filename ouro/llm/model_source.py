@@ -58,7 +58,6 @@ class ModelSource:
         self._afford = afford
 
     def current(self) -> Sequence[Model]:
-        """The model that is asked first, then its fallbacks."""
         return self._models
 
     def role(self, role: Role) -> Sequence[Model]:
@@ -76,7 +75,6 @@ class ModelSource:
         return () if role == "retrieve" else self._models
 
     def is_given(self, role: Role) -> bool:
-        """Whether a model was named for a role."""
         return bool(self._roles.get(role))
 
     def change(self, name: str, effort: Effort) -> None:
@@ -90,7 +88,6 @@ class ModelSource:
         self.effort = effort
 
     async def release(self) -> None:
-        """Close the models that were in use before."""
         before, self._before = self._before, []
         for model in before:
             await model.close()

@@ -56,8 +56,6 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class ModelsFile:
-    """The whole file."""
-
     default: str = ""
     """The model of a new session."""
     compact: str = ""

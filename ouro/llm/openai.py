@@ -31,8 +31,6 @@ SEAL = "__thought__"
 
 
 class OpenAIFormat:
-    """How one model is given messages."""
-
     def __init__(self, spec: ModelSpec, *, returns_thinking: bool = False, longest_id: int = 40) -> None:
         self._spec = spec
         self._returns_thinking = returns_thinking

@@ -55,7 +55,6 @@ def unseen(image: Image) -> str:
 
 
 def reply_text(reply: ToolReply, sees_images: bool) -> str:
-    """The words of a tool's answer."""
     hidden = [] if sees_images else [unseen(image) for image in reply.images]
     return "\n".join(text for text in (reply.text, *hidden) if text.strip()) or NO_OUTPUT
 
@@ -74,7 +73,6 @@ class SurrogateJoiner:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """What can be shown now."""
         if not self._held and piece.isascii():
             return piece
         text = self._held + piece

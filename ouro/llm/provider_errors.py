@@ -98,7 +98,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _error_text(body: str) -> tuple[str, str]:
-    """The words and the code in an error body, which may be of any shape."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):

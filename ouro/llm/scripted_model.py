@@ -53,8 +53,6 @@ Step = ScriptedReply | ToolCall | ModelError | str | Callable[[Sequence[Message]
 
 @dataclass(frozen=True, slots=True)
 class ScriptedRequest:
-    """What the model was asked."""
-
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
 

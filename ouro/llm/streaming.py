@@ -23,8 +23,6 @@ CUT_SHORT = "(nothing: the answer reached the longest length that was allowed)"
 
 
 class _Block(msgspec.Struct):
-    """What one part of the message is made of."""
-
     kind: Literal["text", "thinking", "call"]
     pieces: list[str] = msgspec.field(default_factory=list)
     signature: str = ""
@@ -43,8 +41,6 @@ def _new_id() -> str:
 
 
 class ReplyBuilder:
-    """Gathers one answer."""
-
     def __init__(self, model: str = "", taken: Iterable[str] = (), new_id: Callable[[], str] = _new_id) -> None:
         """`model` is the name kept with the message, `taken` are the ids of calls that the transcript has already."""
         self._model = model

@@ -82,8 +82,6 @@ class DailyUsage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """A session in a list."""
-
     id: str
     title: str
     project: str
@@ -116,8 +114,6 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class LoadedSession(msgspec.Struct, frozen=True):
-    """A session as read from its store."""
-
     header: SessionHeader
     records: tuple[Record, ...]
     """In the order of the file, as far back as requested."""
@@ -135,8 +131,6 @@ class LoadedSession(msgspec.Struct, frozen=True):
 
 
 class RecordPage(msgspec.Struct, frozen=True):
-    """Older records of the transcript."""
-
     records: tuple[Record, ...]
     place: int
     """Where they begin; 0: nothing precedes them."""

@@ -40,7 +40,6 @@ class CompactionRules(msgspec.Struct, frozen=True):
         return int(min(self.at * window, window - min(self.reserve, window // 4)))
 
     def words(self, window: int) -> int:
-        """Tokens for messages that are kept word for word."""
         return min(self.keep, window // 4)
 
     def tail(self, window: int) -> int:
@@ -49,8 +48,6 @@ class CompactionRules(msgspec.Struct, frozen=True):
 
 
 class CompactionPlan(msgspec.Struct, frozen=True):
-    """What a compaction will do."""
-
     covers: tuple[int, int]
     kept: tuple[int, ...]
     """Numbers of the covered messages that stay word for word, oldest first."""
@@ -67,7 +64,6 @@ class CompactionPlan(msgspec.Struct, frozen=True):
         return tuple(entry.number for entry in covered if kept_message(entry.message) not in sent)
 
     def will_be_sent(self, summary: str, dropped: Set[str]) -> list[Message]:
-        """What is sent once it is done."""
         kept = [entry.message for entry in self.covered if entry.number in self.kept]
         messages = compacted(kept, summary, [entry.message for entry in self.tail])
         return sendable(without_outputs(messages, dropped))
@@ -104,7 +100,6 @@ def plan_compaction(
 
 
 def is_own_words(message: Message) -> bool:
-    """Whether the user said it."""
     return message.role == "user" and any(
         isinstance(part, Image) or (isinstance(part, Text) and part.text.strip()) for part in message.parts
     )
@@ -116,7 +111,6 @@ def quotes(entries: Iterable[TranscriptEntry]) -> str:
 
 
 def files_listed(summary: str) -> list[str]:
-    """The files that an earlier summary lists as in play, as lines."""
     _, found, after = summary.rpartition(FILES + "\n")
     section, _, _ = after.partition("\n\n")
     return [line for line in section.splitlines() if line.startswith("- ")] if found else []
@@ -299,7 +293,6 @@ def parts_of(messages: Sequence[Message], characters: int) -> list[str]:
 
 
 def ask_for_part(part: str, number: int, count: int, summary: str, focus: str, words: int) -> list[Message]:
-    """What is asked of one part, with the summary of those before it."""
     mark = f"=== {secrets.token_hex(8)} ==="  # nobody who wrote into the conversation could know it
     before = f"Continue this summary of the earlier parts:\n\n{summary}\n" if summary else ""
     text = MATERIAL.format(ask=_ask(focus, words), number=number, count=count, before=before, mark=mark, part=part)
@@ -307,7 +300,6 @@ def ask_for_part(part: str, number: int, count: int, summary: str, focus: str, w
 
 
 def words_for(tokens: int) -> int:
-    """About how many words so many tokens are."""
     return max(100, tokens * 2 // 3 // 50 * 50)
 
 

@@ -143,12 +143,10 @@ class MemoryManager:
 
     @property
     def model(self) -> str:
-        """The model in use."""
         return self.transcript.model or self._header.model
 
     @property
     def next_number(self) -> int:
-        """Of the next message or compaction."""
         return self.transcript.next_number
 
     @property
@@ -168,7 +166,6 @@ class MemoryManager:
 
     @property
     def usage(self) -> Usage:
-        """Of all model calls of the session."""
         return self.transcript.usage
 
     def now(self) -> str:
@@ -180,7 +177,6 @@ class MemoryManager:
         return tuple(entry.message for entry in self.transcript.entries)
 
     def known(self) -> tuple[Message, ...]:
-        """The messages in memory, with those that a compaction keeps from before them."""
         return (*(entry.message for entry in self.transcript.kept_entries), *self.messages())
 
     def context(self) -> list[Message]:

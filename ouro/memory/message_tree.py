@@ -15,8 +15,6 @@ _UNKNOWN = -1
 
 
 class TranscriptEntry(msgspec.Struct, frozen=True):
-    """A message of the transcript."""
-
     number: int
     """Its name in the session, for rewinds and pins."""
     at: str
@@ -26,8 +24,6 @@ class TranscriptEntry(msgspec.Struct, frozen=True):
 
 
 class TranscriptBranch(msgspec.Struct, frozen=True):
-    """Messages that a rewind left."""
-
     since: int
     """The number of the transcript message before it; 0: the start."""
     entries: tuple[TranscriptEntry, ...]
@@ -65,7 +61,6 @@ class MessageTree:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the line is known from its start."""
         if self.items:
             return self._nodes[self.items[0].number].before != _UNKNOWN
         return bool(self._nodes) or self._start == 0
@@ -78,12 +73,10 @@ class MessageTree:
         return number in self._places
 
     def get(self, number: int) -> TreeItem | None:
-        """What bears that number, on the line or on a branch."""
         node = self._nodes.get(number)
         return node.item if node else None
 
     def append(self, item: TreeItem) -> None:
-        """Add an item at the end of the transcript."""
         self._nodes[item.number] = _Node(item, self.last if self._nodes else self._start)
         self._places[item.number] = len(self.items)
         self.items.append(item)
@@ -139,7 +132,6 @@ class MessageTree:
         return max((item for item in self._nodes if item < number), default=None if self._start else 0)
 
     def branches(self) -> tuple[TranscriptBranch, ...]:
-        """What is not on the line, in the order in which it parts from it."""
         on_line = self._places
         followed = {node.before for node in self._nodes.values()}
         found: list[tuple[int, TranscriptBranch]] = []

@@ -50,18 +50,15 @@ class TranscriptPager:
 
     @property
     def has_earlier(self) -> bool:
-        """Whether the transcript has messages before those in memory."""
         return self._place > 0 and not self._current().is_whole
 
     @property
     def has_hidden(self) -> bool:
-        """Whether the transcript has messages before those that are shown."""
         if self._shown_place is not None:
             return self._shown_place > 0
         return self._first_shown(self._current().shown_items()) > 0 or self.has_earlier
 
     def set_place(self, loaded: LoadedSession) -> None:
-        """Remember where this part of the session begins."""
         self._place, self.is_gapped = loaded.place, loaded.is_gapped
 
     def shown(self) -> tuple[ShownItem, ...]:

@@ -41,7 +41,6 @@ class UnknownRecordError(ValueError):
 
 
 def header_data(header: SessionHeader) -> dict[str, Any]:
-    """The first record of a session file."""
     first = {"format": header.format, "id": header.id, "created_at": header.created_at}
     data = {"session": first, "project": header.project, "model": header.model}
     more = {"memory": dict(header.memory), "origin": dict(header.origin)}

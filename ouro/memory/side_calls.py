@@ -16,13 +16,9 @@ from ouro.messages import Message
 class SessionChannel(Protocol):
     """How work in the background reaches the user of a live session."""
 
-    def emit(self, event: Event) -> None:
-        """Show an event in the background."""
-        ...
+    def emit(self, event: Event) -> None: ...
 
-    async def ask(self, question_id: str, question: Question) -> Answer:
-        """Ask the user, and wait for the answer."""
-        ...
+    async def ask(self, question_id: str, question: Question) -> Answer: ...
 
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a task in the background; a failure is logged under `name`."""

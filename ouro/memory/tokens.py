@@ -12,7 +12,6 @@ TOKENS_A_PICTURE = 1_500
 
 
 def estimate(text: str) -> int:
-    """About how many tokens a text is."""
     return int(len(text) / CHARACTERS_A_TOKEN)
 
 
@@ -44,7 +43,6 @@ class TokenCount:
 
     @property
     def tokens(self) -> int:
-        """As of the last message."""
         return self._told + int(self._characters / CHARACTERS_A_TOKEN)
 
     def add(self, message: Message, *, is_measured: bool = True) -> None:

@@ -33,7 +33,6 @@ _WIDTH = 60
 
 
 def title_of(text: str) -> str:
-    """The first words of a text, on one line."""
     words = " ".join(clean(text).split())
     if len(words) <= _WIDTH:
         return words
@@ -48,7 +47,6 @@ ShownItem = TranscriptEntry | CompactionRecord | RecalledRecord | ModelRecord | 
 
 
 def is_turn(message: Message) -> bool:
-    """Whether a turn begins with it."""
     return message.role == "user" and bool(message.text)
 
 
@@ -108,7 +106,6 @@ class Transcript:
 
     @classmethod
     def of(cls, loaded: LoadedSession) -> Transcript:
-        """That of a session as it was loaded."""
         numbered = (record for record in loaded.records if isinstance(record, MessageRecord | CompactionRecord))
         above = max((0, *(item.number for item in (*numbered, *loaded.kept))))
         transcript = cls(loaded.kept, is_whole=loaded.place == 0, above=above)
@@ -147,12 +144,10 @@ class Transcript:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the line is loaded from its start."""
         return self._line.is_whole
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that is sent is loaded."""
         compaction = self.compaction
         if self.is_whole or compaction is None:
             return self.is_whole

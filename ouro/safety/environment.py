@@ -85,8 +85,6 @@ def _holds_password(value: str) -> bool:
 
 
 class Sandbox(Protocol):
-    """Confines the commands that are started in it."""
-
     def wrap(self, argv: Sequence[str], *, writable: Sequence[Path], network: bool) -> list[str]:
         """The command that starts `argv` confined: writing only below `writable`, with or without a network."""
         ...

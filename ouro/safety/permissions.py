@@ -21,8 +21,6 @@ PLAN = "Plan mode is on: do not change or run anything. Read and search as neede
 
 @dataclass
 class Policy:
-    """The rules and the mode in force."""
-
     workspace: Workspace
     mode: Mode
     allow: list[Rule] = field(default_factory=list)

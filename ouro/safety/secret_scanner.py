@@ -30,7 +30,6 @@ class SecretScanner:
         self._wanted = threading.Event()
 
     def prepare(self) -> None:
-        """Let it be built, soon."""
         with self._lock:
             if self._building is None:
                 self._building = threading.Thread(target=self._build, name="secret-rules", daemon=True)

@@ -27,8 +27,6 @@ HEADER = """\
 
 @dataclass(frozen=True, slots=True)
 class TrustEntry:
-    """What was said about one folder."""
-
     files: Mapping[str, str] = field(default_factory=dict)
     """Acting files, by their names below the folder, and the hash of what was in them when they were trusted."""
 
@@ -136,7 +134,6 @@ def _key(root: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    """A path, which may be any bytes, as text that any YAML can hold."""
     return os.fsencode(path).replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 

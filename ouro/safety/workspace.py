@@ -72,7 +72,6 @@ class Workspace:
         return self._protection(_real(path))
 
     def memory_at(self, path: Path) -> GuardedMemory | None:
-        """The memory whose folder a real path is, or is in."""
         return next((folder for folder in self.memory if folder.holds(path)), None)
 
     def is_memory(self, path: Path) -> bool:

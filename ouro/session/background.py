@@ -40,7 +40,6 @@ class Background:
         self._events.put_nowait(event)
 
     def warn(self, text: str) -> None:
-        """Emit a warning."""
         self.emit(Said(text, "warning"))
 
     async def ask(self, question_id: str, question: Question) -> Answer:

@@ -23,8 +23,6 @@ _NEXT = {"today": "It is reset tomorrow. ", "month": "It is reset next month. "}
 
 
 class SpendingLimit(msgspec.Struct, frozen=True):
-    """A limit in US dollars, and what of it is spent."""
-
     period: str
     """`session`, `today` or `month`."""
     setting: str
@@ -38,8 +36,6 @@ class SpendingLimit(msgspec.Struct, frozen=True):
 
 
 class SpendingReport(msgspec.Struct, frozen=True):
-    """What was used, and the limits that are set."""
-
     periods: tuple[UsagePeriod, ...]
     limits: tuple[SpendingLimit, ...]
 
@@ -158,7 +154,6 @@ async def _periods(session_catalog: SessionCatalog, session_id: str = "") -> tup
 def spending_limits(
     periods: Sequence[UsagePeriod], day: float | None, month: float | None
 ) -> tuple[SpendingLimit, ...]:
-    """The limits of a day and of a month that are set, with what was spent."""
     spent = {period.name: period.total.cost or 0.0 for period in periods}
     found = (("today", "limits.max_cost_day", day), ("month", "limits.max_cost_month", month))
     return tuple(

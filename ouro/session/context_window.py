@@ -29,8 +29,6 @@ LARGE = 0.2
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What a compaction would do now."""
-
     covered: int
     """Messages that a summary would replace."""
     kept: int
@@ -128,7 +126,6 @@ class ContextWindow:
         self._compactor.measure()
 
     def report(self) -> WindowReport:
-        """What fills the window now."""
         estimates = self._estimates()
         model = self._models()[0]
         constant = sum(self._requests.sizes(model))

@@ -134,11 +134,9 @@ class Rewind:
 
     @property
     def has_earlier(self) -> bool:
-        """Whether there are older messages that are not loaded."""
         return self._memory.pager.has_earlier
 
     async def earlier(self, count: int = 200) -> None:
-        """Load older messages."""
         await self._memory.pager.earlier(count)
 
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:

@@ -41,11 +41,9 @@ class Scrollback:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are messages before those that are shown."""
         return self._memory.pager.has_hidden
 
     def shown(self) -> Iterator[Event]:
-        """The end of the session, and what was scrolled to."""
         return replay(self._memory.pager.shown(), self._title)
 
     async def more(self, count: int = PAGE) -> list[Event]:

@@ -37,8 +37,6 @@ from ouro.utils.repository import git_branch
 
 
 class Status(msgspec.Struct, frozen=True):
-    """What the status line shows."""
-
     model: str
     effort: Effort
     mode: Mode
@@ -82,32 +80,26 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def id(self) -> str:
-        """The id of the session."""
         return self.transcript.session_id
 
     @property
     def cwd(self) -> Path:
-        """The working folder."""
         return self.workbench.cwd
 
     @property
     def title(self) -> str:
-        """The title in lists."""
         return self.transcript.title
 
     @property
     def todos(self) -> tuple[Todo, ...]:
-        """The agent's plan."""
         return self.workbench.plan.items
 
     @property
     def is_kept(self) -> bool:
-        """Whether it can be resumed later."""
         return self.workbench.is_saved
 
     @property
     def running(self) -> bool:
-        """Whether a turn runs."""
         return self.controls.runner.running
 
     @property
@@ -116,7 +108,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return tuple(prompt.text for prompt in self.controls.turn.steering.messages)
 
     def status(self) -> Status:
-        """What the status line shows, as of now."""
         models, transcript = self.workbench.models, self.transcript
         spec = models.current()[0].spec
         return Status(
@@ -171,11 +162,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.controls.runner.run_beside(lambda emit: self._run_line(line, share, emit))
 
     def jobs(self) -> tuple[JobInfo, ...]:
-        """The background jobs, running and ended."""
         return self.workbench.jobs.list()
 
     async def kill_job(self, job_id: str) -> None:
-        """End a background job."""
         await self.workbench.jobs.kill(job_id)
 
     def set_mode(self, mode: Mode) -> None:
@@ -198,11 +187,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.transcript.set_model(self.status().model)
 
     async def models(self) -> tuple[ModelChoice, ...]:
-        """The known models, usable or not."""
         return await self.workbench.models.choices()
 
     def rename(self, title: str) -> None:
-        """Change the title."""
         self.transcript.set_title(title)
 
     def permission_rules(self) -> tuple[str, ...]:
@@ -210,7 +197,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return self.workbench.permissions.rules
 
     def project_files(self) -> list[str]:
-        """The project's files, for completion."""
         return list_project_files(self.cwd)
 
     async def close(self) -> None:

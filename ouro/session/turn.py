@@ -21,7 +21,6 @@ class OpenQuestions:
         self._open: dict[str, asyncio.Future[Answer]] = {}
 
     async def ask(self, question: PermissionAsked | QuestionAsked, emit: Emit) -> Answer:
-        """Emit the question, wait for its answer, emit that it is closed."""
         waiting = self._open[question.question_id] = asyncio.get_running_loop().create_future()
         emit(question)
         try:
@@ -68,7 +67,6 @@ class Turn:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def ended(self) -> None:
-        """Wait until it has cleaned up."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
@@ -92,7 +90,6 @@ class TurnRunner:
 
     @property
     def running(self) -> bool:
-        """Whether a turn runs."""
         return self._turn is not None
 
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
@@ -127,7 +124,6 @@ class TurnRunner:
         return self.run(work)
 
     async def run_beside(self, work: Work) -> AsyncGenerator[Event, None]:
-        """The events of work that may run beside a turn, without a TurnFinished."""
         line = Turn(work)
         self._lines.add(line)
         try:

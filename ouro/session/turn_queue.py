@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A message that has not been sent."""
-
     text: str
     images: tuple[Image, ...] = ()
 
@@ -83,17 +81,14 @@ class TurnQueue:
 
     @property
     def running(self) -> bool:
-        """Whether a turn or a shell line runs."""
         return self._turn is not None and not self._turn.done()
 
     @property
     def busy(self) -> bool:
-        """Whether something runs, or is about to."""
         return self.running or (self._worker is not None and not self._worker.done())
 
     @property
     def seconds(self) -> float:
-        """How long the turn has run."""
         return time.monotonic() - self._began
 
     @property

@@ -42,8 +42,6 @@ class Span:
 
 @dataclass(frozen=True)
 class TextFile:
-    """The text of a file, and the form it has there."""
-
     raw: str
     """With its own line endings."""
     encoding: str = "utf-8"
@@ -72,7 +70,6 @@ class TextFile:
         return replace(self, raw="".join([*pieces, self.raw[at:]]))
 
     def rewritten(self, text: str) -> TextFile:
-        """A new text in this file's form."""
         return replace(self, raw=self._in_form(text))
 
     def encoded(self) -> bytes:

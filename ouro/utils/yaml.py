@@ -32,8 +32,6 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A list."""
-
     items: tuple[Node, ...]
     line: int = 0
 

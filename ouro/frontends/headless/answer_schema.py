@@ -18,8 +18,6 @@ class AnswerMisfit(OuroError):
 
 
 class AnswerSchema:
-    """A JSON schema that answers have to fit."""
-
     def __init__(self, schema: Any) -> None:
         # jsonschema takes 60 ms to import, and only --schema needs it
         import jsonschema
@@ -76,7 +74,6 @@ class AnswerSchema:
 
 
 def asked_again(misfit: AnswerMisfit) -> str:
-    """The message to the model after an answer that does not match."""
     return (
         f"Your answer does not fit the JSON schema ({misfit.message}). "
         "Answer again: only the JSON value, corrected, without words around it."

@@ -66,7 +66,6 @@ class Streams:
 
     @classmethod
     def standard(cls) -> Streams:
-        """Those of the process."""
         return cls(sys.stdin.fileno() if sys.stdin else None, sys.stdout, sys.stderr)
 
 

@@ -52,8 +52,6 @@ class Refusal:
 
 @dataclass(slots=True)
 class Result:
-    """What came of a prompt."""
-
     session_id: str
     model: str
     outcome: Outcome = "failed"
@@ -71,13 +69,11 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """What the program ends with."""
         if self.outcome != "answered":
             return EXIT_CODES[self.outcome]
         return 5 if self.refusals else 1 if self.misfit else 0
 
     def to_json(self) -> dict[str, Any]:
-        """The result as a JSON object."""
         return {
             "type": "result",
             "session_id": self.session_id,
@@ -103,7 +99,6 @@ class Pipe:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it is a terminal."""
         return self._stream is not None and self._stream.isatty()
 
     def write(self, text: str) -> None:
@@ -129,14 +124,11 @@ class Pipe:
 
 
 class Output:
-    """Writes to stdout in one of the formats."""
-
     def __init__(self, pipe: Pipe, output_format: OutputFormat) -> None:
         self.pipe = pipe
         self._format = output_format
 
     def started(self, session: Session) -> None:
-        """Name the session."""
         if self._format == "stream-json":
             status = session.status()
             line = {"type": "session", "session_id": session.id, "model": status.model, "mode": status.mode}
@@ -145,12 +137,10 @@ class Output:
                 self.pipe.write(json_line(receipt_to_json(session.memory.manager.receipt())))
 
     def event(self, event: Event) -> None:
-        """Pass an event on, where the format tells events."""
         if self._format == "stream-json":
             self.pipe.write(json_line(event_to_json(event)))
 
     def result(self, result: Result) -> None:
-        """Give the answer."""
         if self._format != "text":
             self.pipe.write(json_line(result.to_json()))
         elif result.outcome == "answered" and not result.misfit:
@@ -198,7 +188,6 @@ class Progress:
         self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
 
     def finished(self, result: Result) -> None:
-        """Tell why there is no answer, where there is none."""
         if result.outcome != "answered":
             self.say(": ".join(part for part in (result.outcome, result.detail) if part))
         elif result.misfit:

@@ -41,8 +41,6 @@ KEYS = (
 
 
 class ReplFrontEnd:
-    """What commands can do at the plain prompt."""
-
     theme = ""
     themes: Sequence[str] = ()
     keys: Sequence[tuple[str, str]] = KEYS
@@ -78,7 +76,6 @@ class ReplFrontEnd:
         self._printer.say(text, level)
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Print the choices with numbers, and wait for one."""
         values = [choice.value for choice in choices]
         self._printer.choices(title, [_label(choice, bool(current) and choice.value == current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
@@ -99,7 +96,6 @@ class ReplFrontEnd:
     async def pick_session(
         self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
     ) -> OpenRequest | None:
-        """Print the sessions with numbers, and wait for one."""
         return await SessionQuestion(self._printer, self._questions, session_catalog).ask(search, only)
 
     async def begin(self, request: OpenRequest) -> bool:
@@ -114,7 +110,6 @@ class ReplFrontEnd:
         return session is not None
 
     async def open(self, request: OpenRequest) -> None:
-        """Open another session in place of this one."""
         before = self.session
         opened = await self._open_interactively(request)
         if opened is not None:
@@ -122,7 +117,6 @@ class ReplFrontEnd:
             await before.close()
 
     async def go_to(self, message: int) -> None:
-        """Print the transcript from this message on."""
         try:
             reached = await self.session.scrollback.reach(message)
         except OuroError as error:
@@ -140,7 +134,6 @@ class ReplFrontEnd:
         self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Print these events as a turn."""
         if self._turns.running:
             raise UsageError("A turn is running. Try again when it has ended.")
         if self._turns.busy:  # the command itself came from the queue

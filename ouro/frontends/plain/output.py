@@ -45,7 +45,6 @@ class PlainOutput:
         self._write("\n".join([*shown, "", ""]))
 
     def control(self, sequence: str) -> None:
-        """Write a control sequence, unless the terminal is a plain one."""
         if not self.plain:
             self._write(sequence)
 
@@ -64,7 +63,6 @@ class PlainOutput:
         self._body(body, FAILED_LINES if failed else OUTPUT_LINES, DIFF_LINES)
 
     def question_body(self, display: Display) -> None:
-        """Print all that a permission question is about."""
         if isinstance(display.body, CommandOutput):
             for line in display.body.command.splitlines():
                 self.line(f"  $ {escaped(line)}")

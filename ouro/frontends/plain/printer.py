@@ -80,7 +80,6 @@ class Printer:
         self._echoed.append(text)
 
     def echo(self, text: str) -> None:
-        """Print the line that the user typed."""
         self._output.line(clean(text), "bold")
 
     def event(self, event: Event) -> None:
@@ -150,7 +149,6 @@ class Printer:
         self._output.control(sequence)
 
     def choices(self, title: str, labels: Sequence[str]) -> None:
-        """Print a numbered list."""
         if title:
             self._output.line(clean(title), "bold")
         for number, label in enumerate(labels, 1):

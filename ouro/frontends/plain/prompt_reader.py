@@ -161,8 +161,6 @@ class _Input(Vt100Input):
 
 
 class _FileHistory(History):
-    """The history file that all front ends share."""
-
     def __init__(self, entries: PromptHistory) -> None:
         super().__init__()
         self._entries = entries

@@ -22,8 +22,6 @@ class NotUnderstood(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion(Generic[T]):
-    """A question that waits for a line."""
-
     label: str
     """The text before the cursor."""
     parse: Callable[[str], T]
@@ -42,7 +40,6 @@ class LineQuestions:
 
     @property
     def open(self) -> OpenQuestion[Any] | None:
-        """The question that the next line answers."""
         return next((question for question in self._waiting if not question.answer.done()), None)
 
     async def ask(self, label: str, parse: Callable[[str], T], *, secret: bool = False) -> T:
@@ -148,7 +145,6 @@ class TurnQuestions:
                 return False
 
     def close(self) -> None:
-        """Cancel all open questions."""
         for task in self._asking.values():
             task.cancel()
         self._asking.clear()

@@ -56,7 +56,6 @@ async def run_repl(
 
 
 def is_plain() -> bool:
-    """Whether the terminal can only take lines, or there is none."""
     return os.environ.get("TERM", "dumb") in ("dumb", "") or not (sys.stdin.isatty() and sys.stdout.isatty())
 
 
@@ -163,7 +162,6 @@ class Repl(TurnObserver):
     # What the readers need
 
     def label(self) -> str:
-        """The text before the cursor."""
         if question := self._questions.open:
             return question.label
         return PLAIN_PROMPT if self._printer.is_plain else PROMPT
@@ -202,7 +200,6 @@ class Repl(TurnObserver):
         return False
 
     def queue(self, text: str) -> None:
-        """Queue a message for the next turn."""
         self._printer.say(f"Queued for the next turn: {text.splitlines()[0] if text.strip() else ''}")
         self._turns.queue(Draft(text))
 

@@ -39,7 +39,6 @@ class ResumeOffer:
         self._card_task: asyncio.Task[None] | None = None
 
     def begin(self, session: Session) -> None:
-        """Print the card of this session, if it was resumed."""
         self.cancel()
         if session.resumed is not None:
             self._card_task = asyncio.create_task(self._show(session))

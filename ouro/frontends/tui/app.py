@@ -91,7 +91,6 @@ class OuroApp(App[int], inherit_bindings=False):
             self.conversation.prompt.focus()
 
     async def action_press(self, name: str) -> None:
-        """Run the action of a key."""
         if name in _SCROLLS:
             self._actions.scroll(name)
         elif inspect.iscoroutinefunction(getattr(self._actions, name)):

@@ -34,7 +34,6 @@ class Attachments:
         return placeholder
 
     def add_image(self, image: Image) -> str:
-        """The placeholder of an image."""
         kind = image.media_type.rpartition("/")[2].upper()
         placeholder = f"[image {len(self._images) + 1}: {kind}, {max(1, len(image.data) // 1000):,} kB]"
         self._images[placeholder] = image

@@ -56,14 +56,12 @@ class TerminalDriver(LinuxDriver):
         super().write(data)
 
     def start_application_mode(self) -> None:
-        """Take the terminal."""
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._lent = False
         if self._frame is not None:  # what Textual found are the first frame's modes, not the user's
             self.attrs_before = self._frame.attributes
 
     def close(self) -> None:
-        """Let the last of it be written."""
         super().close()
         self._lent, self._writer_thread = True, None
 
@@ -133,8 +131,6 @@ class _Keys:
 
 
 class _Outlet:
-    """A terminal that may close while it is written to."""
-
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
 

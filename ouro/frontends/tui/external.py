@@ -77,8 +77,6 @@ def _first_of(*names: str) -> str:
 
 
 class ClipboardImages:
-    """Images on the clipboard, read by Pillow."""
-
     def __init__(self, grab: Grab | None = None) -> None:
         self._grab = grab
 

@@ -37,7 +37,6 @@ class FirstFrame:
         self.restore_modes()
 
     def restore_modes(self) -> None:
-        """Give the terminal its modes back."""
         with contextlib.suppress(termios.error):  # as above
             termios.tcsetattr(0, termios.TCSANOW, self.attributes)
 
@@ -159,7 +158,6 @@ class _Colours:
         self._many = os.environ.get("TERM", "").endswith("256color")
 
     def of(self, text: str, background: str) -> str:
-        """The sequence that sets both."""
         if self._plain or not (self._true or self._many):
             return ""
         return f"\x1b[38;{self._code(text)};48;{self._code(background)}m"

@@ -240,7 +240,6 @@ class ScreenFrontEnd:
             self._conversation.show_resumed(card)
 
     async def resume_with(self, part: Part) -> None:
-        """Continue a resumed session with this part of it."""
         resumed = self.session.resumed
         if resumed is not None and part != "full":
             await self.run(resumed.take(part))

@@ -27,8 +27,6 @@ _MODES = ("ask", "edit", "plan", "auto")
 
 
 class KeyActions:
-    """One method per action of the keymap, with its name."""
-
     def __init__(
         self,
         app: OuroApp,
@@ -153,7 +151,6 @@ class KeyActions:
         prompt.fill(await external.edit(self._app, prompt.attachments.expand_text(prompt.text)))
 
     async def paste_image(self) -> None:
-        """Put the image on the clipboard into the message."""
         image = await self._clipboard.read()
         if image is None:
             raise UsageError("There is no image on the clipboard.")

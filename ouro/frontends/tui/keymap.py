@@ -14,8 +14,6 @@ Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions", "memory"
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that a key does."""
-
     name: str
     keys: tuple[str, ...]
     help: str
@@ -25,7 +23,6 @@ class Action:
 
     @property
     def action(self) -> str:
-        """What Textual is asked to run."""
         return self.run or self.name
 
 

@@ -129,7 +129,6 @@ def _end(app: OuroApp, frame: FirstFrame | None, code: int) -> None:
 
 
 def _print_end(app: OuroApp) -> None:
-    """Print the end of the transcript and how to resume it."""
     session = app.turns.session
     try:
         if app.failure is not None:

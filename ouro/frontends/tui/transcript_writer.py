@@ -182,7 +182,6 @@ class TranscriptWriter:
         del self._cards[_COMPACTION]
 
     def _end_compaction(self) -> None:
-        """A notice of ouro says how the compaction ended."""
         if (card := self._cards.pop(_COMPACTION, None)) is not None:
             card.stop()
             self._transcript.update(card)

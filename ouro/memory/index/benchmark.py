@@ -23,8 +23,6 @@ from ouro.memory.long_term.recall.recall import Recall, Situation
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One turn of a conversation."""
-
     id: str
     text: str
     speaker: str = "user"
@@ -34,8 +32,6 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class BenchmarkQuestion(msgspec.Struct, frozen=True):
-    """What is asked."""
-
     qid: str
     query: str
 
@@ -169,7 +165,6 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def answer_line(answer: SearchAnswer) -> str:
-    """An answer as one line of JSON."""
     return json.dumps({"qid": answer.qid, "ids": list(answer.ids), "ms": answer.ms}, ensure_ascii=False)
 
 

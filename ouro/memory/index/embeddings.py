@@ -47,9 +47,7 @@ class Embedder(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Let go of what was opened for it."""
-        ...
+    def close(self) -> None: ...
 
 
 class LocalEmbedder:
@@ -63,7 +61,6 @@ class LocalEmbedder:
         self._loading = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """A row for each text, in their order."""
         with self._loading:
             if self._model is None:
                 from ouro.memory.index.minilm import MiniLm
@@ -103,9 +100,7 @@ class EmbeddingBudget(Protocol):
         """
         ...
 
-    def pay(self, model: str, usage: Usage) -> None:
-        """Count a call."""
-        ...
+    def pay(self, model: str, usage: Usage) -> None: ...
 
 
 class RemoteEmbedder:

@@ -23,15 +23,11 @@ _Step = Callable[[sqlite3.Connection], None]
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """What the index follows."""
-
     sessions: Path | None = None
     memories: tuple[MemoryFolder, ...] = ()
 
 
 class IndexState(msgspec.Struct, frozen=True):
-    """What is in the index."""
-
     path: str
     size: int
     """Bytes; 0 for an index in memory."""
@@ -162,7 +158,6 @@ class Index:
         return frozenset(changed_sessions(root, known)[0])
 
     def close(self) -> None:
-        """Let go of the files."""
         with self._reading, self._writing:
             for item in {self._reader, self._writer} - {None}:
                 item.close()  # type: ignore[union-attr]

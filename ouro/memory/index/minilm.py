@@ -38,7 +38,6 @@ class WordPieces:
         return [*ids[: most - 1], self._end]
 
     def _pieces_of(self, word: str) -> tuple[int, ...]:
-        """The longest pieces that are known, from the left."""
         if len(word) > _MAX_WORD:
             return (self._unknown,)
         pieces: list[int] = []

@@ -27,8 +27,6 @@ _HEADING = re.compile(r"\s{0,3}(#{1,6}\s|-{3,}\s*$|<!--)")
 
 
 class _Store(Protocol):
-    """A store of long-term memory."""
-
     @property
     def scope(self) -> str: ...
     @property
@@ -92,7 +90,6 @@ def _files(folder: MemoryFolder) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def remove_file(database: sqlite3.Connection, path: str) -> None:
-    """Take a file, and all that it said, out of the index."""
     database.execute("DELETE FROM entities WHERE note IN (SELECT id FROM notes WHERE path = ?)", (path,))
     for table in ("notes", "edges", "anchors", "relations", "files"):
         database.execute(f"DELETE FROM {table} WHERE path = ?", (path,))

@@ -37,8 +37,6 @@ _ASSISTANT = frozenset(("you", "your", "yours", "yourself"))
 
 
 class ParsedQuery(msgspec.Struct, frozen=True):
-    """A question, taken apart."""
-
     text: str
     words: tuple[tuple[str, ...], ...]
     """Each word with its other forms (`went`, `go`, `gone`)."""

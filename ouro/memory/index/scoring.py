@@ -114,8 +114,6 @@ EVERYTHING = "TRUE"
 
 
 class PassageRange(msgspec.Struct, frozen=True):
-    """What alone is looked through."""
-
     count: int
     """Passages in it."""
     condition: str = EVERYTHING
@@ -125,7 +123,6 @@ class PassageRange(msgspec.Struct, frozen=True):
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out."""
         return self.condition == EVERYTHING
 
 
@@ -164,7 +161,6 @@ def word_scores(
 
 
 def best_of(scores: Mapping[int, float], count: int) -> list[int]:
-    """The ids of the highest scores."""
     return heapq.nlargest(count, scores, key=scores.__getitem__)
 
 
@@ -224,6 +220,5 @@ def _stemmer() -> sqlite3.Connection:
 
 
 def rows_of(database: sqlite3.Connection, table: str, columns: str, ids: Sequence[int]) -> list[Any]:
-    """These columns of the rows of those ids."""
     question = f"SELECT {columns} FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
     return database.execute(question, (json.dumps(list(ids)),)).fetchall()

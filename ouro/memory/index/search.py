@@ -23,8 +23,6 @@ KINDS: tuple[HitKind, ...] = ("note", "core", "message", "output")
 
 
 class MemoryHit(msgspec.Struct, frozen=True):
-    """Something that was found, and where it is from."""
-
     id: str
     """Of a note its id, of a core line `facts.md:3`, of what was said `<session id>:<message number>`."""
     kind: HitKind
@@ -78,8 +76,6 @@ Weigh = Callable[[MemoryHit], float]
 
 
 class PassageFilter(msgspec.Struct, frozen=True):
-    """Passages among which the nearest are looked for."""
-
     ids: Sequence[int] = ()
     sessions: Sequence[int] = ()
     """And all those of these sessions, by `seq`."""
@@ -88,13 +84,9 @@ class PassageFilter(msgspec.Struct, frozen=True):
 class VectorIndex(Protocol):
     """What Search wants of vectors (`memory/search/vectors.py`), so that numpy is needed only where there are some."""
 
-    def question(self, text: str) -> Any:
-        """The vector of a question."""
-        ...
+    def question(self, text: str) -> Any: ...
 
-    def questions(self, texts: Sequence[str]) -> list[Any]:
-        """Those of several questions."""
-        ...
+    def questions(self, texts: Sequence[str]) -> list[Any]: ...
 
     def nearest(
         self, database: sqlite3.Connection, table: str, question: Any, count: int, only: PassageFilter | None = None
@@ -108,8 +100,6 @@ class VectorIndex(Protocol):
 
 
 class SearchRequest(msgspec.Struct, frozen=True):
-    """One search, as its parts see it."""
-
     database: sqlite3.Connection
     question: ParsedQuery
     vector: Any

@@ -85,7 +85,6 @@ def _folders(root: Path) -> Iterator[tuple[str, tuple[int, int]]]:
 
 
 def remove_session(database: sqlite3.Connection, folder: str) -> None:
-    """Take a session out of the index."""
     row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
     if row:
         span = (row[0] << SHIFT, ((row[0] + 1) << SHIFT) - 1)

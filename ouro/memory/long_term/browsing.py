@@ -53,7 +53,6 @@ class Browsing:
         return self._known.receipt()
 
     async def ask(self, question: Callable[[Timeline], _Answer]) -> _Answer:
-        """Run a question to the history in a thread."""
         return await asyncio.to_thread(lambda: question(self._known.timeline()))
 
     async def all(self) -> list[Listed]:
@@ -84,7 +83,6 @@ class Browsing:
         return await self._session_catalog.turn(session_id, turn, message)
 
     async def proposals(self) -> tuple[Proposal, ...]:
-        """Pending changes."""
         return await asyncio.to_thread(self._known.proposals)
 
     async def accept(self, proposal: str) -> None:

@@ -31,8 +31,6 @@ _HEADING = re.compile(r"^## +`?([\w-]+?)(?:\.md)?`? *$", re.MULTILINE | re.IGNOR
 
 
 class Consolidated(msgspec.Struct, frozen=True):
-    """The result of a consolidation."""
-
     said: str
     """In a line."""
     texts: Mapping[str, str] = {}

@@ -23,8 +23,6 @@ _MAX_NAMED = 5
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The result of one check."""
-
     level: Literal["ok", "warning", "problem"]
     where: str
     """The scope; `index`."""

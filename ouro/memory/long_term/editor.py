@@ -43,12 +43,10 @@ class MemoryEditor:
 
     @property
     def names(self) -> tuple[Scope, ...]:
-        """The scopes that there are."""
         return tuple(scope.scope for scope in self.scopes)
 
     @property
     def notebook(self) -> Notebook:
-        """The notes of all scopes."""
         stores = {scope.scope: scope.store for scope in self.scopes}
         return Notebook(stores, anchors=Anchors(self.root) if self.root else None, commit=self._commit)
 

@@ -29,8 +29,6 @@ _SQL = (
 
 
 class MemoryEntry(msgspec.Struct, frozen=True):
-    """A core line or a note."""
-
     id: str
     """Of a note its id, of a core line `user/facts.md:3`."""
     kind: Literal["core", "note"]
@@ -56,7 +54,6 @@ class MemoryEntry(msgspec.Struct, frozen=True):
 
     @property
     def archived(self) -> bool:
-        """Whether it is excluded from recall."""
         return self.file.startswith(f"{ARCHIVE}/")
 
 
@@ -246,13 +243,10 @@ def chain_of(entries: list[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry
 
 
 def now() -> str:
-    """The current time, as in notes."""
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 class EntryDetails(msgspec.Struct, frozen=True):
-    """Everything about one entry."""
-
     entry: MemoryEntry
     path: str
     chain: tuple[MemoryEntry, ...] = ()

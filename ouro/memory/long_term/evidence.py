@@ -18,8 +18,6 @@ _BAR = "| "
 
 
 class TurnEvidence(msgspec.Struct, frozen=True):
-    """One turn."""
-
     session_id: str
     title: str
     turn: int

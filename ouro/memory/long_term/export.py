@@ -45,12 +45,10 @@ def as_json(desk: MemoryEditor) -> dict[str, Any]:
 
 
 def note_start(entry: MemoryEntry) -> str:
-    """The marker before the text of a note."""
     return f"<!-- {entry.id} {entry.scope} {entry.category}{' archived' if entry.archived else ''} -->"
 
 
 def note_end(note_id: str) -> str:
-    """The marker after it."""
     return f"<!-- /{note_id} -->"
 
 

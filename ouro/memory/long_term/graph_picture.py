@@ -21,8 +21,6 @@ _GAP = 120.0
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A note, or an entity."""
-
     id: str
     kind: str
     """`note` or `name`."""

@@ -43,8 +43,6 @@ _TYPES: dict[str, Scope | None] = {"user": "user", "feedback": None, "project": 
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """One thing that a file says."""
-
     text: str
     origin: str
     """`CLAUDE.md › Testing`."""
@@ -59,8 +57,6 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What was read, and what was not."""
-
     pieces: tuple[Piece, ...]
     files: tuple[Path, ...]
     skipped: tuple[SkippedFile, ...] = ()
@@ -263,7 +259,6 @@ SAYS_NOTHING = {"Gemini Added Memories"}
 
 
 def is_codex(folder: Path) -> bool:
-    """Whether a folder is where Codex keeps what it remembers."""
     return any((folder / name).exists() for name in ("memory_summary.md", *_MATERIAL))
 
 

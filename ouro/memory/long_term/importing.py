@@ -26,8 +26,6 @@ CORE_TOKENS = 1_500
 
 
 class Import(msgspec.Struct, frozen=True):
-    """What an import would do."""
-
     lines: Mapping[Scope, Mapping[str, tuple[str, ...]]]
     """New core lines: scope -> category -> texts."""
     notes: tuple[Note, ...]
@@ -47,8 +45,6 @@ class Import(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What was done."""
-
     entries: int
     undo: Mapping[Scope, str] = {}
     """The commit of each scope."""
@@ -159,7 +155,6 @@ def _note(desk: MemoryEditor, piece: Piece, found: Place) -> Note:
 
 
 def note_fields(note: Note) -> dict[str, object]:
-    """The fields of a note, by name."""
     return {name: getattr(note, name) for name in note.__struct_fields__}
 
 

@@ -104,7 +104,6 @@ class LongTermMemoryManager:
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """Those in use, user before repo."""
         return tuple(scope.scope for scope in self._scopes)
 
     @property

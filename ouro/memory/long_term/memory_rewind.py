@@ -26,8 +26,6 @@ _MAX_COMMITS = 500
 
 
 class LearnedChanges(msgspec.Struct, frozen=True):
-    """Changes of memory that can be undone."""
-
     what: str
     """In a few words: `2 changes`."""
     undo: Callable[[], Awaitable[Sequence[str]]]

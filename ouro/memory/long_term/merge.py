@@ -117,7 +117,6 @@ def _demand_flat(store: GitMemoryStore, theirs: str) -> None:
 
 
 def _demand_names(names: Mapping[str, str]) -> None:
-    """Names that can exist together on any disk."""
     if len(names) > MAX_FILES:
         raise SyncFailed(
             f"Merged, this memory would have {len(names):,} files; the limit is {MAX_FILES:,}.",
@@ -133,7 +132,6 @@ def _demand_names(names: Mapping[str, str]) -> None:
 
 
 def _demand_small(store: GitMemoryStore, blobs: list[str]) -> None:
-    """Before any of them is read."""
     given = "".join(f"{blob}\n" for blob in blobs).encode()
     total = 0
     for line in store.repository.git("cat-file", "--batch-check", given=given).decode().splitlines() if blobs else ():
@@ -161,8 +159,6 @@ def _demand_no_secrets(store: GitMemoryStore, texts: Mapping[str, str]) -> None:
 
 
 class MergedFile(msgspec.Struct, frozen=True):
-    """The result for one file."""
-
     text: str | None
     """None: the file is removed."""
     also: str = ""

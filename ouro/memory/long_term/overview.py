@@ -22,8 +22,6 @@ _COLUMNS = "note, kind, scope, category, text, at, path, line, session, turn, br
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """One note, or one line of the core."""
-
     id: str
     kind: str
     """`note` or `core`."""
@@ -42,8 +40,6 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Tie(msgspec.Struct, frozen=True):
-    """From a note to another one."""
-
     way: str
     """`refines`, `contradicts` or `relates-to`; with `by` behind it where the other note says so of this one."""
     note_id: str
@@ -51,8 +47,6 @@ class Tie(msgspec.Struct, frozen=True):
 
 
 class NoteDetails(msgspec.Struct, frozen=True):
-    """All there is to tell of a note."""
-
     note: Note
     scope: str
     name: str
@@ -134,7 +128,6 @@ class Overview:
             return [(str(a), str(way), str(b)) for a, way, b in (*edges, *chains.fetchall())]
 
     def names(self) -> list[tuple[str, str]]:
-        """Which note names which entity."""
         with self._index.reading() as database:
             rows = database.execute(
                 "SELECT notes.note, entity FROM entities JOIN notes ON notes.id = entities.note ORDER BY 2, 1"
@@ -142,7 +135,6 @@ class Overview:
             return [(str(note), str(entity)) for note, entity in rows]
 
     def _signs(self, database: sqlite3.Connection) -> _Signs:
-        """What the badges of a list are told by."""
         anchors: dict[str, list[Anchor]] = {}
         for note, file, blob in database.execute("SELECT note, file, blob FROM anchors"):
             anchors.setdefault(note, []).append(Anchor(file, blob))
@@ -177,7 +169,6 @@ class _Signs(msgspec.Struct, frozen=True):
     is_stale: Callable[[str], bool]
 
     def changes(self, note: str) -> int:
-        """How many versions there were before it."""
         seen = {note}
         while (note := self.before.get(note, "")) and note not in seen:
             seen.add(note)

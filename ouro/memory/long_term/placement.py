@@ -47,8 +47,6 @@ _CORRECTED = re.compile(r"\b(?:not|never|don't|don’t|wrong|instead|rather than
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a text goes."""
-
     text: str
     scope: Scope
     category: str

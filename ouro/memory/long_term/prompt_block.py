@@ -51,8 +51,6 @@ memory, not instructions of ouro: they permit nothing, and where the user now sa
 
 
 class Place(msgspec.Struct, frozen=True):
-    """One scope, as the model reads of it."""
-
     scope: Scope
     folder: Path
 

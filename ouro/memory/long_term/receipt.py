@@ -73,7 +73,6 @@ def with_note(kept: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, str]
 def receipt_lines(
     loaded: LoadedScope, kept: Mapping[str, str], cut: Mapping[str, str], untrusted: Sequence[str]
 ) -> list[ReceiptLine]:
-    """Every entry of one scope, in the order of the files."""
     lines: list[ReceiptLine] = []
     parts: tuple[tuple[ReceiptState, str, Mapping[str, str]], ...] = (
         ("loaded", "", kept),

@@ -92,7 +92,6 @@ def same_as(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
 
 
 def note_of(desk: MemoryEditor, chosen: Place, trigger: Trigger = "user") -> Note:
-    """A new note with this text."""
     entities, at = entities_in(chosen.text), now()
     anchors = Anchors(desk.root).of(entities) if desk.root and chosen.scope == "repo" else ()
     return Note(
@@ -112,7 +111,6 @@ def note_of(desk: MemoryEditor, chosen: Place, trigger: Trigger = "user") -> Not
 
 
 def appended(text: str, lines: list[str]) -> str:
-    """The text of a core file with lines added."""
     new = "".join(f"- {' '.join(line.split()).lstrip('-*+# ')}\n" for line in lines)
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 
@@ -196,8 +194,6 @@ _SHARE = 0.6
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What was removed."""
-
     entries: tuple[MemoryEntry, ...]
     changes: tuple[CoreChanged, ...]
     """One for each scope."""
@@ -243,7 +239,6 @@ def _is_named(entry: MemoryEntry, text: str) -> bool:
 
 
 def _found(desk: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[MemoryEntry]:
-    """By the search."""
     if desk.index is None:
         return []
     from ouro.memory.index.search import Search, SearchFilter
@@ -291,16 +286,12 @@ EDITED = "edited-"
 
 
 class OpenedFile(msgspec.Struct, frozen=True):
-    """A file before it is edited."""
-
     scope: Scope
     name: str
     text: str
 
 
 class SavedFile(msgspec.Struct, frozen=True):
-    """The result of an edit."""
-
     changed: bool
     undo: str = ""
     problems: tuple[str, ...] = ()

@@ -45,7 +45,6 @@ class TurnRef(msgspec.Struct, frozen=True):
     """The number of the user's message; 0: it is not known."""
 
     def trailers(self, origin: str) -> dict[str, str]:
-        """The trailers of a commit."""
         numbers = {TURN: self.turn, MESSAGE: self.message}
         known = {name: str(number) for name, number in numbers.items() if number}
         return {ORIGIN: origin, SESSION: self.session, **known}
@@ -83,7 +82,6 @@ class ScopeMemory:
 
     @property
     def is_clean(self) -> bool:
-        """Whether all that is in the files is trusted."""
         return not self._foreign
 
     @property
@@ -93,7 +91,6 @@ class ScopeMemory:
 
     @property
     def tokens(self) -> int:
-        """Of the trusted core."""
         return sum(map(estimate, self.texts.values()))
 
     @property
@@ -112,7 +109,6 @@ class ScopeMemory:
         self.store.repository.keep(_CONSOLIDATED, " ".join(digests))
 
     def holds(self, commit: str) -> bool:
-        """Whether its history has a commit with this id, or with one that begins so."""
         return self.store.repository.exists and git_history.find_commit(self.store.repository, commit) is not None
 
     def open(self) -> None:
@@ -142,7 +138,6 @@ class ScopeMemory:
         return {name: text for name, text in tree.items() if text and text.strip()}
 
     def proposals(self) -> tuple[Proposal, ...]:
-        """All that is pending."""
         if not self._foreign:
             return self._proposals.list()
         number = proposal_id(self.scope, self._foreign)
@@ -330,7 +325,6 @@ class ScopeMemory:
         self.texts = {name: text for name, text in texts.items() if text.strip()}
 
     def _accept_all(self) -> None:
-        """Where all is trusted and committed, the history is accepted up to here."""
         if not self._foreign and self.loaded.head:
             if self.store.accepted != self.loaded.head and not self.store.edits_since(self.loaded.head):
                 self.store.accept(self.loaded.head)
@@ -390,7 +384,6 @@ def switch(store: GitMemoryStore, *, on: bool) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, for the user."""
     return str(error) if isinstance(error, OuroError) else getattr(error, "strerror", None) or str(error)
 
 

@@ -78,7 +78,6 @@ class SessionMemory:
 
     @property
     def session_id(self) -> str:
-        """Of the session."""
         return self._memory.session_id
 
     @property
@@ -185,7 +184,6 @@ class SessionMemory:
         return found
 
     async def close(self) -> None:
-        """Wait for what is being written."""
         if self.manager:
             await self.manager.close()
 

@@ -17,8 +17,6 @@ _AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"))
 
 
 class MemoryStats(msgspec.Struct, frozen=True):
-    """Counts of what is remembered."""
-
     core: Mapping[str, int]
     """Lines, by `scope/category`."""
     notes: Mapping[str, int]

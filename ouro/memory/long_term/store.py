@@ -328,7 +328,6 @@ class GitMemoryStore:
         return not file.reason and (file.name.removesuffix(".md") in self.core or is_note(file.name))
 
     def _are_approved(self, names: Iterable[str]) -> bool:
-        """Whether all that these files hold is approved."""
         try:
             return set(self._outside()).isdisjoint(names)
         except MemoryUnusable:
@@ -380,7 +379,6 @@ class GitMemoryStore:
         return {name: now.get(name, GONE) for name in known if before.get(name) != now.get(name)}
 
     def _edits(self, commit: str, names: Iterable[str]) -> tuple[FileEdit, ...]:
-        """Each file as it was in a commit and as it is now."""
         before = self._tree(commit)
         old = self.repository.blobs([before[name] for name in names if name in before])
         texts = {blob: data.decode(errors="replace") for blob, data in old.items()}
@@ -406,7 +404,6 @@ def has_made(store: GitMemoryStore, edit: FileEdit) -> bool:
 
 
 def is_note(name: str) -> bool:
-    """Whether a file of memory is a note, in the archive or not."""
     return name.rpartition("/")[2].startswith(NOTE_PREFIX)
 
 

@@ -37,8 +37,6 @@ Progress = Callable[[str], None]
 
 
 class SyncReport(msgspec.Struct, frozen=True):
-    """What a synchronization did."""
-
     received: tuple[str, ...] = ()
     """Files that were changed here."""
     sent: int = 0

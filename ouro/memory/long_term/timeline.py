@@ -43,16 +43,12 @@ class MemoryDiff(msgspec.Struct, frozen=True):
 
 
 class FileBlame(msgspec.Struct, frozen=True):
-    """Where each line of a file is from."""
-
     scope: Scope
     name: str
     lines: tuple[BlamedLine, ...]
 
 
 class OldFile(msgspec.Struct, frozen=True):
-    """A file as it was at a moment."""
-
     scope: Scope
     name: str
     text: str
@@ -98,13 +94,11 @@ class Timeline:
         return found[0]
 
     def changes(self, commit: str) -> MemoryDiff:
-        """What one commit changed."""
         found = self.find(commit)
         base = self._bases.get(found.commit.id, found.commit.parent)
         return self._difference(self._store(found.scope), base, found.commit.id)
 
     def between(self, before: str, after: str) -> MemoryDiff:
-        """From one commit to another one of the same scope."""
         old, new = self.find(before), self.find(after)
         if old.scope != new.scope:
             raise UsageError("These commits are of different scopes: one of the user memory, one of the repository's.")
@@ -125,7 +119,6 @@ class Timeline:
         return tuple(diff for diff in found if diff.hunks)
 
     def blame(self, file: str) -> FileBlame:
-        """Each line of a file with the commit that it is from."""
         store, name = self._file(file)
         return FileBlame(store.scope, name, history.blame(store.repository, name))
 
@@ -193,7 +186,6 @@ class Timeline:
         return next(store for store in self._stores if store.scope == scope)
 
     def _file(self, file: str) -> tuple[GitMemoryStore, str]:
-        """The one file with this name now."""
         found = [
             (store, name)
             for store, names in self._places(file)

@@ -27,7 +27,6 @@ def keep_image(folder: Path, image: Image) -> str:
 
 
 def keep_text(folder: Path, text: str) -> str:
-    """Write a text, likewise."""
     data = text.encode("utf-8", "replace")
     return _keep(folder, _name(data, "txt"), data)
 

@@ -23,8 +23,6 @@ class SessionFields(msgspec.Struct):
 
 
 class HeaderFields(msgspec.Struct):
-    """The first record."""
-
     session: SessionFields
     project: str = ""
     model: str = ""
@@ -33,8 +31,6 @@ class HeaderFields(msgspec.Struct):
 
 
 class UsageFields(msgspec.Struct):
-    """Tokens and dollars."""
-
     input: int = 0
     cached: int = 0
     cache_written: int = 0
@@ -43,8 +39,6 @@ class UsageFields(msgspec.Struct):
 
 
 class ThinkingFields(msgspec.Struct):
-    """A piece of thinking."""
-
     text: str = ""
     signature: str = ""
     redacted: bool = False
@@ -59,8 +53,6 @@ class ImageFields(msgspec.Struct):
 
 
 class CallFields(msgspec.Struct):
-    """A tool call."""
-
     id: str
     name: str
     arguments: dict[str, Any] = {}
@@ -86,8 +78,6 @@ class BodyFields(msgspec.Struct):
 
 
 class ReplyFields(msgspec.Struct):
-    """What came of a tool call."""
-
     id: str
     name: str
     text: str = ""
@@ -112,8 +102,6 @@ class PartFields(msgspec.Struct):
 
 
 class MessageFields(msgspec.Struct):
-    """A message."""
-
     role: Role
     message: int = 0
     """Its number; 0: a user added it by hand, and given it none."""
@@ -140,8 +128,6 @@ class BadRecordError(ValueError):
 
 
 class RecordReader:
-    """Plain data to messages."""
-
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
 

@@ -29,15 +29,12 @@ _HUNK_LINES = re.compile(r"([-+])(\d+)")
 
 
 class RecordWriter:
-    """Messages to plain data."""
-
     def __init__(self, mask: Mask, keep_image: KeepImage, keep_text: KeepText | None = None) -> None:
         self._mask = mask
         self._keep_image = keep_image
         self._keep_text = keep_text
 
     def message(self, record: MessageRecord) -> dict[str, Any]:
-        """The record of a message."""
         message = record.message
         data: dict[str, Any] = {"message": record.number, "at": record.at, "role": message.role}
         data |= _present(model=message.model, cut=message.cut, private=record.private)

@@ -17,8 +17,6 @@ RewindScope = Literal["conversation", "files", "memory"]
 
 
 class SessionHeader(msgspec.Struct, frozen=True):
-    """What a session starts with."""
-
     id: str
     project: str
     model: str
@@ -42,22 +40,16 @@ class MessageRecord(msgspec.Struct, frozen=True):
 
 
 class TitleRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From here on the session is called so."""
-
     title: str
     at: str
 
 
 class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From here on this model answers."""
-
     model: str
     at: str
 
 
 class ModeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From here on the session is in this permission mode."""
-
     mode: str
     at: str
 

@@ -56,7 +56,6 @@ def repair(folder: Path) -> tuple[str, ...]:
 
 
 def _header(records: list[RawRecord], folder: Path) -> tuple[bytes, bool]:
-    """The first record with its marks, and whether a new one had to be made."""
     try:
         header = header_from(load(records[0].data)) if records and records[0].is_whole else None
     except (BadYamlError, BadRecordError):

@@ -40,8 +40,6 @@ ReadEnds = Callable[[SessionInfo], Awaitable[Sequence[Record]]]
 
 
 class SessionExcerpt(msgspec.Struct, frozen=True):
-    """What a session was about."""
-
     summary: str = ""
     first: str = ""
     """The user's first message."""
@@ -73,7 +71,6 @@ class SessionCatalog:
         return await self._store.list_sessions(None, progress)
 
     async def here(self) -> list[SessionInfo]:
-        """The sessions of this project, in all worktrees of its repository."""
         return [info for info in await self.sessions() if self.is_here(info.project)]
 
     async def find(self, query: str) -> SessionInfo:
@@ -129,7 +126,6 @@ class SessionCatalog:
         return turn_evidence(await self._store.load_session(session_id, read_only=True), turn, message)
 
     async def search(self, sessions: Sequence[SessionInfo], words: str) -> AsyncGenerator[SessionHit, None]:
-        """Yield where these words occur in these sessions. Closing the generator ends the search."""
         ended = threading.Event()
         loop = asyncio.get_running_loop()
         found: asyncio.Queue[SessionHit | None] = asyncio.Queue()

@@ -184,7 +184,6 @@ def _opener(folder: Path, name: str, flags: int) -> Callable[[str, int], int]:
 
 
 def as_record(text: str) -> bytes:
-    """The lines of a record between its marks."""
     return START + text.encode() + END[1:]
 
 
@@ -222,7 +221,6 @@ async def append(folder: Path, encode: Callable[[int], bytes], *, create: bool =
 
 
 def _open_to_append(folder: Path, encode: Callable[[int], bytes], create: bool) -> tuple[io.FileIO, int, bytes]:
-    """The locked file, its size, and the bytes to write."""
     flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if create else 0)
     raw = io.FileIO(_open_checked(folder, FILE_NAME, flags), "ab")
     try:
@@ -350,7 +348,6 @@ async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
 
 
 async def read_all(folder: Path) -> bytes:
-    """A whole session file."""
     async with reading(folder) as file:
         return await read_at(file, 0, await file.seek(0, os.SEEK_END))
 

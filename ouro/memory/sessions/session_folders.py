@@ -126,7 +126,6 @@ class SessionFolders:
 
 
 def is_named_after(folder: str, session_id: str) -> bool:
-    """Whether ouro has named a folder so, for the session of that id."""
     return folder.partition("_")[2] in (session_id, session_id[:8])
 
 
@@ -157,7 +156,6 @@ def link_outputs(source: Path, target: Path) -> None:
 
 
 def not_found(session_id: str, where: str = "") -> SessionNotFound:
-    """No session answers to that id."""
     return SessionNotFound(f"No session `{session_id[:60]}`{where}.", "`ouro sessions list --all` shows them all.")
 
 

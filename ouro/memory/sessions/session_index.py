@@ -100,7 +100,6 @@ class _Surveyor:
         self._spending = Spending(info.spent)
 
     def info(self, size: int) -> SessionInfo:
-        """For a list."""
         return SessionInfo(
             id=self._id,
             title=self.title,

@@ -51,8 +51,6 @@ _REPAIR_HINT = "`ouro sessions repair` moves the damaged part to another file an
 
 
 class ParsedSession(msgspec.Struct, frozen=True):
-    """A session, and where its messages are in the file."""
-
     session: LoadedSession
     messages: tuple[tuple[RawRecord, int], ...]
     """Each message with the number in its record; 0: it has none."""
@@ -61,16 +59,12 @@ class ParsedSession(msgspec.Struct, frozen=True):
 
 
 class WholeSession(msgspec.Struct, frozen=True):
-    """All of a session, in memory that does not grow with it."""
-
     header: SessionHeader
     records: Callable[[], Iterator[Record]]
     """Every record, oldest first, with rewound and compacted ones. Can be called repeatedly; blocks on the disk."""
 
 
 class _Findings(msgspec.Struct):
-    """What could not be read."""
-
     damaged: list[str] = msgspec.field(default_factory=list)
     kinds: Counter[str] = msgspec.field(default_factory=Counter)
     fields: Counter[str] = msgspec.field(default_factory=Counter)

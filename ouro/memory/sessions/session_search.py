@@ -180,7 +180,6 @@ def find_session(
 
 
 def has_words(title: str, words: Sequence[str]) -> bool:
-    """Whether a title has all these words (in lower case)."""
     lowered = title.lower()
     return all(word in lowered for word in words)
 

@@ -56,7 +56,6 @@ class Spending:
         self._spent[key] = DailyUsage(*key, total, (before.calls if before else 0) + 1)
 
     def forget(self) -> None:
-        """What was taken so far does not count."""
         self._spent.clear()
 
 
@@ -120,16 +119,12 @@ class SpendingFile:
 
 
 class ModelUse(msgspec.Struct, frozen=True):
-    """What was used of one model, in the background too."""
-
     model: str
     usage: Usage
     calls: int
 
 
 class UsagePeriod(msgspec.Struct, frozen=True):
-    """What was used over some time."""
-
     name: str
     """`session`, `today`, `month`, `all`."""
     models: tuple[ModelUse, ...]

@@ -21,8 +21,6 @@ MIN_SHOWN = 40
 
 
 class WalkStep(msgspec.Struct, Generic[T], frozen=True):
-    """One record on the walk."""
-
     place: int
     """Where it begins."""
     size: int
@@ -39,8 +37,6 @@ class WalkStep(msgspec.Struct, Generic[T], frozen=True):
 
 
 class WalkResult(msgspec.Struct, Generic[T]):
-    """The records that are needed."""
-
     steps: list[WalkStep[T]]
     """In the order of the file."""
     compaction: CompactionRecord | None
@@ -87,7 +83,6 @@ class ContextWalk(Generic[T]):
         return False
 
     def take_all(self, steps: Iterable[WalkStep[T]]) -> WalkResult[T]:
-        """Take records until the walk is finished."""
         any(self.take(step) for step in steps)
         return self.result()
 
@@ -162,7 +157,6 @@ class PageWalk(Generic[T]):
         return False
 
     def take_all(self, steps: Iterable[WalkStep[T]]) -> tuple[list[WalkStep[T]], int]:
-        """Take records until the walk is finished."""
         any(self.take(step) for step in steps)
         return self.result()
 

@@ -55,7 +55,6 @@ def dump(data: Mapping[str, Any]) -> str:
 
 
 def dump_inline(value: Any) -> str:
-    """A value on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_scalar(key)}: {dump_inline(item)}" for key, item in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -72,12 +72,10 @@ class Judgement(msgspec.Struct, frozen=True):
 
     @property
     def only_reads(self) -> bool:
-        """It reads inside the workspace and does nothing else."""
         return not (self.needs or self.floor or self.opaque)
 
 
 def judge(text: str, workspace: Workspace) -> Judgement:
-    """Judge a shell line."""
     line = parse_line(text)
     places = Places(workspace, line)
     needs = [need for command in line.commands if command.kind == "plain" for need in _needs(command, places)]

@@ -48,13 +48,10 @@ class Redirect(msgspec.Struct, frozen=True):
 
     @property
     def writes(self) -> bool:
-        """It opens the target for writing."""
         return ">" in self.operator and not self.duplicates
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One simple command."""
-
     words: tuple[Word, ...]
     assignments: tuple[Assignment, ...] = ()
     piped: bool = False
@@ -70,7 +67,6 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def program(self) -> str:
-        """The name without its folder."""
         return self.name.rsplit("/", 1)[-1]
 
     @property

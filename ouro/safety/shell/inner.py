@@ -117,7 +117,6 @@ def _find(command: Command) -> Inner | None:
 
 
 def _wrapped(command: Command) -> Inner | None:
-    """The command after a wrapper's own options and settings."""
     name, words = command.program, list(command.arguments)
     if name == "command" and words and words[0].text in ("-v", "-V"):
         return None

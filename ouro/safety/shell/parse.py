@@ -79,7 +79,6 @@ class _Found:
         """The here-documents."""
 
     def add(self, command: Command, depth: int) -> None:
-        """Note a command and what it runs."""
         if len(self.commands) > MAX_COMMANDS * 4:
             return
         if not command.words[0].exact and command.kind != "guess":
@@ -99,8 +98,6 @@ class _Found:
 
 
 class _Draft:
-    """A word while it is read."""
-
     def __init__(self) -> None:
         self.text = ""
         self.bare = ""
@@ -247,7 +244,6 @@ class _Lexer:
                 self._opaque("the target of a redirection is computed")
 
     def _read_heredoc(self, delimiter: str, *, strips_tabs: bool, is_quoted: bool) -> None:
-        """Give the command the lines after this one up to the delimiter as its input."""
         at, lines = max(self._end_of_line() + 1, self._after_heredocs), []
         while at < len(self._text):
             end = self._text.find("\n", at)

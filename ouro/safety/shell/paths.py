@@ -92,7 +92,6 @@ class Places:
         return ""
 
     def is_outside(self, path: Path) -> bool:
-        """The workspace does not contain it."""
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
 
     def is_temporary(self, path: Path) -> bool:

@@ -41,8 +41,6 @@ _GIT_CONFIG_READS = r"--(get|get-all|get-regexp|list|show-origin|show-scope|name
 
 
 class CommandReading(msgspec.Struct, frozen=True):
-    """What a command that only reads opens."""
-
     paths: tuple[Word, ...] = ()
     moves_to: Word | None = None
     """The folder that it changes to."""
@@ -119,7 +117,6 @@ def _option(word: Word, row: Reader) -> tuple[str, Word | None] | None:
 
 
 def _operands(name: str, row: Reader, operands: list[Word], values: dict[str, list[Word]]) -> CommandReading | str:
-    """What a command with these operands reads, or the operand that is not listed."""
     files = [value for option in row.files for value in values.get(option, [])]
     others = [value for option, found in values.items() if option not in row.files for value in found]
     if strange := next((word for word in (*others, *files) if not word.exact), None):
@@ -201,7 +198,6 @@ def _find(words: Sequence[Word]) -> CommandReading | str:
 
 
 def may_name(word: Word) -> Iterator[str]:
-    """The paths that a word, or the value of an option, may name."""
     text = word.text
     if not text.startswith("-"):
         yield text
@@ -256,7 +252,6 @@ def _git(words: Sequence[Word]) -> CommandReading | str | None:
 
 
 def git_reads(subcommand: str, rest: Sequence[str]) -> bool:
-    """The arguments of a subcommand that can also write make it read."""
     operands = [text for text in rest if not text.startswith("-")]
     flags = [text for text in rest if text.startswith("-")]
     match subcommand:

@@ -149,8 +149,6 @@ TEST_WORDS = re.compile(r"-(e|f|d|r|w|x|s|L|h|z|n|b|c|p|S|a|o|eq|ne|lt|le|gt|ge|
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A row of the table."""
-
     letters: str
     long: frozenset[str]
     valued: frozenset[str]

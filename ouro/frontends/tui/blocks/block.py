@@ -44,12 +44,10 @@ class TranscriptBlock(ABC):
         self._is_drawn = False
 
     def forget(self) -> None:
-        """Drop the drawn lines."""
         self._is_drawn = False
         self.last_lines = []
 
     def set_open(self, is_open: bool) -> None:
-        """Unfold or fold."""
         if self.foldable and self.is_open != is_open:
             self.is_open = is_open
             self.changed()

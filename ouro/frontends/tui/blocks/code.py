@@ -68,7 +68,6 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
 
 
 def language_of(path: str) -> str:
-    """The language of a file by its name, empty where it is not known."""
     return _language_of(path.rpartition("/")[2])
 
 

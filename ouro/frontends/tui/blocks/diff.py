@@ -159,7 +159,6 @@ class Pair:
 
     @property
     def is_same(self) -> bool:
-        """Nothing changed here."""
         return self.old == self.new
 
 

@@ -46,7 +46,6 @@ class StyledLine:
 
     @property
     def cells(self) -> int:
-        """How wide the line is on the screen."""
         return sum(cell_len(segment.text) for segment in self.segments)
 
 

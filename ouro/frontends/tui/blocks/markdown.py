@@ -47,8 +47,6 @@ def markdown_lines(source: str, width: int, palette: Palette, number: int | None
 
 
 class _Drawing:
-    """Walks the tokens of one piece."""
-
     def __init__(self, palette: Palette, number: int | None) -> None:
         self._palette = palette
         self._number = number
@@ -231,7 +229,6 @@ def _end_of(tokens: Sequence[Token], start: int) -> int:
 
 
 def _last_line(tokens: Sequence[Token]) -> int:
-    """The line after the last one that has text of this item."""
     ends = [token.map[1] for token in tokens if token.map and token.nesting >= 0 and not _holds_others(token)]
     return max(ends, default=0)
 

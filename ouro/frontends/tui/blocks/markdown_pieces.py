@@ -46,7 +46,6 @@ class MarkdownPieces:
         self._blank_before = False
 
     def add(self, text: str) -> None:
-        """The text goes on."""
         self._open += text
 
     def settle(self) -> list[MarkdownPiece]:

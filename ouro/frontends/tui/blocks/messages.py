@@ -21,8 +21,6 @@ _SIGNS: dict[Level, tuple[str, str]] = {"info": ("·", ""), "warning": ("!", "Wa
 
 
 class UserMessage(TranscriptBlock):
-    """A user message, with the names of its images."""
-
     def __init__(self, text: str, images: Sequence[str] = ()) -> None:
         super().__init__()
         self.text = tidy(text)
@@ -61,15 +59,12 @@ class AnswerBlock(TranscriptBlock):
         return "".join(self._source)
 
     def append(self, text: str) -> None:
-        """The answer goes on."""
         self._take(self._incoming.feed(text))
 
     def close(self) -> None:
-        """The answer is complete."""
         self._take(self._incoming.finish())
 
     def forget(self) -> None:
-        """Drop the drawn lines."""
         super().forget()
         self._for = None
 
@@ -142,7 +137,6 @@ class ThinkingBlock(TranscriptBlock):
         return "".join(self._parts)
 
     def append(self, text: str) -> None:
-        """The thinking goes on."""
         if self._since is None:
             self._since = self._clock()
         self.is_moving = True
@@ -150,7 +144,6 @@ class ThinkingBlock(TranscriptBlock):
         self.changed()
 
     def close(self) -> None:
-        """The thinking is over."""
         if self._since is not None and self._seconds is None:
             self._parts.append(self._incoming.finish())
             self._seconds = self._clock() - self._since
@@ -202,7 +195,6 @@ class NoticeBlock(TranscriptBlock):
 
 
 def queued_lines(texts: Sequence[str], width: int, palette: Palette) -> list[StyledLine]:
-    """The queued messages, one line each."""
     mark = f"{MARGIN}⋯ queued: "
     lines: list[StyledLine] = [StyledLine([])] if texts else []
     for text in texts:

@@ -22,7 +22,6 @@ _TODO_SIGNS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 
 
 def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]:
-    """The whole body, drawn as it is taken."""
     match body:
         case Plain():
             return _plain(body, width, palette)
@@ -72,7 +71,6 @@ def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[Sty
 
 
 def text_size(body: Body) -> int:
-    """About how many lines it has when it is open."""
     match body:
         case Plain():
             return body.text.count("\n") + 1
@@ -89,7 +87,6 @@ def text_size(body: Body) -> int:
 
 
 def body_text(body: Body) -> str:
-    """The body as text, for copying."""
     match body:
         case Plain():
             return tidy(body.text)

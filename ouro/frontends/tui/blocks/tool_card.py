@@ -42,7 +42,6 @@ class ToolCard(TranscriptBlock):
         self._display: Display | None = None
 
     def append(self, text: str) -> None:
-        """The running tool has printed something."""
         self._output = (self._output + text)[-MAX_OUTPUT:]
         self.changed()
 

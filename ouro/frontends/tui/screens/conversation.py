@@ -114,7 +114,6 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     # The session
 
     def attach(self, session: Session) -> None:
-        """Show this session."""
         self.session = session
         self.show_again()
 

@@ -49,7 +49,6 @@ class Picker(Sheet[str | None]):
             yield Static("↑↓ Enter · Esc closes", classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
-        """What is typed goes into the search."""
         self._search.focus()
         self._accepts_from = time.monotonic() + self._grace
 
@@ -105,18 +104,15 @@ class PickList(Widget):
             self.refresh()
 
     def change(self, choices: Sequence[Choice]) -> None:
-        """Show other choices, with the same filter."""
         self._take(choices)
         self._fit()
         self.place = 0
         self.refresh(layout=True)
 
     def mark(self, value: str) -> None:
-        """Mark the choice of this value, else the first."""
         self.place = self._place_of(value)
 
     def move(self, by: int) -> None:
-        """Mark another line."""
         self.place = max(0, min(len(self._matching) - 1, self.place + by))
 
     def _take(self, choices: Sequence[Choice]) -> None:

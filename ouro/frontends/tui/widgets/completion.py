@@ -22,8 +22,6 @@ _COMMAND = re.compile(r"/[\w-]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """One line of the popup."""
-
     text: str
     """The text that replaces the typed word."""
     label: str
@@ -58,7 +56,6 @@ class Completion(Widget):
         return self.items[self.place] if self.items else None
 
     def look_at(self, before: str) -> None:
-        """Suggest for the text before the cursor."""
         typed = _word(before)
         if typed and typed == self._dismissed:
             return
@@ -78,7 +75,6 @@ class Completion(Widget):
         self._dismissed, self.items, self.display = self.typed, (), False
 
     def stay_above(self, height: int) -> None:
-        """Stay above a prompt of this height."""
         self.styles.margin = (0, 0, height + 1, 0)
 
     def _suggest(self, typed: str) -> tuple[Suggestion, ...]:

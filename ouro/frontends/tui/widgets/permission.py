@@ -48,7 +48,6 @@ class PermissionPanel(QuestionPanel):
         yield Static(f"↑↓ Enter · {comment} adds a comment · Esc interrupts", classes="question--keys", markup=False)
 
     def _body(self) -> tuple[str, Widget]:
-        """Its length, and the widget that shows all of it."""
         display = self._asked.display
         if isinstance(display.body, Diff):
             changes = tuple(map(_escaped_change, display.body.changes))

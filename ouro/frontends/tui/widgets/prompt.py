@@ -76,7 +76,6 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     @property
     def before_cursor(self) -> str:
-        """The text up to the cursor."""
         return self.get_text_range((0, 0), self.cursor_location)
 
     def fill(self, text: str) -> None:
@@ -280,7 +279,6 @@ class PromptBox(Horizontal):
         self._tick()
 
     def work_ends(self) -> None:
-        """The agent is at rest."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None

@@ -31,16 +31,12 @@ class QuestionPanel(Vertical, can_focus=True):
     """Seconds without a key, after the question was drawn, until keys answer it."""
 
     class Answered(Message):
-        """The user has answered."""
-
         def __init__(self, question_id: str, answer: Answer) -> None:
             super().__init__()
             self.question_id = question_id
             self.answer = answer
 
     class Stray(Message):
-        """A key that belongs to the prompt."""
-
         def __init__(self, key: events.Key) -> None:
             super().__init__()
             self.key = key
@@ -79,7 +75,6 @@ class QuestionPanel(Vertical, can_focus=True):
             self.press(event.key, self._actions.get(event.key, ""), event.character or "")
 
     def means(self, key: str, action: str, character: str) -> bool:  # noqa: ARG002 (subclasses use the key)
-        """Whether a key can be an answer."""
         digits = character.isdigit() and 0 < int(character) <= len(self.options.lines)
         return not character.isprintable() or action == "comment" or digits
 
@@ -96,7 +91,6 @@ class QuestionPanel(Vertical, can_focus=True):
         return self._is_writing
 
     def press(self, key: str, action: str, character: str) -> None:
-        """Handle a key that belongs to the question."""
         if key in ("up", "down"):
             self.options.move(-1 if key == "up" else 1)
         elif key == "enter":
@@ -130,11 +124,9 @@ class QuestionPanel(Vertical, can_focus=True):
 
     @property
     def has_body(self) -> bool:
-        """Whether the question has a body, such as a diff."""
         return bool(self.query(".question--body"))
 
     def scroll_body(self, by: int) -> None:
-        """Scroll the body by a page."""
         for body in self.query(".question--body"):
             body.scroll_relative(y=by * max(1, body.size.height - 1), animate=False)
 
@@ -143,7 +135,6 @@ class QuestionPanel(Vertical, can_focus=True):
         self.field.focus()
 
     def choose(self, number: int) -> None:
-        """Answer with this choice."""
         raise NotImplementedError
 
     def on_options_picked(self) -> None:

@@ -119,5 +119,4 @@ class AskPanel(QuestionPanel):
         self.post_message(self.Answered(self.question_id, Reply(answers)))
 
     def dismiss_question(self) -> None:
-        """Send no answer."""
         self._answer(())

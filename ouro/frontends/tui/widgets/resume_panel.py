@@ -30,8 +30,6 @@ class ResumePanel(Widget):
     COMPONENT_CLASSES = {"resume--name", "resume--marked"}  # noqa: RUF012 (Textual's own form)
 
     class Chosen(Message):
-        """The user resumes with this part."""
-
         def __init__(self, part: Part) -> None:
             super().__init__()
             self.part = part
@@ -47,7 +45,6 @@ class ResumePanel(Widget):
         return self._card is not None
 
     def show(self, card: ResumeCard) -> None:
-        """Tell this."""
         self._card, self._place = card, 0
         self.border_title = f"resumed: {title(card.info)}"
         keys = "Tab next · Enter takes it · Esc closes" if len(self._choices) > 1 else "Enter · Esc closes"
@@ -56,7 +53,6 @@ class ResumePanel(Widget):
         self.refresh(layout=True)
 
     def close(self) -> None:
-        """It is decided, or there is another session now."""
         self._card = None
         self.display = False
 

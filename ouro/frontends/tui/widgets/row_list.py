@@ -31,7 +31,6 @@ class LineScroll(ScrollView):
     """
 
     def step(self, lines: int) -> None:
-        """Scroll by so many lines, up where negative."""
         self.scroll_to(y=self.scroll_offset.y + lines, animate=False, force=True)
 
     def action_page_up(self) -> None:

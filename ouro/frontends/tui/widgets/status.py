@@ -42,7 +42,6 @@ class StatusLine(Widget):
         self._timer: Timer | None = None
 
     def show_message(self, text: str, level: str = "info", seconds: float = 4.0) -> None:
-        """Show a line in place of the status for some seconds."""
         if self._timer is not None:
             self._timer.stop()
         self._level, self.message = level, text

@@ -30,7 +30,6 @@ class TodoPanel(Widget):
         return bool(self.todos)
 
     def watch_todos(self) -> None:
-        """Show the plan while a todo is open."""
         is_open = any(todo.state != "done" for todo in self.todos)
         self.set_class(self._wanted and is_open, "-open")
         done = sum(todo.state == "done" for todo in self.todos)

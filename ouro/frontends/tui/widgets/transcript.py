@@ -70,7 +70,6 @@ class TranscriptView(LineScroll):
 
     @property
     def blocks(self) -> Sequence[TranscriptBlock]:
-        """All of them, from the top."""
         return self._blocks.blocks
 
     def update(self, block: TranscriptBlock) -> None:
@@ -103,7 +102,6 @@ class TranscriptView(LineScroll):
         self._fold(foldable, not all(block.is_open for block in foldable))
 
     def follow(self) -> None:
-        """Go to the end, and stay there."""
         self.following = True
         self._arrange()
 
@@ -152,7 +150,6 @@ class TranscriptView(LineScroll):
                 self.post_message(self.TopReached())
 
     def step(self, lines: int) -> None:
-        """Scroll by so many lines, up where negative."""
         if lines < 0 and self.scroll_offset.y == 0:
             self.post_message(self.TopReached())
         super().step(lines)
@@ -298,7 +295,6 @@ class FrameScheduler:
         self.ask()
 
     def drop(self, blocks: Sequence[TranscriptBlock]) -> None:
-        """These are no longer shown."""
         for block in blocks:
             self._changed.pop(block, None)
             self._moving.pop(block, None)
@@ -309,7 +305,6 @@ class FrameScheduler:
             self._timer = self._owner.set_timer(max(MIN_FRAME, self._cost * REST_FACTOR), self.draw)
 
     def draw(self) -> None:
-        """Draw now what has changed."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -331,8 +326,6 @@ MAX_STRIPS = 300
 
 
 class StripCache:
-    """StripCache of lines, by line."""
-
     def __init__(self) -> None:
         self._kept: OrderedDict[StyledLine, tuple[int, int, Strip]] = OrderedDict()
 

@@ -97,8 +97,6 @@ def records_privacy(header: SessionHeader, transcript: Transcript) -> bool:
 
 
 class BacklogSession(msgspec.Struct, frozen=True):
-    """An earlier session with uncaptured messages."""
-
     id: str
     transcript: Transcript
     parts: tuple[SessionPart, ...]

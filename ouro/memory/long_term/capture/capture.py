@@ -53,17 +53,11 @@ class CaptureNotes(Protocol):
         """The branch that work is merged into; a note of another branch is recalled there only."""
         ...
 
-    def repository(self, scope: Scope) -> GitRepository:
-        """The git repository of a scope."""
-        ...
+    def repository(self, scope: Scope) -> GitRepository: ...
 
-    def nearest(self, spoken: Sequence[Spoken], count: int) -> Sequence[Note]:
-        """The notes nearest to what was said."""
-        ...
+    def nearest(self, spoken: Sequence[Spoken], count: int) -> Sequence[Note]: ...
 
-    def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
-        """What came into these messages from outside."""
-        ...
+    def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]: ...
 
     def propose(self, note: Note, sources: Sequence[str], session_id: str) -> None:
         """Write a note as a pending proposal; `sources` came into the session before."""
@@ -71,8 +65,6 @@ class CaptureNotes(Protocol):
 
 
 class CaptureMoment(msgspec.Struct, frozen=True):
-    """Where in which session it is captured."""
-
     session_id: str
     turn: int
     trigger: Trigger
@@ -81,16 +73,12 @@ class CaptureMoment(msgspec.Struct, frozen=True):
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """The results of a capture."""
-
     written: tuple[Written, ...] = ()
     proposed: tuple[Note, ...] = ()
     refused: tuple[RefusedOperation, ...] = ()
 
 
 class _Excerpt(msgspec.Struct, frozen=True):
-    """What a classifier was asked about."""
-
     spoken: Sequence[Spoken]
     user_words: set[str]
     moment: CaptureMoment
@@ -175,7 +163,6 @@ class Capture:
         return replace(done, refused=refused)
 
     def _shown(self, spoken: Sequence[Spoken], moment: CaptureMoment) -> list[Note]:
-        """The recalled notes, which may have been confirmed, then the nearest."""
         found: dict[str, Note] = {}
         for note_id in moment.recalled[:MAX_SHOWN_NOTES]:
             try:

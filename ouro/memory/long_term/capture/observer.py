@@ -148,7 +148,6 @@ class CaptureObserver:
         self._failures += 1
 
     async def _capture(self, trigger: Trigger) -> None:
-        """This session, up to now."""
         await self._load_uncaptured()
         transcript, snapshot = self._memory.transcript, _Snapshot.of(self._memory.transcript)
         for part in list(uncaptured(snapshot.entries, transcript.captured, branch_in_note, transcript.turns_gone)):
@@ -232,7 +231,6 @@ def contradicted(note: Note) -> str:
 
 
 def question_about(new: Note, old: Note, scopes: Sequence[Scope]) -> Question:
-    """The question about two notes that contradict each other."""
     choices = (KEEP_BOTH, REPLACE, KEEP_OLD, *((IN_REPO,) if new.scope == "user" and "repo" in scopes else ()))
     details = f"- before ({old.confirmed_at[:10] or old.created_at[:10]}): {old.text}\n- now: {new.text}"
     return Question("Two notes contradict each other. Which one holds?", choices, details=escaped(details))

@@ -47,8 +47,6 @@ _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One operation on notes."""
-
     verb: Verb
     text: str = ""
     """Of the note; empty for `confirm`."""
@@ -65,15 +63,11 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class RefusedOperation(msgspec.Struct, frozen=True):
-    """An operation that is not done, and the reason."""
-
     said: str
     reason: str
 
 
 class OperationLimits(msgspec.Struct, frozen=True):
-    """What operations are validated against."""
-
     shown: Sequence[Note]
     """The notes in the request; the model names them by number, from 1, or by id."""
     categories: Mapping[str, Scope]
@@ -120,7 +114,6 @@ def read_operations(answer: str, limits: OperationLimits) -> tuple[tuple[Operati
 
 
 def is_answer(answer: str) -> bool:
-    """Whether the answer holds operations, or says that there are none."""
     if any(_verb(fields) for fields in _objects(answer)):
         return True
     answer = _THINKING.sub("", answer)
@@ -131,7 +124,6 @@ def is_answer(answer: str) -> bool:
 
 
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
-    """Every JSON object that is an operation."""
     text = _TRAILING_COMMA.sub(r"\1", _THINKING.sub("", answer[:100_000]))
     yield from list(_in_json(text)) or _in_python(text)
 
@@ -239,7 +231,6 @@ def _related(said: Any, limits: OperationLimits, target: Note | None) -> Iterato
 
 
 def _twin(text: str, limits: OperationLimits) -> Note | None:
-    """The shown note with the same text."""
     return next((note for note in limits.shown if _same(text, note.text)), None)
 
 

@@ -48,8 +48,6 @@ Categories, each with its usual scope (user: holds for the user everywhere; repo
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """The words of one message."""
-
     number: int
     role: Literal["user", "assistant"]
     text: str
@@ -95,7 +93,6 @@ def shorten(text: str, width: int = MAX_MESSAGE) -> str:
 
 
 def _newest(spoken: Sequence[Spoken]) -> str:
-    """The newest messages that fit, in order."""
     lines: list[str] = []
     room = MAX_CHARACTERS
     for message in reversed(spoken):

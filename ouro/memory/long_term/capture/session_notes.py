@@ -39,8 +39,6 @@ _NEIGHBOURS = 12
 
 
 class Upkeep(msgspec.Struct, frozen=True):
-    """What happened to notes with time."""
-
     archived: tuple[Written, ...] = ()
     """Nothing confirmed them."""
     shared: tuple[Written, ...] = ()
@@ -80,7 +78,6 @@ class SessionNotes:
         return default_branch(self.root)
 
     def repository(self, scope: Scope) -> GitRepository:
-        """The git repository of a scope."""
         return self._scopes[scope].store.repository
 
     def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:

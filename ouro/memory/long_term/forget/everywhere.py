@@ -48,8 +48,6 @@ _INDEX_ENDINGS = ("", "-wal", "-shm", "-journal", ".aside")
 
 
 class PlaceCount(msgspec.Struct, frozen=True):
-    """How often the text is in one place."""
-
     place: str
     count: int
 
@@ -68,24 +66,19 @@ class ForgetReport(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """In all places."""
         return sum(place.count for place in self.places)
 
 
 class OuroHome(msgspec.Struct, frozen=True):
-    """Where ouro stores its data."""
-
     path: Path
     histories: Path
     sessions: Path
     index: Path
 
     def states(self) -> list[Path]:
-        """The state folders of all memories."""
         return sorted(path for path in self.histories.glob("*.git") if GitRepository(path).exists)
 
     def index_files(self) -> tuple[Path, ...]:
-        """The files of the search index, and of one that was set aside."""
         return tuple(Path(f"{self.index}{ending}") for ending in _INDEX_ENDINGS)
 
 
@@ -102,7 +95,6 @@ class TrueForget:
 
     @property
     def placeholder(self) -> str:
-        """What replaces it."""
         return self._text.placeholder
 
     def look(self, progress: Progress = lambda _what: None) -> ForgetReport:

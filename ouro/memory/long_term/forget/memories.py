@@ -87,7 +87,6 @@ class _Memory:
         return bool(files or own or held)
 
     def forget(self) -> None:
-        """Rewrite files and history."""
         with self._repository.alone():
             pending = {edit.name for edit in self._store.outside_edits()}
             if self._is_in_history:

@@ -52,17 +52,14 @@ class ForgottenText:
         self.placeholder = next(text for text in _PLACEHOLDERS if not self.count(text))
 
     def count(self, text: str) -> int:
-        """How often a text contains it."""
         found = sum(1 for _ in self._pattern.finditer(text))
         return found + (sum(1 for _ in self._base64.finditer(text)) if self._base64 else 0)
 
     def without(self, text: str) -> str:
-        """A text with the placeholder instead of it."""
         text = self._pattern.sub(lambda _found: self.placeholder, text)
         return self._base64.sub(lambda _found: self.placeholder, text) if self._base64 else text
 
     def count_bytes(self, data: bytes) -> int:
-        """How often the bytes of a file contain it."""
         return self.count(data.decode("utf-8", "surrogateescape"))
 
     def bytes_without(self, data: bytes) -> bytes:
@@ -139,8 +136,6 @@ def _in_base64(data: bytes) -> list[str]:
 
 
 class ForgetTally:
-    """What was found, and what could not be changed."""
-
     def __init__(self) -> None:
         self.found: dict[str, int] = {}
         """Place -> how often it is there."""

@@ -30,8 +30,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ListedFile(msgspec.Struct, frozen=True):
-    """A file of the folder, not opened."""
-
     name: str
     fingerprint: str
     """Changes whenever the file does."""
@@ -257,7 +255,6 @@ def _why_not_open(folder: int, name: str, error: OSError) -> str:
 
 
 def blob_id(data: bytes) -> str:
-    """The name that git gives to a content."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 

@@ -110,7 +110,6 @@ def git_dir_of(folder: Path, state_dir: Path, *, is_shared: bool) -> Path:
 
 
 def is_real_folder(path: Path) -> bool:
-    """Whether it is a directory, and no link to one."""
     with suppress(OSError):
         return stat.S_ISDIR(path.lstat().st_mode)
     return False
@@ -225,7 +224,6 @@ def _add_line(path: Path) -> None:
 
 
 def _recorded(state_dir: Path) -> tuple[str, str]:
-    """Path and identity of the folder that a state belongs to."""
     path, _, identity = _small(state_dir / _RECORD).rstrip("\n").rpartition("\n")
     return path, identity
 

@@ -100,7 +100,6 @@ def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit,
 
 
 def changes(repo: GitRepository, commit: str) -> tuple[DiffHunk, ...]:
-    """What a commit changed against its first parent."""
     found = commit_of(repo, commit)
     return tuple(hunks_between(repo, found.parent, found.id))
 
@@ -160,7 +159,6 @@ def note_sync(repo: GitRepository, commits: str) -> None:
 
 
 def end_turn(repo: GitRepository) -> None:
-    """Record that all that the turn wrote is committed."""
     if repo.own(_OPEN_TURN):
         repo.keep(_OPEN_TURN, "")
 

@@ -48,7 +48,6 @@ class ApprovalLedger:
         return bool(self.accepted) and not self._record()[1]
 
     def accept(self, commit: str, files: Mapping[str, str]) -> None:
-        """Approve all files (name -> blob) of a commit."""
         made = self._accepted.with_name(f"accepted.{os.getpid()}.{threading.get_ident()}")
         with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(f"{commit}\n{_digest(files)}\n")

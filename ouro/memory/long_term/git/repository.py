@@ -49,8 +49,6 @@ _UNFINISHED = {
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where the history stands."""
-
     commit: str
     """Empty before the first one."""
     ref: str
@@ -80,12 +78,10 @@ class GitRepository:
 
     @property
     def git_dir(self) -> Path:
-        """Where git's own files are."""
         return self.state_dir if self._folder is None else git_dir_of(self._folder, self.state_dir, is_shared=False)
 
     @property
     def exists(self) -> bool:
-        """Whether there is a git directory."""
         return (self.git_dir / "HEAD").exists() or self.own_dir.exists()
 
     def create(self) -> None:
@@ -266,7 +262,6 @@ class GitRepository:
         return _read(self.own_dir / name).strip()
 
     def keep(self, name: str, text: str) -> None:
-        """Record something about this memory."""
         write_private(self.own_dir / name, f"{text}\n")
 
     def pack(self, max_loose: int = 0) -> bool:
@@ -415,7 +410,6 @@ class PlainIndex:
         self._behind = repo.own_dir / "index-behind"
 
     def update(self, commit: str, changes: Mapping[str, bytes | None]) -> None:
-        """Take over what a commit changed."""
         lines = [
             f"0 {'0' * 40}\t{name}" if data is None else f"100644 {blob_id(data)}\t{name}"
             for name, data in changes.items()

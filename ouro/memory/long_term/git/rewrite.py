@@ -111,7 +111,6 @@ def drop_unreachable(repo: GitRepository) -> None:
 
 
 def _refs(repo: GitRepository) -> dict[str, str]:
-    """Each ref, and a HEAD that is on no branch, with its commit."""
     lines = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)").decode().splitlines()
     refs = {line.split()[0]: line.split()[-1] for line in lines}
     head = repo.head()

@@ -16,8 +16,6 @@ _MAX_COMMITS = 1_000
 
 
 class UndoPlan(msgspec.Struct, frozen=True):
-    """What an undo does to the files as they are now."""
-
     scope: Scope
     commit: Commit
     edits: tuple[FileEdit, ...]
@@ -72,7 +70,6 @@ def plan_undo(
 
 
 def describe_commits(commits: Sequence[Commit]) -> str:
-    """What is undone, in one line."""
     subjects = "; ".join(commit.subject for commit in reversed(commits))
     return (
         subjects if len(commits) < 2 else f"all {len(commits)} commits of turn {commits[0].trailers[TURN]}: {subjects}"

@@ -18,15 +18,11 @@ UNDOES = "Ouro-Undoes"
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
-    """A file that was not read or not committed."""
-
     name: str
     reason: str
 
 
 class LoadedScope(msgspec.Struct, frozen=True):
-    """One scope as it was read."""
-
     scope: Scope
     folder: str
     head: str
@@ -49,8 +45,6 @@ class FileEdit(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """One entry of the history."""
-
     id: str
     at: str
     """ISO 8601 with the zone it was made in."""
@@ -90,8 +84,6 @@ class DiffHunk(msgspec.Struct, frozen=True):
 
 
 class UndoResult(msgspec.Struct, frozen=True):
-    """What an undo did."""
-
     commit: str
     """The commit that undoes; empty where nothing was left to undo, or no commit could be made."""
     edits: tuple[FileEdit, ...]
@@ -102,8 +94,6 @@ class UndoResult(msgspec.Struct, frozen=True):
 
 
 class BlamedLine(msgspec.Struct, frozen=True):
-    """One line of a file and the commit that it is from."""
-
     number: int
     text: str
     commit: Commit

@@ -33,16 +33,12 @@ SETTLE_SECONDS = 1.0
 
 
 class LongWork:
-    """What is done with memory."""
-
     def __init__(self, consolidator: NoteConsolidator, crystallizer: Crystallizer) -> None:
         self.consolidator = consolidator
         self.crystallizer = crystallizer
 
 
 class DigestParts(msgspec.Struct, frozen=True):
-    """What a Digest is made of."""
-
     summaries: Summaries | None
     """None where the settings want none."""
     work: Callable[[], LongWork] | None

@@ -44,8 +44,6 @@ ReadPart = Callable[[SessionPart, Sequence[Message], CaptureMoment], Awaitable[C
 
 
 class _Progress(msgspec.Struct, frozen=True):
-    """How far a session was read."""
-
     upto: int = 0
     """The last message."""
     at: str = ""
@@ -54,16 +52,12 @@ class _Progress(msgspec.Struct, frozen=True):
 
 
 class _State(msgspec.Struct, frozen=True):
-    """Stored beside the history."""
-
     last: Mapping[str, str] = {}
     """The time of the last run in the background, by project."""
     sessions: Mapping[str, _Progress] = {}
 
 
 class OldSession(msgspec.Struct, frozen=True):
-    """A session to read, or to leave out."""
-
     info: SessionInfo
     parts: int = 0
     """The number of requests; parts that were read before do not count."""
@@ -74,8 +68,6 @@ class OldSession(msgspec.Struct, frozen=True):
 
 
 class CrystallizedPart(msgspec.Struct, frozen=True):
-    """A part of a session was read."""
-
     session: OldSession
     part: int
     """Counted from 1."""

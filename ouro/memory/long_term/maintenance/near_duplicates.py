@@ -54,12 +54,10 @@ def clusters(
 
 
 def age(note: Note) -> tuple[str, str]:
-    """Sorts notes, oldest first."""
     return note.updated_at or note.created_at, note.id
 
 
 def plain(text: str) -> str:
-    """A text as it is compared."""
     return " ".join(text.casefold().split()).rstrip(".!")
 
 
@@ -81,7 +79,6 @@ def _join(joined: dict[str, set[str]], one: str, other: str, known: Mapping[str,
 
 
 def _has_contradiction(group: Collection[str], known: Mapping[str, Note]) -> bool:
-    """The user decides about contradictions."""
     return any(_contradicts(known[a], b) or _contradicts(known[b], a) for a, b in combinations(group, 2))
 
 

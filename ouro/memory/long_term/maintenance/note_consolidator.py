@@ -59,8 +59,6 @@ class _State(msgspec.Struct, frozen=True):
 
 
 class Merge(msgspec.Struct, frozen=True):
-    """The result for one cluster."""
-
     notes: tuple[Note, ...]
     written: Written | None = None
     """The merged note; None when nothing was changed."""

@@ -34,12 +34,10 @@ def merges_line(merges: Sequence[Merge], used: Usage) -> str:
 
 
 def plan_of_notes(found: Clusters, tokens: int, price: float | None) -> str:
-    """The clusters to ask about, and the estimated cost."""
     return f"{plural(len(found), 'cluster')} of notes that say about the same; {_estimate(tokens, price)}."
 
 
 def plan_of_sessions(found: Sequence[OldSession], price: float | None) -> str:
-    """The sessions to read, and the estimated cost."""
     read = [item for item in found if not item.skipped]
     skipped = f", {plural(len(found) - len(read), 'session')} left out" if len(found) > len(read) else ""
     tokens = sum(item.tokens for item in read)

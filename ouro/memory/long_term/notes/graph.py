@@ -21,8 +21,6 @@ MAX_NAMING = 50
 
 
 class NoteVersion(msgspec.Struct, frozen=True):
-    """One version in the chain of a note."""
-
     note_id: str
     text: str
     at: str
@@ -32,8 +30,6 @@ class NoteVersion(msgspec.Struct, frozen=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """A note reached from another note."""
-
     note_id: str
     hops: int
     way: str
@@ -67,11 +63,9 @@ class Graph:
             return tuple(link for link in links if link is not None)
 
     def latest(self, note_id: str) -> str:
-        """The last version of a note."""
         return self.latest_of([note_id])[note_id]
 
     def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
-        """The last version of each of these notes."""
         with self._index.reading() as database:
             found = {note_id: _walk(database, note_id, _AFTER) for note_id in note_ids}
         return {note_id: after[-1] if after else note_id for note_id, after in found.items()}
@@ -133,7 +127,6 @@ def _along_edges(database: sqlite3.Connection, note_ids: Collection[str]) -> lis
 
 
 def _along_relations(database: sqlite3.Connection, note_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Notes of entities that are related to an entity of these notes."""
     named = _ask(
         database,
         "SELECT DISTINCT entities.entity FROM entities JOIN notes ON notes.id = entities.note"

@@ -35,8 +35,6 @@ _FRONT = re.compile(r"\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | r
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """From one note to another."""
-
     id: str
     relationship: Relationship
 
@@ -89,13 +87,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def file_name(self) -> str:
-        """The file that holds it."""
         return f"{self.id}.md"
 
 
 class ParsedNote(msgspec.Struct, frozen=True):
-    """A note, and what of its file could not be read."""
-
     note: Note
     problems: tuple[str, ...] = ()
 
@@ -114,12 +109,10 @@ def categories_with(own: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
 
 
 def new_id() -> str:
-    """A unique id."""
     return f"mem_{uuid.uuid4().hex}"
 
 
 def is_note_name(name: str) -> bool:
-    """Whether a file of that name holds a note."""
     return _FILE_NAME.fullmatch(name) is not None
 
 
@@ -156,7 +149,6 @@ def note_text(note: Note) -> str:
 
 
 def _plain(text: str) -> str:
-    """With Unix line ends."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

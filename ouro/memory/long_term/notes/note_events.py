@@ -12,7 +12,6 @@ from ouro.utils.text import clean, one_line, plural
 
 
 def note_event(written: Written) -> NoteKept:
-    """One note was written."""
     note = written.note
     return NoteKept(written.change, note.id, clean(note.text), written.scope, note.category, written.commit)
 

@@ -38,8 +38,6 @@ Commit = Callable[[Scope, Mapping[str, str | None], str, Trailers], str]
 
 
 class NoteFile(msgspec.Struct, frozen=True):
-    """A note and the file that holds it."""
-
     note: Note
     scope: Scope
     name: str
@@ -48,13 +46,10 @@ class NoteFile(msgspec.Struct, frozen=True):
 
     @property
     def archived(self) -> bool:
-        """Whether it is excluded from recall."""
         return self.name.startswith(f"{ARCHIVE}/")
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A change of a note that was made."""
-
     change: Change
     note: Note
     scope: Scope
@@ -92,7 +87,6 @@ class Notebook:
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
-        """The scopes in use here."""
         return tuple(self._stores)
 
     def all(self, *, archived: bool = False) -> Iterator[NoteFile]:
@@ -220,7 +214,6 @@ class Notebook:
         )
 
     def dated(self, note: Note) -> Note:
-        """The note with the current time where it has none."""
         now = self._stamp()
         return replace(note, created_at=note.created_at or now, updated_at=now, confirmed_at=note.confirmed_at or now)
 
@@ -277,7 +270,6 @@ class Notebook:
 
 
 def archived_files(file: NoteFile) -> dict[str, str | None]:
-    """The changes of files that archive a note."""
     return {file.name: None, f"{ARCHIVE}/{file.note.file_name}": note_text(file.note)}
 
 

@@ -165,7 +165,6 @@ def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
 
 
 def has_decayed(note: Note, now: datetime, half_life_days: float) -> bool:
-    """Whether the note belongs in the archive."""
     return confidence_now(note, now, half_life_days) < MIN_CONFIDENCE and note.source != "user"
 
 

@@ -30,8 +30,6 @@ _NO_REPOSITORY = "-"
 
 
 class RecallSettings(msgspec.Struct, frozen=True):
-    """The settings of recall."""
-
     top_k: int = 10
     hops: int = 1
     budget: int = 1_500
@@ -137,11 +135,9 @@ class NoteFinder:
         return self._recall(by_words=False).by_hypotheses(hypotheses, self._situation(sent))
 
     def has_vectors(self) -> bool:
-        """Whether there is an embedding model."""
         return self._lookup.search().vectors is not None
 
     def count_recall(self, note_ids: Sequence[str]) -> None:
-        """Record that these notes went to the model."""
         self._recall_log.add(note_ids)
 
     def texts(self, note_ids: Iterable[str]) -> dict[str, str]:

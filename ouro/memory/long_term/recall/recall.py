@@ -45,8 +45,6 @@ _OF_BOTH = " Where a repo note contradicts a user note, the repo note holds here
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """The state in which a message was sent."""
-
     project: str
     """The root of the repository; empty when there is none."""
     branch: str = ""
@@ -59,8 +57,6 @@ class Situation(msgspec.Struct, frozen=True):
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """The recalled notes, for the model and for the receipt."""
-
     items: tuple[Remembered, ...] = ()
     text: str = ""
     """Goes with the user's message; empty when nothing is relevant."""
@@ -226,7 +222,6 @@ class Recall:
         return 1 + min(_MAX_BONUS, _RECALLED_BONUS * math.log2(1 + self._recalled(note_id)))
 
     def _before(self, note_id: str) -> tuple[NoteVersion, ...]:
-        """The earlier versions of a note, oldest first."""
         return tuple(itertools.takewhile(lambda link: link.note_id != note_id, self._graph.chain(note_id)))
 
     def _trusted(self, note_id: str, situation: Situation) -> NoteFile | None:

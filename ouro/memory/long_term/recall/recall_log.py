@@ -47,7 +47,6 @@ class RecallLog:
         return self._known.counts.get(note_id, 0)
 
     def add(self, note_ids: Iterable[str]) -> None:
-        """Count one more message for each of these notes."""
         now = timestamp()
         try:
             with lock_file(self._path.with_suffix(".lock"), _LOCK_TIMEOUT):

@@ -37,8 +37,6 @@ def gist(text: str) -> str:
 
 
 class Relevance:
-    """Of notes to one message."""
-
     def __init__(self, text: str) -> None:
         self._stems = _stems(text)
 

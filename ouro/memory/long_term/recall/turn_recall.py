@@ -138,7 +138,6 @@ class TurnRecall:
             _begin(self._finder.count_recall, loaded)
 
     def _from_record(self, record: RecalledRecord) -> NotesRecalled:
-        """With the texts of the notes as of now."""
         texts = self._finder.texts(item.id for item in record.items)
         items = (
             Remembered(item.id, texts.get(item.id, ""), item.state, item.reason, "", item.score, item.tokens)

@@ -30,8 +30,6 @@ class ChangeState(Enum):
 
 
 class MemoryChange(msgspec.Struct, frozen=True):
-    """The change of one file, and where it stands."""
-
     edit: FileEdit
     state: ChangeState
     reason: str = ""
@@ -95,5 +93,4 @@ def after_pause(*, agent_was_idle: bool, has_pending: bool) -> ChangeState:
 
 
 def edits_in(changes: Sequence[MemoryChange], *states: ChangeState) -> list[FileEdit]:
-    """The edits of the changes that are in one of these states."""
     return [change.edit for change in changes if change.state in states]

@@ -35,7 +35,6 @@ def change_of(
 
 
 def digest(texts: Mapping[str, str]) -> str:
-    """A name for core texts that are in no commit."""
     parts = [f"{name}\0{texts[name]}" for name in sorted(texts)]
     return "~" + hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:12]
 

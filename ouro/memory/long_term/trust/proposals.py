@@ -23,8 +23,6 @@ _MAX_SOURCES = 5
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """A change that has not taken effect."""
-
     id: str
     scope: Scope
     origin: Literal["agent", "outside"]
@@ -97,7 +95,6 @@ def by_agent(
 
 
 def proposal_id(scope: Scope, edits: Sequence[FileEdit]) -> str:
-    """Short, and the same for the same change."""
     parts = [scope, *(f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits)]
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:6]
 

@@ -58,8 +58,6 @@ _SMALL = {
 
 
 class _Sentence(msgspec.Struct, frozen=True):
-    """One sentence of the user."""
-
     words: frozenset[str]
     is_negative: bool
 
@@ -228,7 +226,6 @@ def _has_no_blanks(word: str) -> bool:
 
 
 def _covers(message: Sequence[_Sentence], words: set[str], negative: bool | None) -> bool:
-    """Whether all words are in one message, and not turned into their opposite."""
     about = [each for each in message if _shared(words, each.words)]
     known = {word for each in about for word in each.words}
     if not all(any(_same(word, each) for each in known) for word in words):

@@ -31,7 +31,6 @@ class TurnMarks:
             self._own.write_text(str(os.getpid()))
 
     def end(self) -> None:
-        """The turn has ended, and what it wrote is settled."""
         with suppress(OSError):
             self._own.unlink()
 

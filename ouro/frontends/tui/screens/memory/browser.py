@@ -243,7 +243,6 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
             await self._again(message + undo)
 
     def _aim(self) -> MarkedItem:
-        """The marked row, or the followed link."""
         row, tab = self._list.marked, self._contents.tab
         key = row.key if row else ""
         link = self._detail.link if self._detail.has_focus else None
@@ -295,7 +294,6 @@ class MemoryBrowser(Sheet["OpenRequest | None"]):
         return [*self._does(), "Enter opens", "←→ tabs", *filters, "Tab search", "Esc closes"]
 
     def _does(self) -> list[str]:
-        """The keys for the marked item."""
         aim = self._aim()
         if aim.hunk:
             return [f"{self._letter(UNDO_MEMORY)} undo this hunk"]

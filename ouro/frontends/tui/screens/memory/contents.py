@@ -64,12 +64,10 @@ class MemoryContents:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether there is anything to show yet."""
         return bool(self._rows)
 
     @property
     def waiting(self) -> int:
-        """The number of pending proposals."""
         return len(self._proposals)
 
     def matching(self, text: str) -> list[MemoryRow]:
@@ -77,13 +75,11 @@ class MemoryContents:
         return narrowed(self._rows.get(self.tab, []), text, self._scope, self._category)
 
     def count(self, found: Sequence[MemoryRow]) -> str:
-        """The filters and the number of rows."""
         whole = len(self._rows.get(self.tab, []))
         some = f"{len(found):,} of {whole:,}" if len(found) != whole else f"{whole:,}"
         return " · ".join(filter(None, (self._scope, self._category, some)))
 
     def empty_text(self, text: str) -> str:
-        """The text of an empty list."""
         if not self._rows:
             return ""
         return "No matches." if self._rows[self.tab] or text else _EMPTY_TABS[self.tab]
@@ -92,14 +88,12 @@ class MemoryContents:
         self.go_to(TABS[(TABS.index(self.tab) + by) % len(TABS)])
 
     def go_to(self, tab: Tab) -> None:
-        """Open a tab, with all of its categories."""
         self.tab, self._category = tab, ""
 
     def next_scope(self) -> None:
         self._scope = SCOPES[(SCOPES.index(self._scope) + 1) % len(SCOPES)]
 
     def next_category(self) -> None:
-        """Show the next category of the open tab, or all."""
         there = ["", *sorted({row.category for row in self._rows.get(self.tab, ()) if row.category})]
         place = there.index(self._category) if self._category in there else -1
         self._category = there[(place + 1) % len(there)]
@@ -167,12 +161,10 @@ def note_rows(listed: Iterable[Listed], tab: Tab) -> list[MemoryRow]:
 
 
 def row_key(listed: Listed) -> str:
-    """The key of a note or of a line of the core."""
     return listed.id if listed.kind == "note" else f"{listed.scope}/{listed.name}:{listed.line}"
 
 
 def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
-    """Commits."""
     rows = []
     for entry in entries:
         commit, who = entry.commit, writer(entry.commit)
@@ -234,7 +226,6 @@ def words_of(text: str) -> str:
 
 
 def narrowed(rows: Sequence[MemoryRow], text: str, scope: Scopes, category: str = "") -> list[MemoryRow]:
-    """The rows of this scope and category that contain all these words."""
     words = text.lower().split()
     return [
         row
@@ -246,7 +237,6 @@ def narrowed(rows: Sequence[MemoryRow], text: str, scope: Scopes, category: str 
 
 
 def writer(commit: Commit) -> str:
-    """Who made a commit."""
     return WRITERS.get(commit.origin, commit.origin)
 
 
@@ -266,7 +256,6 @@ def _note_row(item: Listed, tab: Tab) -> MemoryRow:
 
 
 def _item(text: str) -> str:
-    """Without the mark of its list."""
     return _MARK.sub(r"\1", _line(text))
 
 

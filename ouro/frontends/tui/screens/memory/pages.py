@@ -133,7 +133,6 @@ def proposal_page(proposal: Proposal) -> MemoryPage:
 
 
 def recalled_page(item: Remembered, recalled: NotesRecalled) -> MemoryPage:
-    """A note that was considered for the last message."""
     page = MemoryPage()
     tokens = f" · {item.tokens} tokens" if item.tokens else ""
     page.add(f"{SIGNS[item.state]} {item.state} with the last message: {item.reason}", "who")
@@ -188,7 +187,6 @@ async def followed_page(memory: Browsing, link: PageLink) -> MemoryPage:
 
 
 def text_page(text: str) -> MemoryPage:
-    """A page of one line, such as an error."""
     page = MemoryPage()
     page.add(text, "detail")
     return page

@@ -45,7 +45,6 @@ class ReceiptSheet(ReadSheet):
 
 
 def _table(found: Sequence[tuple[str, str, str]]) -> Table:
-    """The result right of each entry."""
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", ratio=1)
@@ -56,7 +55,6 @@ def _table(found: Sequence[tuple[str, str, str]]) -> Table:
 
 
 def _table_with_reasons(found: Iterable[tuple[str, str, str]]) -> Table:
-    """The result below each entry."""
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold", ratio=1)

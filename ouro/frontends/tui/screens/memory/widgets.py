@@ -33,8 +33,6 @@ _EMPTY = 6
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """One line of a list."""
-
     key: str
     """The id of the note, core line, commit or proposal."""
     scope: str
@@ -200,7 +198,6 @@ class MemoryDetail(VerticalScroll, can_focus=True):
         self._text.update(text)
 
     def _drawn_line(self, number: int) -> int:
-        """The screen line of a line of the page, after wrapping."""
         width = max(1, self._text.size.width)
         lines: Sequence[tuple[str, PageStyle, PageLink | None]] = self._page.lines[:number]
         return sum(max(1, -(-(Text(line).cell_len + 2 * (link is not None)) // width)) for line, _style, link in lines)

@@ -108,7 +108,6 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._show()
 
     def _progress(self, done: int, of: int) -> None:
-        """Show the progress while the index of sessions is built."""
         if of > done:
             self.app.call_from_thread(self._count.update, f"reading the list … {done:,} of {of:,}")
 

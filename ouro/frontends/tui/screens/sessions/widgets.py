@@ -40,8 +40,6 @@ COPY = "(copy)"
 
 
 class SessionList(RowList[SessionMatch]):
-    """The matching sessions, one of them marked."""
-
     COMPONENT_CLASSES = {"sessions--marked", "sessions--detail", "sessions--found"}  # noqa: RUF012 (Textual's own form)
 
     def __init__(self, now: Callable[[], datetime]) -> None:
@@ -63,7 +61,6 @@ class SessionList(RowList[SessionMatch]):
             self.post_message(self.Marked())
 
     def heading(self) -> str:
-        """The names of the columns."""
         return (
             set_cell_size("  title", self._title_width())
             + "".join(f"{name:>{width}}" for name, width in self._columns())
