@@ -32,6 +32,9 @@ FUNCTION_NAMES = {"told", "kept", "united", "taken_up", "whence", "said", "asked
 
 ALLOWED: dict[tuple[str, str], str] = {
     ("ouro/memory/long_term/git/ledger.py", "vouched"): "the name of a file on disk",
+    ("docs/commands.md", "take_back"): "a key name in settings",
+    ("docs/sessions.md", "taken_back"): "a key of exported JSON",
+    ("docs/threats.md", "taken_back"): "the name of a test file",
 }
 """(file, matched text) that must stay, with the reason: a name on disk, a protocol, a quotation."""
 
