@@ -22,15 +22,15 @@ from ouro.memory.long_term import (
     MARK,
     CaptureBacklog,
     CaptureObserver,
-    Digest,
-    DigestParts,
     HypothesisModel,
     LongTermMemoryConsolidator,
     LongTermMemoryManager,
-    LongWork,
+    MaintenanceOptions,
+    MemoryMaintenance,
     MemoryPrompt,
     MemoryScopes,
     NoteFinder,
+    NoteWorkers,
     RecallLog,
     RecallSettings,
     ScopeMemory,
@@ -154,7 +154,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
     def _maintenance(
         self, manager: LongTermMemoryManager | None, busy: asyncio.Lock, *, by_itself: bool, is_new: bool
-    ) -> Digest:
+    ) -> MemoryMaintenance:
         memory = self.memory
 
         def asks(role: Role, purpose: str) -> Ask:
@@ -170,8 +170,8 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             SummaryParts(memory, self.store, self.session_catalog, asks("compact", "summary"), self._mark)
         )
         has_memory = manager is not None and self.lookup is not None and bool(self.scopes.opened)
-        return Digest(
-            DigestParts(
+        return MemoryMaintenance(
+            MaintenanceOptions(
                 summaries=summaries if self.settings.sessions.summaries else None,
                 work=partial(self._long_work, manager, asks) if manager is not None and has_memory else None,
                 lock=get_history_dir() / "digest.lock",
@@ -184,7 +184,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             )
         )
 
-    def _long_work(self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]) -> LongWork:
+    def _long_work(self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]) -> NoteWorkers:
         from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS, Crystallizer, NoteConsolidator
         from ouro.memory.sessions.session_reader import read_whole
 
@@ -216,7 +216,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
             self.memory.project,
             self.memory.session_id,
         )
-        return LongWork(consolidator, crystallizer)
+        return NoteWorkers(consolidator, crystallizer)
 
     def _ask(self, role: Role, purpose: str) -> Ask:
         return ask_in_background(self.models, self.memory, role, purpose)

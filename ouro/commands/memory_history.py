@@ -100,7 +100,7 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
         from ouro.memory.long_term import undo_commit as undo_in
 
         done, events = undo_in(memory.editor.scopes, planned.commit.id, memory.editor.moment, hunk)
-        memory.editor.told += events
+        memory.editor.events += events
         what = f"Undone{f': hunk {hunk} of' if hunk else ':'} {views.commits_text(done.commits)}"
         return Answer(done, [line(what), *views.conflicts(done.conflicts), *views.undo_hint(context, done.commit)])
 

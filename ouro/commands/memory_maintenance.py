@@ -18,7 +18,7 @@ from ouro.utils.text import one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
     from ouro.memory.index.search import Search
-    from ouro.memory.long_term import CrystallizedPart, Digest, Merge, OldSession, Recall
+    from ouro.memory.long_term import CrystallizedPart, MemoryMaintenance, Merge, OldSession, Recall
     from ouro.session import Session
 
 _DAYS = 7
@@ -165,7 +165,7 @@ def _recall_in(search: Search, project: str) -> Recall:
     return Recall(search, Notebook(stores), "memory", RecallSettings(MAX_HITS, budget=sys.maxsize))
 
 
-async def _digest(context: ActionContext, session: Session) -> Digest:
+async def _digest(context: ActionContext, session: Session) -> MemoryMaintenance:
     """What works on memory, with money left for it.
 
     Raises:
@@ -179,7 +179,7 @@ async def _digest(context: ActionContext, session: Session) -> Digest:
     return session.memory.maintenance
 
 
-async def _merge_notes(context: ActionContext, digest: Digest, yes: bool) -> list[Merge]:
+async def _merge_notes(context: ActionContext, digest: MemoryMaintenance, yes: bool) -> list[Merge]:
     from ouro.memory.long_term import merge_line, merges_line, plan_of_notes
 
     found, tokens = await digest.find_notes()
@@ -209,7 +209,9 @@ def _merge_data(merge: Merge) -> dict[str, Any]:
     }
 
 
-def _crystallize_data(steps: Sequence[CrystallizedPart], found: Sequence[OldSession], digest: Digest) -> dict[str, Any]:
+def _crystallize_data(
+    steps: Sequence[CrystallizedPart], found: Sequence[OldSession], digest: MemoryMaintenance
+) -> dict[str, Any]:
     read = [
         {
             "session": step.session.info.id,

@@ -91,7 +91,7 @@ async def graph(context: ShellContext, output: str, force: bool, html: bool) -> 
 
     half_life = context.setting("memory.half_life_days")
     with context.opener.index() as index, context.opener.memory() as (editor, _stores):
-        doubted = {(scope.scope, name) for scope in editor.scopes for name in scope.doubted}
+        doubted = {(scope.scope, name) for scope in editor.scopes for name in scope.untrusted}
         stores = [scope.store for scope in editor.scopes]
         overview = Overview(index, stores, editor.root or context.cwd, lambda: doubted, half_life)
         picture = picture_of(overview.all(), overview.ties(), overview.names())

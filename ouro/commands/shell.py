@@ -264,7 +264,7 @@ class ShellContext:
         return found.folder
 
     async def search_memory(self, words: str, limit: int, filters: Mapping[str, str]) -> Sequence[Any]:
-        from ouro.memory.long_term import Badges, doubted_files, filter_of, trusted_projects
+        from ouro.memory.long_term import Badges, filter_of, trusted_projects, untrusted_files
         from ouro.utils.repository import find_root
 
         sessions = await self.store.list_sessions() if filters.get("session") else []
@@ -272,7 +272,7 @@ class ShellContext:
             trusted = trusted_projects(search.index, self.cwd)
             hits = search.find(words, limit, filter_of(filters, lambda: sessions, self.cwd, trusted))
             try:
-                doubted = await self.memory(lambda memory: doubted_files(memory.editor.scopes))
+                doubted = await self.memory(lambda memory: untrusted_files(memory.editor.scopes))
             except UsageError:  # memory is off: sessions are found all the same
                 doubted = frozenset()
             badges = Badges(search.index, find_root(self.cwd), doubted)

@@ -206,7 +206,7 @@ class SessionContext:
         def act(editor: Any) -> _Result:
             return work(MemoryAccess(editor, known.timeline(), known.receipt().versions))
 
-        return await self.session.memory.at_desk(act, quiet=not reports)
+        return await self.session.memory.with_editor(act, quiet=not reports)
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
         await (self.known.accept(proposal) if accept else self.known.reject(proposal))
@@ -216,7 +216,7 @@ class SessionContext:
         return self.known.folder("repo") if "repo" in self.known.scopes else self.cwd
 
     async def search_memory(self, words: str, limit: int, filters: Mapping[str, str]) -> Sequence[Any]:
-        from ouro.memory.long_term import Badges, doubted_files, filter_of, trusted_projects
+        from ouro.memory.long_term import Badges, filter_of, trusted_projects, untrusted_files
         from ouro.utils.repository import find_root
 
         lookup, catalog = self.session.memory.lookup, self.session.session_catalog
@@ -228,7 +228,7 @@ class SessionContext:
             lambda: filter_of(filters, lambda: sessions, self.cwd, trusted_projects(index, self.cwd))
         )
         hits = await lookup.find(words, limit, narrowed)
-        doubted = await self.memory(lambda memory: doubted_files(memory.editor.scopes))
+        doubted = await self.memory(lambda memory: untrusted_files(memory.editor.scopes))
         badges = Badges(index, find_root(self.cwd), doubted)
         return await asyncio.to_thread(lambda: [(hit, badges.of(hit)) for hit in hits])
 

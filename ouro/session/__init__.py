@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from ouro.memory.long_term import Browsing as Browsing
     from ouro.memory.long_term import Commit as Commit
     from ouro.memory.long_term import DiffHunk as DiffHunk
-    from ouro.memory.long_term import Digest as Digest
     from ouro.memory.long_term import FileBlame as FileBlame
     from ouro.memory.long_term import FileEdit as FileEdit
-    from ouro.memory.long_term import Listed as Listed
+    from ouro.memory.long_term import ListedEntry as ListedEntry
     from ouro.memory.long_term import LongTermMemoryManager as LongTermMemoryManager
     from ouro.memory.long_term import MemoryDiff as MemoryDiff
+    from ouro.memory.long_term import MemoryMaintenance as MemoryMaintenance
     from ouro.memory.long_term import MemoryReceipt as MemoryReceipt
     from ouro.memory.long_term import NoteDetails as NoteDetails
     from ouro.memory.long_term import OldFile as OldFile
@@ -59,8 +59,8 @@ _HOMES = {
     "ouro.llm.model_source": ("ModelChoice",),
     "ouro.memory.backend": ("RewindScope", "SessionInfo"),
     "ouro.memory.long_term.browsing": ("Browsing",),
-    "ouro.memory.long_term.overview": ("Listed", "NoteDetails"),
-    "ouro.memory.long_term.maintenance.background": ("Digest",),
+    "ouro.memory.long_term.overview": ("ListedEntry", "NoteDetails"),
+    "ouro.memory.long_term.maintenance.background": ("MemoryMaintenance",),
     "ouro.memory.long_term.git.undo": ("UndoPlan", "describe_commits"),
     "ouro.memory.long_term.git.values": ("BlamedLine", "Commit", "DiffHunk", "FileEdit", "Scope"),
     "ouro.memory.long_term.manager": ("LongTermMemoryManager",),

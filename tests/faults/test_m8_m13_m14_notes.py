@@ -70,7 +70,7 @@ def test_m13_killed_between_write_and_commit_it_is_ours_at_the_next_start(home, 
             book.add(note, "capture")
 
     scope = opened()
-    assert (scope.doubted, scope.proposals()) == ((), ())
+    assert (scope.untrusted, scope.proposals()) == ((), ())
     assert texts(get_memory_dir()) == ["Before.", TESTS]
     git = ["git", "-C", str(get_memory_dir())]
     assert subprocess.run([*git, "status", "--short"], capture_output=True, text=True, check=True).stdout == ""
@@ -107,8 +107,8 @@ def test_m3_a_note_that_was_put_there_while_ouro_was_closed_is_not_believed(home
 
     found = opened()
 
-    assert found.doubted == ("mem_0badc0de.md",)
-    book = Notebook({"user": found.store}, untrusted=lambda _scope: found.doubted)
+    assert found.untrusted == ("mem_0badc0de.md",)
+    book = Notebook({"user": found.store}, untrusted=lambda _scope: found.untrusted)
     assert [kept.note.text for kept in book.all()] == ["Before."]
 
 

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.importing import Import as Import
     from ouro.memory.long_term.importing import carry_out as carry_out
     from ouro.memory.long_term.importing import plan_import as plan_import
-    from ouro.memory.long_term.maintenance.background import Digest as Digest
-    from ouro.memory.long_term.maintenance.background import DigestParts as DigestParts
-    from ouro.memory.long_term.maintenance.background import LongWork as LongWork
+    from ouro.memory.long_term.maintenance.background import MaintenanceOptions as MaintenanceOptions
+    from ouro.memory.long_term.maintenance.background import MemoryMaintenance as MemoryMaintenance
+    from ouro.memory.long_term.maintenance.background import NoteWorkers as NoteWorkers
     from ouro.memory.long_term.maintenance.crystallizer import CRYSTALLIZE_INSTRUCTIONS as CRYSTALLIZE_INSTRUCTIONS
     from ouro.memory.long_term.maintenance.crystallizer import CrystallizedPart as CrystallizedPart
     from ouro.memory.long_term.maintenance.crystallizer import Crystallizer as Crystallizer
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.manager import LongTermMemoryManager as LongTermMemoryManager
     from ouro.memory.long_term.notes.note import categories_with as categories_with
     from ouro.memory.long_term.notes.notebook import Notebook as Notebook
-    from ouro.memory.long_term.overview import Listed as Listed
+    from ouro.memory.long_term.overview import ListedEntry as ListedEntry
     from ouro.memory.long_term.overview import NoteDetails as NoteDetails
     from ouro.memory.long_term.overview import Overview as Overview
     from ouro.memory.long_term.prompt_block import MARK as MARK
@@ -99,7 +99,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.scope import open_scopes as open_scopes
     from ouro.memory.long_term.scope import switch as switch
     from ouro.memory.long_term.search import Badges as Badges
-    from ouro.memory.long_term.search import doubted_files as doubted_files
     from ouro.memory.long_term.search import filter_of as filter_of
     from ouro.memory.long_term.search import filters_in as filters_in
     from ouro.memory.long_term.search import is_memory_trusted as is_memory_trusted
@@ -108,6 +107,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.search import search_for as search_for
     from ouro.memory.long_term.search import source_of as source_of
     from ouro.memory.long_term.search import trusted_projects as trusted_projects
+    from ouro.memory.long_term.search import untrusted_files as untrusted_files
     from ouro.memory.long_term.session_memory import SessionMemory as SessionMemory
     from ouro.memory.long_term.session_sync import sync_in_session as sync_in_session
     from ouro.memory.long_term.stats import MemoryStats as MemoryStats
@@ -149,7 +149,7 @@ __getattr__, __all__ = lazy_exports(
         "graph_picture": "html_page picture_of",
         "import_files": "is_trusted_text read_sources",
         "importing": "Import carry_out plan_import",
-        "maintenance.background": "Digest DigestParts LongWork",
+        "maintenance.background": "MemoryMaintenance MaintenanceOptions NoteWorkers",
         "maintenance.crystallizer": "CRYSTALLIZE_INSTRUCTIONS CrystallizedPart Crystallizer OldSession",
         "maintenance.note_consolidator": "Merge NoteConsolidator",
         "maintenance.report": "merge_line merges_line plan_of_notes plan_of_sessions step_line steps_line",
@@ -157,7 +157,7 @@ __getattr__, __all__ = lazy_exports(
         "manager": "LongTermMemoryManager",
         "notes.note": "categories_with",
         "notes.notebook": "Notebook",
-        "overview": "Listed NoteDetails Overview",
+        "overview": "ListedEntry NoteDetails Overview",
         "prompt_block": "MARK MemoryPrompt mark_of",
         "recall.finder": "NoteFinder RecallSettings",
         "recall.recall": "Recall",
@@ -167,7 +167,7 @@ __getattr__, __all__ = lazy_exports(
         "remember": "RememberResult archive_note confirm_note fitting "
         "forget_entries open_file remember_text restore_note save_file",
         "scope": "MemoryScopes ScopeMemory open_scopes switch",
-        "search": "Badges doubted_files filter_of filters_in is_memory_trusted "
+        "search": "Badges untrusted_files filter_of filters_in is_memory_trusted "
         "make_lookup opening_of search_for source_of trusted_projects",
         "session_memory": "SessionMemory",
         "session_sync": "sync_in_session",

@@ -19,7 +19,7 @@ from ouro.utils.repository import find_root
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled
     from ouro.memory.long_term.git.values import UndoResult
-    from ouro.memory.long_term.overview import Listed, NoteDetails, Overview
+    from ouro.memory.long_term.overview import ListedEntry, NoteDetails, Overview
     from ouro.memory.sessions.session_catalog import SessionCatalog
 
 _Answer = TypeVar("_Answer")
@@ -55,7 +55,7 @@ class Browsing:
     async def ask(self, question: Callable[[Timeline], _Answer]) -> _Answer:
         return await asyncio.to_thread(lambda: question(self._known.timeline()))
 
-    async def all(self) -> list[Listed]:
+    async def all(self) -> list[ListedEntry]:
         """Notes and core lines, the latest first.
 
         Raises:
@@ -106,7 +106,7 @@ class Browsing:
         Raises:
             UsageError: there is none, or it may not be read.
         """
-        return await self._memory.at_desk(lambda editor: open_file(editor, named))
+        return await self._memory.with_editor(lambda editor: open_file(editor, named))
 
     async def save(self, opened: OpenedFile, after: str) -> SavedFile:
         """Save a file as the user has edited it.
@@ -114,7 +114,7 @@ class Browsing:
         Raises:
             UsageError: it could not be saved; the hint says where the user's text is.
         """
-        return await self._memory.at_desk(lambda editor: save_file(editor, opened, after))
+        return await self._memory.with_editor(lambda editor: save_file(editor, opened, after))
 
     async def confirm(self, note_id: str) -> str:
         """Confirm that a note holds, also for the files it is about as they are now; returns the commit.
@@ -124,7 +124,7 @@ class Browsing:
         Raises:
             UsageError: there is no such note, or its file holds a change that is not trusted.
         """
-        return await self._memory.at_desk(lambda editor: confirm_note(editor, find_entry(editor, note_id)))
+        return await self._memory.with_editor(lambda editor: confirm_note(editor, find_entry(editor, note_id)))
 
     async def archive(self, note_id: str) -> str:
         """Archive a note; returns the commit.
@@ -132,7 +132,7 @@ class Browsing:
         Raises:
             UsageError: as `confirm`.
         """
-        return await self._memory.at_desk(lambda editor: archive_note(editor, find_entry(editor, note_id)))
+        return await self._memory.with_editor(lambda editor: archive_note(editor, find_entry(editor, note_id)))
 
     def _list(self) -> Overview:
         from ouro.memory.long_term.overview import Overview  # loads SQLite

@@ -31,17 +31,17 @@ class Finding(msgspec.Struct, frozen=True):
     """What to do."""
 
 
-def diagnose(desk: MemoryEditor, threshold: int = 5_000, categories: Collection[str] = ()) -> list[Finding]:
+def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collection[str] = ()) -> list[Finding]:
     """Check memory; returns the findings by scope.
 
     Args:
         threshold: tokens of the core above which it is consolidated.
         categories: of notes, in addition to the built-in ones.
     """
-    notes = list(desk.notebook.all(archived=True))
-    entries = all_entries(desk, archived=True)
+    notes = list(editor.notebook.all(archived=True))
+    entries = all_entries(editor, archived=True)
     found: list[Finding] = []
-    for scope in desk.scopes:
+    for scope in editor.scopes:
         own = [note for note in notes if note.scope == scope.scope]
         looked = [
             *_files(scope),
@@ -53,7 +53,7 @@ def diagnose(desk: MemoryEditor, threshold: int = 5_000, categories: Collection[
         ]
         counted = f"{len(scope.loaded.core)} core files, {len(own)} notes"
         found += looked or [Finding("ok", scope.scope, f"{counted}: no problems")]
-    return [*found, *_index(desk, len(notes))]
+    return [*found, *_index(editor, len(notes))]
 
 
 def _files(scope: ScopeMemory) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def _git(scope: ScopeMemory) -> Iterator[Finding]:
     for proposal in scope.proposals():
         what = f"{named([edit.name for edit in proposal.edits])} waits for approval: {proposal.reason}"
         yield Finding("warning", scope.scope, what, f"ouro memory accept {proposal.id}, or reject {proposal.id}")
-    if pending and not scope.doubted:
+    if pending and not scope.untrusted:
         yield Finding("warning", scope.scope, f"not committed: {named(pending)}", "The next session commits it.")
 
 
@@ -152,11 +152,11 @@ def _sizes(scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int) -> Ite
         yield Finding("problem", scope.scope, what, "Move files out of `archive/`.")
 
 
-def _index(desk: MemoryEditor, notes: int) -> Iterator[Finding]:
-    if desk.index is None:
+def _index(editor: MemoryEditor, notes: int) -> Iterator[Finding]:
+    if editor.index is None:
         return
     try:
-        state = desk.index().state()
+        state = editor.index().state()
     except SearchUnavailable as error:
         yield Finding("problem", "index", error.message, "ouro memory reindex")
         return

@@ -36,7 +36,7 @@ class MemoryEditor:
         self.scopes = tuple(scopes)
         self.index = index
         self.moment = moment
-        self.told: list[CoreChanged] = []
+        self.events: list[CoreChanged] = []
         """What was changed, in order."""
         self._seen: dict[tuple[str, str], str] = {}
         """What was read, for changes that are made from it."""
@@ -103,13 +103,13 @@ class MemoryEditor:
             LongTermMemoryError, OSError: it could not be written.
         """
         found = self.scope(scope)
-        self._demand_vouched(found, changes)
+        self._demand_trusted(found, changes)
         try:
             seen = {name: self._seen[scope, name] for name in changes if (scope, name) in self._seen}
             events = found.write(changes, subject, self.moment, origin, seen=seen)
         except FileRefused as error:
             raise UsageError(f"{', '.join(changes)} cannot be written: {error}.") from error
-        self.told += events
+        self.events += events
         return events[0] if events else None
 
     def rewrite(self, scope: Scope, name: str, change: Callable[[str], str], subject: str) -> CoreChanged | None:
@@ -118,7 +118,7 @@ class MemoryEditor:
         Raises: as `write`.
         """
         found = self.scope(scope)
-        self._demand_vouched(found, {name: None})
+        self._demand_trusted(found, {name: None})
         base, edits = found.store.accepted, list[FileEdit]()
 
         def seen(before: str) -> str:
@@ -130,16 +130,16 @@ class MemoryEditor:
         except FileRefused as error:
             raise UsageError(f"{name} cannot be written: {error}.") from error
         events = found.reload(edits, "person", base)
-        self.told += events
+        self.events += events
         return events[0] if events else None
 
-    def _demand_vouched(self, scope: ScopeMemory, names: Mapping[str, str | None]) -> None:
-        doubted = sorted({*names} & {*scope.doubted})
-        if not doubted:
+    def _demand_trusted(self, scope: ScopeMemory, names: Mapping[str, str | None]) -> None:
+        untrusted = sorted({*names} & {*scope.untrusted})
+        if not untrusted:
             return
         waiting = next((proposal.id for proposal in scope.proposals() if proposal.origin == "outside"), "")
         raise UsageError(
-            f"{scope.scope}/{doubted[0]} holds what was written outside of ouro, and nobody has vouched for.",
+            f"{scope.scope}/{untrusted[0]} holds what was written outside of ouro, and nobody has vouched for.",
             "Accept or reject it first.",
             [f"memory accept {waiting}", f"memory reject {waiting}"],
         )

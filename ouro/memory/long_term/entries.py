@@ -64,36 +64,36 @@ def provenance(entry: MemoryEntry) -> str:
     return " · ".join(filter(None, (entry.at[:10], session, entry.source, chain, *entry.badges)))
 
 
-def all_entries(desk: MemoryEditor, *, archived: bool = False) -> list[MemoryEntry]:
+def all_entries(editor: MemoryEditor, *, archived: bool = False) -> list[MemoryEntry]:
     """Core lines, then notes, newest first; archived and replaced ones only if `archived`."""
-    notes = sorted(note_entries(desk), key=lambda item: item.at, reverse=True)
+    notes = sorted(note_entries(editor), key=lambda item: item.at, reverse=True)
     kept = [note for note in notes if archived or not (note.archived or "replaced" in note.badges)]
-    return [*core_entries(desk), *kept]
+    return [*core_entries(editor), *kept]
 
 
-def core_entries(desk: MemoryEditor) -> list[MemoryEntry]:
+def core_entries(editor: MemoryEditor) -> list[MemoryEntry]:
     """The lines of the core, without headings and comments, each with its commit."""
-    return [entry for scope in desk.scopes for category in scope.store.core for entry in _core_lines(scope, category)]
+    return [entry for scope in editor.scopes for category in scope.store.core for entry in _core_lines(scope, category)]
 
 
-def note_entries(desk: MemoryEditor) -> list[MemoryEntry]:
+def note_entries(editor: MemoryEditor) -> list[MemoryEntry]:
     """All notes, also archived ones; from the index if it can be read, else from the files."""
     try:
-        found = _from_index(desk) if desk.index else _from_files(desk)
+        found = _from_index(editor) if editor.index else _from_files(editor)
     except SearchUnavailable as error:
         log.warning("notes are read from the files: %s", error)
-        found = _from_files(desk)
+        found = _from_files(editor)
     by_id = {item.id: item for item in found}
-    return [_with_chain(item, by_id) for item in _badged(desk, found)]
+    return [_with_chain(item, by_id) for item in _badged(editor, found)]
 
 
-def find_entry(desk: MemoryEditor, named: str) -> MemoryEntry:
+def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
     """The named entry: a note by its id or the start of it, a core line as `user/facts.md:3`.
 
     Raises:
         UsageError: there is none, or several.
     """
-    entries = [*core_entries(desk), *note_entries(desk)]
+    entries = [*core_entries(editor), *note_entries(editor)]
     word = named.strip().removesuffix(".md")
     exact = [entry for entry in entries if word in (entry.id, entry.id.removeprefix("mem_"))]
     started = [entry for entry in entries if entry.kind == "note" and len(word) >= 3 and _begins(entry.id, word)]
@@ -126,7 +126,7 @@ def _core_lines(scope: ScopeMemory, category: str) -> Iterator[MemoryEntry]:
     if not text.strip():
         return
     blamed = _blamed(scope, name)
-    badges = ("unconfirmed",) if name in scope.doubted else ()
+    badges = ("unconfirmed",) if name in scope.untrusted else ()
     for number, line in enumerate(text.splitlines(), 1):
         if not is_line(line):
             continue
@@ -158,16 +158,16 @@ def _blamed(scope: ScopeMemory, name: str) -> dict[str, BlamedLine]:
         return {}
 
 
-def _from_index(desk: MemoryEditor) -> list[MemoryEntry]:
+def _from_index(editor: MemoryEditor) -> list[MemoryEntry]:
     from ouro.memory.index.index import Sources
     from ouro.memory.index.note_indexer import MemoryFolder
 
-    assert desk.index is not None
-    index = desk.index()
-    index.follow(Sources(memories=tuple(MemoryFolder.of(scope.store) for scope in desk.scopes)))
+    assert editor.index is not None
+    index = editor.index()
+    index.follow(Sources(memories=tuple(MemoryFolder.of(scope.store) for scope in editor.scopes)))
     found = []
     with index.reading() as database:
-        for store in (scope.store for scope in desk.scopes):
+        for store in (scope.store for scope in editor.scopes):
             scope, folder = store.scope, store.folder
             for row in database.execute(_SQL, (scope, MemoryFolder.of(store).project)):
                 path = Path(row[1])
@@ -184,9 +184,9 @@ def _entry(scope: Scope, file: str, row: tuple[str, str, str, str, str, float, s
     )
 
 
-def _from_files(desk: MemoryEditor) -> list[MemoryEntry]:
+def _from_files(editor: MemoryEditor) -> list[MemoryEntry]:
     found = []
-    for kept in desk.notebook.all(archived=True):
+    for kept in editor.notebook.all(archived=True):
         note = kept.note
         at = note.updated_at or note.created_at
         row = (note.id, "", note.category, note.text, at, note.confidence, note.source, note.session_id, note.turn)
@@ -194,27 +194,27 @@ def _from_files(desk: MemoryEditor) -> list[MemoryEntry]:
     return found
 
 
-def _badged(desk: MemoryEditor, entries: list[MemoryEntry]) -> list[MemoryEntry]:
+def _badged(editor: MemoryEditor, entries: list[MemoryEntry]) -> list[MemoryEntry]:
     replaced = {entry.supersedes for entry in entries if entry.supersedes}
-    contradicted = _contradicted(desk)
-    doubted = {(scope.scope, name) for scope in desk.scopes for name in scope.doubted}
+    contradicted = _contradicted(editor)
+    untrusted = {(scope.scope, name) for scope in editor.scopes for name in scope.untrusted}
     badged = []
     for entry in entries:
         badges = (
             *(("archived",) if entry.archived else ()),
             *(("replaced",) if entry.id in replaced else ()),
             *(("contradicted",) if entry.id in contradicted else ()),
-            *(("unconfirmed",) if (entry.scope, entry.file) in doubted else ()),
+            *(("unconfirmed",) if (entry.scope, entry.file) in untrusted else ()),
         )
         badged.append(replace(entry, badges=badges) if badges else entry)
     return badged
 
 
-def _contradicted(desk: MemoryEditor) -> set[str]:
-    if desk.index is None:
+def _contradicted(editor: MemoryEditor) -> set[str]:
+    if editor.index is None:
         return set()
     try:
-        with desk.index().reading() as database:
+        with editor.index().reading() as database:
             return {row[0] for row in database.execute("SELECT other FROM edges WHERE relationship = 'contradicts'")}
     except SearchUnavailable:
         return set()
@@ -256,14 +256,14 @@ class EntryDetails(msgspec.Struct, frozen=True):
     """The files that it names and that have changed."""
 
 
-def list_entries(desk: MemoryEditor, what: str = "") -> list[MemoryEntry]:
+def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
     """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by default all in use.
 
     Raises:
         UsageError: there is no such scope or category.
     """
     words = what.lower().replace("/", " ").replace(".md", "").split()
-    entries = all_entries(desk, archived=True)
+    entries = all_entries(editor, archived=True)
     for word in words:
         found = [entry for entry in entries if word in (entry.scope, entry.category, entry.kind, *entry.badges)]
         known = {
@@ -273,10 +273,10 @@ def list_entries(desk: MemoryEditor, what: str = "") -> list[MemoryEntry]:
             "replaced",
             "contradicted",
             "unconfirmed",
-            *desk.names,
-            *desk.scopes[0].store.core,
+            *editor.names,
+            *editor.scopes[0].store.core,
         }
-        known |= {entry.category for entry in all_entries(desk, archived=True)}
+        known |= {entry.category for entry in all_entries(editor, archived=True)}
         if not found and word not in known:
             raise UsageError(f"There is no scope or category {word[:40]}.", f"There are {', '.join(sorted(known))}.")
         entries = found
@@ -284,19 +284,19 @@ def list_entries(desk: MemoryEditor, what: str = "") -> list[MemoryEntry]:
     return [entry for entry in entries if not hidden & set(entry.badges)]
 
 
-def details_of(desk: MemoryEditor, named: str) -> EntryDetails:
+def details_of(editor: MemoryEditor, named: str) -> EntryDetails:
     """Everything about one entry.
 
     Raises:
         UsageError: there is none of that name.
     """
-    entry = find_entry(desk, named)
-    folder = desk.scope(entry.scope).store.folder
+    entry = find_entry(editor, named)
+    folder = editor.scope(entry.scope).store.folder
     if entry.kind == "core":
         return EntryDetails(entry, str(folder / entry.file))
-    kept = desk.notebook.find(entry.id)
-    stale = Anchors(desk.root).changed(kept.note.anchors) if desk.root else ()
-    chain = tuple(chain_of(note_entries(desk), entry))
+    kept = editor.notebook.find(entry.id)
+    stale = Anchors(editor.root).changed(kept.note.anchors) if editor.root else ()
+    chain = tuple(chain_of(note_entries(editor), entry))
     return EntryDetails(entry, str(folder / entry.file), chain, kept, stale)
 
 
@@ -313,7 +313,7 @@ _CATEGORIES = ("corrections", "patterns")
 _DOES_NOT_COUNT = {"archived", "replaced", "unconfirmed"}
 
 
-def find_lessons(desk: MemoryEditor) -> list[MemoryEntry]:
+def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
     """The corrections and patterns in use, newest first. Blocks."""
-    found = (entry for entry in note_entries(desk) if entry.category in _CATEGORIES)
+    found = (entry for entry in note_entries(editor) if entry.category in _CATEGORIES)
     return sorted((e for e in found if not _DOES_NOT_COUNT & {*e.badges}), key=lambda item: item.at, reverse=True)

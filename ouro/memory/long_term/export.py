@@ -17,18 +17,18 @@ MARK = "<!-- ouro memory export 1 -->"
 FORMAT = "ouro-memory"
 
 
-def as_markdown(desk: MemoryEditor) -> str:
+def as_markdown(editor: MemoryEditor) -> str:
     """Core, then notes by category with chain and source, archived notes last."""
-    entries = all_entries(desk, archived=True)
+    entries = all_entries(editor, archived=True)
     parts = ["# What ouro remembers", MARK, f"Written on {now()[:10]}. `ouro memory import FILE` reads it again."]
-    for scope in desk.scopes:
-        parts += [f"## {scope.scope}", *_core(desk, scope), *_notes(scope.scope, entries)]
+    for scope in editor.scopes:
+        parts += [f"## {scope.scope}", *_core(editor, scope), *_notes(scope.scope, entries)]
     return "\n\n".join(parts) + "\n"
 
 
-def as_json(desk: MemoryEditor) -> dict[str, Any]:
+def as_json(editor: MemoryEditor) -> dict[str, Any]:
     """Core texts and complete notes, by scope."""
-    kept = list(desk.notebook.all(archived=True))
+    kept = list(editor.notebook.all(archived=True))
     return {
         "format": FORMAT,
         "version": 1,
@@ -36,10 +36,10 @@ def as_json(desk: MemoryEditor) -> dict[str, Any]:
         "scopes": {
             scope.scope: {
                 "core": dict(scope.loaded.core),
-                "core_entries": [msgspec.to_builtins(e) for e in core_entries(desk) if e.scope == scope.scope],
+                "core_entries": [msgspec.to_builtins(e) for e in core_entries(editor) if e.scope == scope.scope],
                 "notes": [_note(item) for item in kept if item.scope == scope.scope],
             }
-            for scope in desk.scopes
+            for scope in editor.scopes
         },
     }
 
@@ -57,8 +57,8 @@ def _note(kept: NoteFile) -> Mapping[str, Any]:
     return {**found, "archived": kept.archived}
 
 
-def _core(desk: MemoryEditor, scope: ScopeMemory) -> Iterator[str]:
-    entries = [entry for entry in core_entries(desk) if entry.scope == scope.scope]
+def _core(editor: MemoryEditor, scope: ScopeMemory) -> Iterator[str]:
+    entries = [entry for entry in core_entries(editor) if entry.scope == scope.scope]
     for category in scope.store.core:
         own = [entry for entry in entries if entry.category == category]
         if own:

@@ -10,17 +10,17 @@ from importlib.resources import files
 
 import msgspec
 
-from ouro.memory.long_term.overview import Listed
+from ouro.memory.long_term.overview import ListedEntry
 from ouro.utils.text import clean
 
-_MOST_NAMES = 150
+_MAX_NAMES = 150
 """Entities that are drawn: those that at least two notes name, most named first."""
 _GOLDEN = math.pi * (3 - math.sqrt(5))
 _SPACING = 30.0
 _GAP = 120.0
 
 
-class Node(msgspec.Struct, frozen=True):
+class GraphNode(msgspec.Struct, frozen=True):
     id: str
     kind: str
     """`note` or `name`."""
@@ -39,21 +39,21 @@ class Node(msgspec.Struct, frozen=True):
     """It is archived, or another one took its place."""
 
 
-class Picture(msgspec.Struct, frozen=True):
+class GraphPicture(msgspec.Struct, frozen=True):
     """Nodes where they stand, and what ties them: from, way, to."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[tuple[str, str, str], ...]
 
 
 def picture_of(
-    listed: Iterable[Listed], ties: Iterable[tuple[str, str, str]], names: Iterable[tuple[str, str]]
-) -> Picture:
+    listed: Iterable[ListedEntry], ties: Iterable[tuple[str, str, str]], names: Iterable[tuple[str, str]]
+) -> GraphPicture:
     """Each category as a cluster of its notes, around the entities that several notes name."""
     notes = {item.id: item for item in listed if item.kind == "note"}
     named = [(note, entity) for note, entity in dict.fromkeys(names) if note in notes]
     counts = Counter(entity for _note, entity in named)
-    shared = [entity for entity, count in counts.most_common(_MOST_NAMES) if count > 1]
+    shared = [entity for entity, count in counts.most_common(_MAX_NAMES) if count > 1]
     groups: dict[str, list[str]] = {}
     for item in sorted(notes.values(), key=lambda item: (item.category, item.id)):
         groups.setdefault(item.category or "none", []).append(item.id)
@@ -63,10 +63,10 @@ def picture_of(
         nodes += [_note_node(notes[item], group, spot) for item, spot in zip(ids, spots, strict=True)]
     known = {node.id for node in nodes}
     edges = [*ties, *((note, "names", entity) for note, entity in named)]
-    return Picture(tuple(nodes), tuple(edge for edge in edges if edge[0] in known and edge[2] in known))
+    return GraphPicture(tuple(nodes), tuple(edge for edge in edges if edge[0] in known and edge[2] in known))
 
 
-def html_page(picture: Picture) -> str:
+def html_page(picture: GraphPicture) -> str:
     """The page, with the data and its one script inside; it may fetch nothing and send nothing."""
     data = json.dumps(msgspec.to_builtins(picture), ensure_ascii=True)
     for sign in "<>&":  # nothing that is remembered can close the script
@@ -75,16 +75,16 @@ def html_page(picture: Picture) -> str:
     return template.replace("/*DATA*/", data, 1)
 
 
-def _note_node(each: Listed, group: str, spot: tuple[float, float]) -> Node:
-    about = " · ".join(filter(None, (each.scope, each.category, each.at[:10], *each.badges, each.id)))
-    words = " ".join(clean(each.text).split())
-    past = bool({"archived", "replaced"} & {*each.badges})
-    return Node(each.id, "note", group, words[:80] or each.id, clean(each.text), clean(about), *spot, each.scope, past)
+def _note_node(note: ListedEntry, group: str, spot: tuple[float, float]) -> GraphNode:
+    about = " · ".join(filter(None, (note.scope, note.category, note.at[:10], *note.badges, note.id)))
+    label = " ".join(clean(note.text).split())[:80] or note.id
+    is_past = bool({"archived", "replaced"} & {*note.badges})
+    return GraphNode(note.id, "note", group, label, clean(note.text), clean(about), *spot, note.scope, is_past)
 
 
-def _name_node(entity: str, count: int, spot: tuple[float, float]) -> Node:
+def _name_node(entity: str, count: int, spot: tuple[float, float]) -> GraphNode:
     name = clean(entity)
-    return Node(entity, "name", "names", name, name, f"{count} notes name it", *spot)
+    return GraphNode(entity, "name", "names", name, name, f"{count} notes name it", *spot)
 
 
 def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:

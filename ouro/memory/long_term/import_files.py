@@ -28,8 +28,8 @@ INSTRUCTIONS = (
     ".cursor/rules",
 )  # fmt: skip
 _ENDINGS = (".md", ".mdc", ".markdown", ".txt", ".json", ".cursorrules")
-_MOST_BYTES = 4 << 20
-_MOST_FILES = 2_000
+_MAX_BYTES = 4 << 20
+_MAX_FILES = 2_000
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _BULLET = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
@@ -42,7 +42,7 @@ _TYPES: dict[str, Scope | None] = {"user": "user", "feedback": None, "project": 
 """The sorts of memory that Claude Code's topic files name."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class ImportPiece(msgspec.Struct, frozen=True):
     text: str
     origin: str
     """`CLAUDE.md › Testing`."""
@@ -56,19 +56,19 @@ class Piece(msgspec.Struct, frozen=True):
     """Where the file holds a whole note."""
 
 
-class Reading(msgspec.Struct, frozen=True):
-    pieces: tuple[Piece, ...]
+class ImportMaterial(msgspec.Struct, frozen=True):
+    pieces: tuple[ImportPiece, ...]
     files: tuple[Path, ...]
     skipped: tuple[SkippedFile, ...] = ()
 
 
-def read_sources(paths: Sequence[Path]) -> Reading:
+def read_sources(paths: Sequence[Path]) -> ImportMaterial:
     """All that the files say, those of folders too.
 
     Raises:
         UsageError: a path is not there, or holds nothing of the kind.
     """
-    pieces: list[Piece] = []
+    pieces: list[ImportPiece] = []
     files: list[Path] = []
     skipped: list[SkippedFile] = []
     found: dict[Path, None] = {}
@@ -92,7 +92,7 @@ def read_sources(paths: Sequence[Path]) -> Reading:
             if item not in depths:
                 depths[item] = depths[path] + 1
                 waiting.append(item)
-    return Reading(tuple(pieces), tuple(files), tuple(skipped))
+    return ImportMaterial(tuple(pieces), tuple(files), tuple(skipped))
 
 
 def _files(path: Path) -> list[Path]:
@@ -115,8 +115,8 @@ def _below(folder: Path) -> list[Path]:
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(item for item in folders if not item.startswith("."))
         found += [Path(root) / name for name in sorted(names) if name.endswith(_ENDINGS) and not name.startswith(".")]
-        if len(found) > _MOST_FILES:
-            raise UsageError(f"{folder} holds over {_MOST_FILES:,} files.", "Name the folder of the memory itself.")
+        if len(found) > _MAX_FILES:
+            raise UsageError(f"{folder} holds over {_MAX_FILES:,} files.", "Name the folder of the memory itself.")
     return sorted(found, key=lambda item: (item.name != "MEMORY.md", item))
 
 
@@ -127,28 +127,28 @@ def _text(path: Path) -> str:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise FileRefused("no plain file")
-        if found.st_size > _MOST_BYTES:
-            raise FileRefused(f"{found.st_size:,} bytes: more than the {_MOST_BYTES:,} that are read")
-        return decode_text(file.read(_MOST_BYTES + 1))
+        if found.st_size > _MAX_BYTES:
+            raise FileRefused(f"{found.st_size:,} bytes: more than the {_MAX_BYTES:,} that are read")
+        return decode_text(file.read(_MAX_BYTES + 1))
 
 
-def _pieces(path: Path, text: str) -> list[Piece]:
+def _pieces(path: Path, text: str) -> list[ImportPiece]:
     if path.suffix == ".json":
         return list(_from_json(path, text))
     if is_note_name(path.name):
         note = parse_note(path.name, text).note
-        return [Piece(note.text, path.name, path, note.scope, "", note.category, note)]
+        return [ImportPiece(note.text, path.name, path, note.scope, "", note.category, note)]
     if MARK in text[:400]:
         return list(_from_export(path, text))
     front, body = front_matter(text)
     if is_codex(path.parent):
-        return [Piece(words, " › ".join([path.name, *above[-2:]]), path, scope, project)
+        return [ImportPiece(words, " › ".join([path.name, *above[-2:]]), path, scope, project)
                 for above, words, scope, project in from_codex(_sections(body))]  # fmt: skip
     kind = front.get("type") or _of(front, "metadata").get("type")
     if isinstance(kind, str) and kind in _TYPES:
         scope = _TYPES[kind]
         whole = _COMMENT.sub("", body).strip()
-        return [Piece(whole, path.name, path, scope, _project(path, scope, kind))] if whole else []
+        return [ImportPiece(whole, path.name, path, scope, _project(path, scope, kind))] if whole else []
     return list(_from_markdown(path, body, front))
 
 
@@ -161,7 +161,7 @@ def _project(path: Path, scope: Scope | None, kind: str) -> str:
     return "" if scope == "user" or kind == "feedback" else project_of(path)
 
 
-def _from_json(path: Path, text: str) -> Iterator[Piece]:
+def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
     try:
         data = json.loads(text)
         assert data["format"] == FORMAT
@@ -169,26 +169,26 @@ def _from_json(path: Path, text: str) -> Iterator[Piece]:
             for category, core in part["core"].items():
                 for line in str(core).splitlines():
                     if (words := _plain(line)) and category in CORE:
-                        yield Piece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
+                        yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
             for item in part["notes"]:
                 note = msgspec.convert(item, Note, strict=False)
-                yield Piece(note.text, path.name, path, note.scope, "", note.category, note)
+                yield ImportPiece(note.text, path.name, path, note.scope, "", note.category, note)
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise FileRefused("no export of ouro's memory") from error
 
 
-def _from_export(path: Path, text: str) -> Iterator[Piece]:
+def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
     for found in _NOTE.finditer(text):
         note_id, scope, category, archived, words = found.groups()
         if not archived:
             note = Note(id=note_id, scope=msgspec.convert(scope, Scope), category=category, text=words)
-            yield Piece(words, path.name, path, note.scope, "", category, note)
+            yield ImportPiece(words, path.name, path, note.scope, "", category, note)
     scope, category = "", ""
     for line in _NOTE.sub("", text).splitlines():
         if heading := _HEADING.match(line):
             scope, category = (heading[2], "") if heading[1] == "##" else (scope, heading[2])
         elif category in CORE and scope in ("user", "repo") and (words := _plain(_COMMENT.sub("", line))):
-            yield Piece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
+            yield ImportPiece(words, path.name, path, msgspec.convert(scope, Scope), "", category)
 
 
 def _plain(line: str) -> str:
@@ -196,7 +196,7 @@ def _plain(line: str) -> str:
     return found[2].strip() if found else "" if _HEADING.match(line) else line.strip()
 
 
-def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[Piece]:
+def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[ImportPiece]:
     """Each item of a list and each paragraph, with what it is for and the headings above it where it says little."""
     rule, about = files_of_rule(front), str(front.get("description") or "").strip()
     name = f"{path.name} ({about})" if about else path.name
@@ -207,7 +207,7 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
             continue  # another file that is named: it is read itself, or told of
         is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in SAYS_NOTHING
         words = f"{above[-1]}: {block}" if is_short else block
-        yield Piece(
+        yield ImportPiece(
             f"For {rule}: {words}" if rule else words, " › ".join([name, *above[-2:]]), path, scope, project_of(path)
         )
 
@@ -335,7 +335,7 @@ def from_codex(sections: Iterator[tuple[list[str], str]]) -> Iterator[tuple[list
 
 NAMED = re.compile(r"@\S+(?:\n@\S+)*")
 """A paragraph that names files and says nothing else."""
-MOST_DEEP = 4
+MAX_DEPTH = 4
 """Files that name one another, from the first one on."""
 _LINE = re.compile(r"^(?:[-*+] )?@(\S+)[ \t]*$", re.MULTILINE)
 _NOT_READ = re.compile(r"<!--.*?(?:-->|\Z)|^\s*(```|~~~).*?(?:^\s*\1|\Z)", re.DOTALL | re.MULTILINE)
@@ -369,7 +369,7 @@ def _refused(path: Path, file: Path, depth: int) -> str:
         return f"there is no file {file}"
     if file.suffix not in _TEXTS:
         return "it is no Markdown or text"
-    return f"over {MOST_DEEP} files deep: import it by its name" if depth >= MOST_DEEP else ""
+    return f"over {MAX_DEPTH} files deep: import it by its name" if depth >= MAX_DEPTH else ""
 
 
 def is_trusted_text(path: Path) -> bool:

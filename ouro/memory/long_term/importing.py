@@ -13,9 +13,9 @@ from ouro.errors import SecretInMemory, UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import all_entries, now
 from ouro.memory.long_term.git.values import CORE, FileEdit, Scope, SkippedFile
-from ouro.memory.long_term.import_files import Piece, Reading, is_project
+from ouro.memory.long_term.import_files import ImportMaterial, ImportPiece, is_project
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.placement import Place, place
+from ouro.memory.long_term.placement import Placement, place
 from ouro.memory.long_term.remember import appended, checked, folded, note_of
 from ouro.memory.long_term.trust.edits import change_of
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals, proposal_id
@@ -53,8 +53,8 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 def plan_import(
-    desk: MemoryEditor,
-    reading: Reading,
+    editor: MemoryEditor,
+    reading: ImportMaterial,
     scope: Scope | None = None,
     trusts: Callable[[Path], bool] = lambda _path: True,
 ) -> Import:
@@ -64,34 +64,34 @@ def plan_import(
         scope: all of it goes there; None: where its place and its words say.
         trusts: whether what a file says is the person's, and not just its repository's.
     """
-    existing = all_entries(desk, archived=True)
+    existing = all_entries(editor, archived=True)
     seen = {folded(item.text) for item in existing}
     ids = {item.id for item in existing}
     lines: dict[Scope, dict[str, tuple[str, ...]]] = {}
     notes: list[Note] = []
     refused: list[SkippedFile] = list(reading.skipped)
     doubles = 0
-    room = {item.scope: CORE_TOKENS for item in desk.scopes}
+    room = {item.scope: CORE_TOKENS for item in editor.scopes}
     for piece in reading.pieces:
         words = folded(piece.text)
         if not words or words in seen or (piece.note and piece.note.id in ids):
             doubles += bool(words)
             continue
-        if piece.project and scope is None and not is_project(piece.project, desk.root):
+        if piece.project and scope is None and not is_project(piece.project, editor.root):
             where = (
                 f"it speaks of another project ({piece.project}): import it there, or with `ouro memory import --scope`"
             )
             refused.append(SkippedFile(piece.origin, where))
             continue
         try:
-            text = _allowed(desk, piece)
+            text = _allowed(editor, piece)
         except (UsageError, SecretInMemory) as error:
             refused.append(SkippedFile(piece.origin, error.message))
             continue
         seen.add(words)
-        found = _place(desk, piece, text, scope)
+        found = _place(editor, piece, text, scope)
         if found.is_note or estimate(text) > room[found.scope]:
-            notes.append(_note(desk, piece, found))
+            notes.append(_note(editor, piece, found))
         else:
             room[found.scope] -= estimate(text)
             core = lines.setdefault(found.scope, {})
@@ -100,7 +100,7 @@ def plan_import(
     return Import(lines, tuple(notes), doubles, tuple(refused), reading.files, untrusted)
 
 
-def carry_out(desk: MemoryEditor, found: Import) -> Imported:
+def carry_out(editor: MemoryEditor, found: Import) -> Imported:
     """Write what is new: one commit a scope, or where a file is not trusted, one proposal a scope.
 
     Raises:
@@ -110,29 +110,29 @@ def carry_out(desk: MemoryEditor, found: Import) -> Imported:
     undo: dict[Scope, str] = {}
     waiting: list[str] = []
     subject = f"Import {sum(found.counts.values())} entries: {', '.join(dict.fromkeys(p.name for p in found.files))}"
-    for scope in desk.names:
-        changes = _changes(desk, scope, found)
+    for scope in editor.names:
+        changes = _changes(editor, scope, found)
         if not changes:
             continue
         if found.untrusted:
-            waiting.append(_proposed(desk, scope, changes, found.untrusted))
-        elif done := desk.write(scope, changes, subject, "import"):
+            waiting.append(_proposed(editor, scope, changes, found.untrusted))
+        elif done := editor.write(scope, changes, subject, "import"):
             undo[scope] = done.undo
     return Imported(sum(found.counts.values()), undo, tuple(waiting))
 
 
-def _allowed(desk: MemoryEditor, piece: Piece) -> str:
+def _allowed(editor: MemoryEditor, piece: ImportPiece) -> str:
     text = checked(piece.text)
-    if kind := desk.scopes[0].store.secret_in(f"{piece.origin}\n{text}"):
+    if kind := editor.scopes[0].store.secret_in(f"{piece.origin}\n{text}"):
         raise SecretInMemory(f"It holds a secret ({kind}).")
     return text
 
 
-def _place(desk: MemoryEditor, piece: Piece, text: str, scope: Scope | None) -> Place:
-    said = scope or piece.scope or ("repo" if piece.project else _scope_of(desk, piece.path))
-    if said not in desk.names:
+def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None) -> Placement:
+    said = scope or piece.scope or ("repo" if piece.project else _scope_of(editor, piece.path))
+    if said not in editor.names:
         said = "user"
-    found = replace(place(f"{said}: {text}", desk.names), scope=said)
+    found = replace(place(f"{said}: {text}", editor.names), scope=said)
     if piece.note is not None:
         return replace(found, is_note=True, category=piece.note.category)
     if piece.category in CORE:
@@ -140,14 +140,14 @@ def _place(desk: MemoryEditor, piece: Piece, text: str, scope: Scope | None) -> 
     return found
 
 
-def _scope_of(desk: MemoryEditor, path: Path) -> Scope | None:
+def _scope_of(editor: MemoryEditor, path: Path) -> Scope | None:
     """What lies in the repository speaks of it; what lies elsewhere is the person's."""
-    return "repo" if desk.root is not None and desk.root.resolve() in path.resolve().parents else "user"
+    return "repo" if editor.root is not None and editor.root.resolve() in path.resolve().parents else "user"
 
 
-def _note(desk: MemoryEditor, piece: Piece, found: Place) -> Note:
+def _note(editor: MemoryEditor, piece: ImportPiece, found: Placement) -> Note:
     category = found.category if found.category not in CORE else _category(found)
-    note = note_of(desk, replace(found, category=category), "import")
+    note = note_of(editor, replace(found, category=category), "import")
     if piece.note is not None:
         known = {**note_fields(piece.note), "scope": found.scope, "text": note.text}
         note = replace(note, **{name: value for name, value in known.items() if value})
@@ -158,34 +158,34 @@ def note_fields(note: Note) -> dict[str, object]:
     return {name: getattr(note, name) for name in note.__struct_fields__}
 
 
-def _category(found: Place) -> str:
+def _category(found: Placement) -> str:
     """Of a note, for what would have been a core line."""
     if found.scope == "user":
         return "user-facts" if found.category == "facts" else "coding-preferences"
     return "architectural-decisions" if found.category == "decisions" else "project-conventions"
 
 
-def _changes(desk: MemoryEditor, scope: Scope, found: Import) -> dict[str, str | None]:
+def _changes(editor: MemoryEditor, scope: Scope, found: Import) -> dict[str, str | None]:
     changes: dict[str, str | None] = {}
     for category, texts in found.lines.get(scope, {}).items():
         name = f"{category}.md"
-        changes[name] = appended(desk.text(scope, name), list(texts))
+        changes[name] = appended(editor.text(scope, name), list(texts))
     for note in found.notes:
         if note.scope == scope:
             changes[note.file_name] = note_text(note)
     return changes
 
 
-def _proposed(desk: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]) -> str:
-    edits = tuple(FileEdit(name, desk.text(scope, name) or None, text) for name, text in changes.items())
+def _proposed(editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]) -> str:
+    edits = tuple(FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items())
     number = proposal_id(scope, edits)
     reason = "it comes from a repository that you do not trust"
-    moment = desk.moment
+    moment = editor.moment
     named = tuple(str(path) for path in sources[:5])
-    store = desk.scope(scope).store
+    store = editor.scope(scope).store
     store.ensure_repo()
     Proposals(store.repository).add(
         Proposal(number, scope, "agent", edits, reason, named, moment.session, moment.turn, now())
     )
-    desk.told.append(change_of(scope, edits, "import", proposal=number))
+    editor.events.append(change_of(scope, edits, "import", proposal=number))
     return number

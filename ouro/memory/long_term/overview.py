@@ -21,7 +21,7 @@ from ouro.memory.long_term.store import GitMemoryStore
 _COLUMNS = "note, kind, scope, category, text, at, path, line, session, turn, branch, archived"
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedEntry(msgspec.Struct, frozen=True):
     id: str
     kind: str
     """`note` or `core`."""
@@ -39,7 +39,7 @@ class Listed(msgspec.Struct, frozen=True):
     `contradicts`, `stale` (a file that it speaks of has changed), `on BRANCH`, `changed 3 times`."""
 
 
-class Tie(msgspec.Struct, frozen=True):
+class NoteLink(msgspec.Struct, frozen=True):
     way: str
     """`refines`, `contradicts` or `relates-to`; with `by` behind it where the other note says so of this one."""
     note_id: str
@@ -52,7 +52,7 @@ class NoteDetails(msgspec.Struct, frozen=True):
     name: str
     chain: tuple[NoteVersion, ...]
     """All versions, oldest first, this one among them."""
-    ties: tuple[Tie, ...]
+    ties: tuple[NoteLink, ...]
     confidence: float
     """As of now."""
     badges: tuple[str, ...]
@@ -64,7 +64,7 @@ class Overview:
 
     Args:
         index: brought up to date with the folders of `stores` before it is read.
-        doubted: the files, by scope and name, that nobody has vouched for.
+        untrusted: the files, by scope and name, that nobody has vouched for.
         root: of the repository that is worked in.
 
     Raises:
@@ -76,22 +76,22 @@ class Overview:
         index: Index,
         stores: Sequence[GitMemoryStore],
         root: Path,
-        doubted: Callable[[], Collection[tuple[str, str]]] = frozenset,
+        untrusted: Callable[[], Collection[tuple[str, str]]] = frozenset,
         half_life_days: float = 30,
     ) -> None:
         self._index = index
         self._folders = [MemoryFolder.of(store) for store in stores]
         self._notebook = Notebook({store.scope: store for store in stores})
         self._anchors = Anchors(root)
-        self._doubted = doubted
+        self._untrusted = untrusted
         self._half_life = half_life_days
 
-    def all(self) -> list[Listed]:
+    def all(self) -> list[ListedEntry]:
         """Notes and core lines of these scopes, the latest first."""
         self._index.follow(Sources(memories=tuple(self._folders)))
         with self._index.reading() as database:
             known = self._signs(database)
-            found: list[Listed] = []
+            found: list[ListedEntry] = []
             for folder in self._folders:
                 rows = database.execute(
                     f"SELECT {_COLUMNS} FROM notes WHERE scope = ? AND project = ?", (folder.scope, folder.project)
@@ -109,7 +109,7 @@ class Overview:
         note, graph = kept.note, Graph(self._index)
         chain, ties = graph.chain(note.id), self._ties(note.id)
         badges = [
-            *(["unconfirmed"] if (kept.scope, kept.name) in self._doubted() else []),
+            *(["unconfirmed"] if (kept.scope, kept.name) in self._untrusted() else []),
             *(["archived"] if kept.archived else []),
             *(["replaced"] if chain and chain[-1].note_id != note.id else []),
             *(["contradicted"] if any(tie.way == "contradicts, by" for tie in ties) else []),
@@ -144,17 +144,17 @@ class Overview:
             contradicting=_ids(database, "SELECT note FROM edges WHERE relationship = 'contradicts'"),
             before=before,
             replaced=frozenset(before.values()),
-            doubted=self._doubted(),
+            untrusted=self._untrusted(),
             is_stale=lambda note: bool(self._anchors.changed(anchors.get(note, ()))),
         )
 
-    def _ties(self, note_id: str) -> tuple[Tie, ...]:
+    def _ties(self, note_id: str) -> tuple[NoteLink, ...]:
         with self._index.reading() as database:
             there = database.execute("SELECT relationship, other FROM edges WHERE note = ?", (note_id,)).fetchall()
             back = database.execute("SELECT relationship, note FROM edges WHERE other = ?", (note_id,)).fetchall()
             texts = {other: _text_of(database, other) for _, other in (*there, *back)}
         named = [*there, *((f"{way}, by", other) for way, other in back)]
-        return tuple(Tie(way, other, texts[other]) for way, other in named)
+        return tuple(NoteLink(way, other, texts[other]) for way, other in named)
 
 
 class _Signs(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ class _Signs(msgspec.Struct, frozen=True):
     before: Mapping[str, str]
     """The note that each took the place of."""
     replaced: Collection[str]
-    doubted: Collection[tuple[str, str]]
+    untrusted: Collection[tuple[str, str]]
     is_stale: Callable[[str], bool]
 
     def changes(self, note: str) -> int:
@@ -175,13 +175,13 @@ class _Signs(msgspec.Struct, frozen=True):
         return len(seen) - 1
 
 
-def _listed(row: Sequence[Any], folder: MemoryFolder, known: _Signs) -> Listed:
+def _listed(row: Sequence[Any], folder: MemoryFolder, known: _Signs) -> ListedEntry:
     note_id, kind, scope, category, text, at, path, line, session, turn, branch, archived = row
     name = path.removeprefix(f"{folder.path}/")
-    badges = ["unconfirmed"] if (folder.scope, name) in known.doubted else []
+    badges = ["unconfirmed"] if (folder.scope, name) in known.untrusted else []
     if kind == "note":
         badges += _badges(note_id, known, branch, is_archived=bool(archived))
-    return Listed(note_id, kind, scope, category, text, at, name, line, session, turn, tuple(badges))
+    return ListedEntry(note_id, kind, scope, category, text, at, name, line, session, turn, tuple(badges))
 
 
 def _badges(note_id: str, known: _Signs, branch: str, *, is_archived: bool) -> list[str]:

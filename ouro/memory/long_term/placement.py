@@ -46,7 +46,7 @@ _ORDER = re.compile(
 _CORRECTED = re.compile(r"\b(?:not|never|don't|don’t|wrong|instead|rather than|no longer|mistake)\b", re.IGNORECASE)
 
 
-class Place(msgspec.Struct, frozen=True):
+class Placement(msgspec.Struct, frozen=True):
     text: str
     scope: Scope
     category: str
@@ -56,7 +56,7 @@ class Place(msgspec.Struct, frozen=True):
     """The rule that decided, in a few words."""
 
 
-def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Place:
+def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Placement:
     """Where `text` belongs.
 
     Args:
@@ -76,9 +76,9 @@ def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> P
     if chosen not in scopes and scope is None:
         chosen, left = "user", "; no project has a memory in use here, so it holds for all"
     if not is_note:
-        return Place(text, chosen, category, False, f"it reads as one of the {category}{left}")
+        return Placement(text, chosen, category, False, f"it reads as one of the {category}{left}")
     why = "it is longer than a line" if is_long else f"it names {entities[0].partition(':')[2]}"
-    return Place(text, chosen, _note_category(text, category, chosen), True, f"{why}{left}")
+    return Placement(text, chosen, _note_category(text, category, chosen), True, f"{why}{left}")
 
 
 def _scope(text: str, category: str, *, is_own: bool, names: bool) -> Scope:

@@ -19,7 +19,7 @@ from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note, Trigger, is_note_name, new_id, parse_note
 from ouro.memory.long_term.notes.notebook import archived_files
 from ouro.memory.long_term.notes.validity import Anchors
-from ouro.memory.long_term.placement import Place, place
+from ouro.memory.long_term.placement import Placement, place
 from ouro.memory.long_term.trust.proposals import carried_over
 from ouro.utils.files import write_private
 from ouro.utils.log import log
@@ -44,7 +44,7 @@ class RememberResult(msgspec.Struct, frozen=True):
     """The commit to undo; empty when nothing was written, or no commit could be made."""
 
 
-def remember_text(desk: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
+def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
     """Write what the user wants remembered; a text that is known already is confirmed.
 
     Raises:
@@ -52,14 +52,14 @@ def remember_text(desk: MemoryEditor, text: str, scope: Scope | None = None) -> 
         SecretInMemory: it holds a secret; nothing was written.
         LongTermMemoryError, OSError: it could not be written.
     """
-    chosen = place(checked(text), desk.names, scope)
+    chosen = place(checked(text), editor.names, scope)
     if not chosen.text:
         raise UsageError("Say what to remember.", commands=["memory remember Run the tests with pytest -q"])
-    desk.scope(chosen.scope)  # raises when that scope is not in use
-    known = same_as(chosen.text, all_entries(desk, archived=True))
+    editor.scope(chosen.scope)  # raises when that scope is not in use
+    known = same_as(chosen.text, all_entries(editor, archived=True))
     if known is not None and known.scope == chosen.scope:
-        return _confirmed(desk, known)
-    return _as_note(desk, chosen) if chosen.is_note else _as_line(desk, chosen)
+        return _confirmed(editor, known)
+    return _as_note(editor, chosen) if chosen.is_note else _as_line(editor, chosen)
 
 
 def checked(text: str) -> str:
@@ -91,9 +91,9 @@ def same_as(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
     return min(found, key=lambda item: item.archived, default=None) if words else None
 
 
-def note_of(desk: MemoryEditor, chosen: Place, trigger: Trigger = "user") -> Note:
+def note_of(editor: MemoryEditor, chosen: Placement, trigger: Trigger = "user") -> Note:
     entities, at = entities_in(chosen.text), now()
-    anchors = Anchors(desk.root).of(entities) if desk.root and chosen.scope == "repo" else ()
+    anchors = Anchors(editor.root).of(entities) if editor.root and chosen.scope == "repo" else ()
     return Note(
         id=new_id(),
         created_at=at,
@@ -101,8 +101,8 @@ def note_of(desk: MemoryEditor, chosen: Place, trigger: Trigger = "user") -> Not
         confirmed_at=at,
         scope=chosen.scope,
         category=chosen.category,
-        session_id=desk.moment.session,
-        turn=desk.moment.turn,
+        session_id=editor.moment.session,
+        turn=editor.moment.turn,
         trigger=trigger,
         entities=entities,
         anchors=anchors,
@@ -115,7 +115,7 @@ def appended(text: str, lines: list[str]) -> str:
     return f"{text.rstrip()}\n{new}".lstrip("\n")
 
 
-def _as_line(desk: MemoryEditor, chosen: Place) -> RememberResult:
+def _as_line(editor: MemoryEditor, chosen: Placement) -> RememberResult:
     name = f"{chosen.category}.md"
     line = 0
 
@@ -125,18 +125,18 @@ def _as_line(desk: MemoryEditor, chosen: Place) -> RememberResult:
         line = len(text.splitlines())
         return text
 
-    done = desk.rewrite(chosen.scope, name, with_line, f"Remember: {one_line(chosen.text, 80)}")
-    entry = _entry(desk, chosen, f"{chosen.scope}/{name}:{line}", name)
+    done = editor.rewrite(chosen.scope, name, with_line, f"Remember: {one_line(chosen.text, 80)}")
+    entry = _entry(editor, chosen, f"{chosen.scope}/{name}:{line}", name)
     return RememberResult("kept", replace(entry, line=line), chosen.why, done.undo if done else "")
 
 
-def _as_note(desk: MemoryEditor, chosen: Place) -> RememberResult:
-    written = desk.notebook.add(note_of(desk, chosen), "person")
-    entry = _entry(desk, chosen, written.note.id, written.note.file_name)
+def _as_note(editor: MemoryEditor, chosen: Placement) -> RememberResult:
+    written = editor.notebook.add(note_of(editor, chosen), "person")
+    entry = _entry(editor, chosen, written.note.id, written.note.file_name)
     return RememberResult("kept", entry, chosen.why, written.commit)
 
 
-def _entry(desk: MemoryEditor, chosen: Place, entry_id: str, file: str) -> MemoryEntry:
+def _entry(editor: MemoryEditor, chosen: Placement, entry_id: str, file: str) -> MemoryEntry:
     return MemoryEntry(
         id=entry_id,
         kind="note" if chosen.is_note else "core",
@@ -145,27 +145,27 @@ def _entry(desk: MemoryEditor, chosen: Place, entry_id: str, file: str) -> Memor
         text=chosen.text,
         file=file,
         at=now(),
-        session=desk.moment.session,
-        turn=desk.moment.turn,
+        session=editor.moment.session,
+        turn=editor.moment.turn,
         source="user" if chosen.is_note else "person",
     )
 
 
-def _confirmed(desk: MemoryEditor, known: MemoryEntry) -> RememberResult:
+def _confirmed(editor: MemoryEditor, known: MemoryEntry) -> RememberResult:
     """A known note is confirmed, and restored from the archive; a known core line needs no change."""
     if known.kind == "core":
         return RememberResult("confirmed", known)
-    commit = confirm_note(desk, known)
+    commit = confirm_note(editor, known)
     state: Literal["confirmed", "restored"] = "restored" if known.archived else "confirmed"
     return RememberResult(state, replace(known, file=f"{known.id}.md", badges=()), undo=commit)
 
 
-def confirm_note(desk: MemoryEditor, entry: MemoryEntry) -> str:
+def confirm_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
     """Record that the user confirmed a note; an archived one is restored. Returns the commit."""
-    return desk.notebook.confirm(entry.id, "person").commit
+    return editor.notebook.confirm(entry.id, "person").commit
 
 
-def restore_note(desk: MemoryEditor, entry: MemoryEntry) -> str:
+def restore_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
     """Restore a note from the archive; returns the commit.
 
     Raises:
@@ -173,16 +173,16 @@ def restore_note(desk: MemoryEditor, entry: MemoryEntry) -> str:
     """
     if not entry.archived:
         raise UsageError(f"{entry.id} is not in the archive.", "`confirm` records that it still holds.")
-    return confirm_note(desk, entry)
+    return confirm_note(editor, entry)
 
 
-def archive_note(desk: MemoryEditor, entry: MemoryEntry) -> str:
+def archive_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
     """Exclude a note from recall; returns the commit.
 
     Raises:
         UsageError: it is archived already.
     """
-    done = desk.notebook.archive([entry.id], "person")
+    done = editor.notebook.archive([entry.id], "person")
     if not done:
         raise UsageError(f"{entry.id} is in the archive already.")
     return done[0].commit
@@ -199,14 +199,14 @@ class Forgotten(msgspec.Struct, frozen=True):
     """One for each scope."""
 
 
-def fitting(desk: MemoryEditor, text: str) -> list[MemoryEntry]:
+def fitting(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     """The entries to forget: the one with that id, else those with all the words, else what the search finds.
 
     Raises:
         UsageError: `text` is empty.
     """
     words = folded(text[:MAX_CHARACTERS]).split()
-    entries = all_entries(desk)
+    entries = all_entries(editor)
     if not words:
         raise UsageError(
             "Say what to forget: words of it, or its id.", commands=["memory forget the staging password rule"]
@@ -215,10 +215,10 @@ def fitting(desk: MemoryEditor, text: str) -> list[MemoryEntry]:
     if named:
         return named
     holding = [entry for entry in entries if set(words) <= set(folded(entry.text).split())]
-    return (holding or _found(desk, text, entries))[:MAX_FOUND]
+    return (holding or _found(editor, text, entries))[:MAX_FOUND]
 
 
-def forget_entries(desk: MemoryEditor, entries: Sequence[MemoryEntry]) -> Forgotten:
+def forget_entries(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> Forgotten:
     """Remove core lines, and archive notes with all their versions: one commit a scope.
 
     Raises:
@@ -226,10 +226,12 @@ def forget_entries(desk: MemoryEditor, entries: Sequence[MemoryEntry]) -> Forgot
         LongTermMemoryError, OSError: it could not be written.
     """
     done = []
-    for scope in desk.names:
+    for scope in editor.names:
         own = [entry for entry in entries if entry.scope == scope]
-        changes = {**_without_lines(desk, scope, own), **_archived(desk, scope, own)}
-        if changes and (event := desk.write(scope, changes, f"Forget: {one_line('; '.join(e.text for e in own), 80)}")):
+        changes = {**_without_lines(editor, scope, own), **_archived(editor, scope, own)}
+        if changes and (
+            event := editor.write(scope, changes, f"Forget: {one_line('; '.join(e.text for e in own), 80)}")
+        ):
             done.append(event)
     return Forgotten(tuple(entries), tuple(done))
 
@@ -238,17 +240,17 @@ def _is_named(entry: MemoryEntry, text: str) -> bool:
     return text == entry.id or (text.startswith("mem_") and len(text) >= 8 and entry.id.startswith(text))
 
 
-def _found(desk: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[MemoryEntry]:
-    if desk.index is None:
+def _found(editor: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[MemoryEntry]:
+    if editor.index is None:
         return []
     from ouro.memory.index.search import Search, SearchFilter
 
     places = {
-        f"{desk.scope(entry.scope).store.folder}/{entry.file}": entry for entry in entries if entry.kind == "note"
+        f"{editor.scope(entry.scope).store.folder}/{entry.file}": entry for entry in entries if entry.kind == "note"
     }
-    lines = {(f"{desk.scope(e.scope).store.folder}/{e.file}", e.line): e for e in entries if e.kind == "core"}
+    lines = {(f"{editor.scope(e.scope).store.folder}/{e.file}", e.line): e for e in entries if e.kind == "core"}
     try:
-        hits = Search(desk.index(), None).find(text, MAX_FOUND, SearchFilter(kinds=("note", "core")))
+        hits = Search(editor.index(), None).find(text, MAX_FOUND, SearchFilter(kinds=("note", "core")))
     except SearchUnavailable as error:
         log.warning("forget compares words only: %s", error)
         return []
@@ -257,10 +259,10 @@ def _found(desk: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[Me
     return [item for item in found if item is not None]
 
 
-def _without_lines(desk: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
+def _without_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
     changes: dict[str, str | None] = {}
     for name in dict.fromkeys(entry.file for entry in entries if entry.kind == "core"):
-        lines = desk.text(scope, name).splitlines()
+        lines = editor.text(scope, name).splitlines()
         for entry in sorted((e for e in entries if e.file == name), key=lambda e: -e.line):
             if entry.line > len(lines) or plain(lines[entry.line - 1]) != entry.text:
                 raise UsageError(f"{entry.id} has changed meanwhile.", "Look again.")
@@ -270,14 +272,14 @@ def _without_lines(desk: MemoryEditor, scope: Scope, entries: Sequence[MemoryEnt
     return changes
 
 
-def _archived(desk: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
+def _archived(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]) -> dict[str, str | None]:
     notes = [entry for entry in entries if entry.kind == "note"]
-    known = note_entries(desk) if notes else []
+    known = note_entries(editor) if notes else []
     chains = {item.id: item for note in notes for item in chain_of(known, note) if item.scope == scope}
     changes: dict[str, str | None] = {}
     for version in chains.values():
         if not version.archived:
-            changes |= archived_files(desk.notebook.find(version.id))
+            changes |= archived_files(editor.notebook.find(version.id))
     return changes
 
 
@@ -298,7 +300,7 @@ class SavedFile(msgspec.Struct, frozen=True):
     """What of a note's front matter cannot be read; it was saved as written."""
 
 
-def open_file(desk: MemoryEditor, named: str) -> OpenedFile:
+def open_file(editor: MemoryEditor, named: str) -> OpenedFile:
     """The named file: `facts`, `user/facts.md`, or a note by its id; a core file need not exist.
 
     Raises:
@@ -306,14 +308,14 @@ def open_file(desk: MemoryEditor, named: str) -> OpenedFile:
     """
     scope, _, name = named.strip().rpartition("/")
     category = name.removesuffix(".md")
-    if category in desk.scopes[0].store.core and scope in ("", *desk.names):
-        chosen = desk.scope(scope or desk.names[0]).scope
-        return OpenedFile(chosen, f"{category}.md", desk.text(chosen, f"{category}.md"))
-    entry = find_entry(desk, named if ":" in named else category)
-    return OpenedFile(entry.scope, entry.file, desk.text(entry.scope, entry.file))
+    if category in editor.scopes[0].store.core and scope in ("", *editor.names):
+        chosen = editor.scope(scope or editor.names[0]).scope
+        return OpenedFile(chosen, f"{category}.md", editor.text(chosen, f"{category}.md"))
+    entry = find_entry(editor, named if ":" in named else category)
+    return OpenedFile(entry.scope, entry.file, editor.text(entry.scope, entry.file))
 
 
-def save_file(desk: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
+def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
     """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file stay.
 
     Raises:
@@ -323,10 +325,10 @@ def save_file(desk: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile:
         return SavedFile(False)
     after = f"{after.rstrip()}\n" if after.strip() else ""
     try:
-        now = desk.text(opened.scope, opened.name)
+        now = editor.text(opened.scope, opened.name)
         if now != opened.text:
             after = carried_over(FileEdit(opened.name, opened.text, after), now)
-        done = desk.write(opened.scope, {opened.name: after or None}, f"Edit {opened.name}")
+        done = editor.write(opened.scope, {opened.name: after or None}, f"Edit {opened.name}")
     except OuroError as error:
         hint = f"{error.hint} Your text is in {_kept(opened, after)}.".strip()
         raise UsageError(error.message, hint, error.commands) from error

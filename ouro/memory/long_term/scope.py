@@ -85,7 +85,7 @@ class ScopeMemory:
         return not self._foreign
 
     @property
-    def doubted(self) -> tuple[str, ...]:
+    def untrusted(self) -> tuple[str, ...]:
         """The files that hold a change that is not trusted."""
         return tuple(edit.name for edit in self._foreign)
 

@@ -65,9 +65,9 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
     async def search(query: str, most: int, since: str) -> Sequence[Found]:
         from ouro.memory.index.search import SearchFilter
 
-        doubted = doubted_files(scopes)
-        hits = await lookup.find(query, most + len(doubted), SearchFilter(since=since, notes_of=own))
-        hits = [hit for hit in hits if hit.path not in doubted][:most]
+        untrusted = untrusted_files(scopes)
+        hits = await lookup.find(query, most + len(untrusted), SearchFilter(since=since, notes_of=own))
+        hits = [hit for hit in hits if hit.path not in untrusted][:most]
         return await asyncio.to_thread(_with_badges, lookup, root, hits)
 
     return search
@@ -137,9 +137,9 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
     return TrustStore(get_trust_path()).is_trusted(here if is_here else project, files)
 
 
-def doubted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
+def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
     """The files of memory that nobody has vouched for, by their whole paths."""
-    return frozenset(f"{scope.store.folder}/{name}" for scope in scopes for name in scope.doubted)
+    return frozenset(f"{scope.store.folder}/{name}" for scope in scopes for name in scope.untrusted)
 
 
 def _with_badges(lookup: Lookup, root: Path | None, hits: Sequence[MemoryHit]) -> Sequence[Found]:
@@ -178,12 +178,12 @@ class Badges:
     Args:
         index: has the notes.
         root: of the repository that is worked in, whose files the notes of no repository speak of.
-        doubted: the files that nobody has vouched for, by their whole paths.
+        untrusted: the files that nobody has vouched for, by their whole paths.
     """
 
-    def __init__(self, index: Index, root: Path, doubted: Collection[str] = ()) -> None:
+    def __init__(self, index: Index, root: Path, untrusted: Collection[str] = ()) -> None:
         self._index = index
-        self._doubted = doubted
+        self._untrusted = untrusted
         from ouro.memory.long_term.notes.graph import Graph
 
         self._graph = Graph(index)
@@ -195,7 +195,7 @@ class Badges:
         Raises:
             SearchUnavailable: the index cannot be read just now.
         """
-        found = ["nobody has vouched for it"] if hit.path in self._doubted else []
+        found = ["nobody has vouched for it"] if hit.path in self._untrusted else []
         return (*found, *(self._of_note(hit) if hit.kind == "note" else ()))
 
     def _of_note(self, hit: MemoryHit) -> list[str]:

@@ -12,7 +12,7 @@ from ouro.memory.index.lookup import Lookup
 from ouro.memory.long_term.capture.observer import CaptureObserver
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.values import SESSION
-from ouro.memory.long_term.maintenance.background import Digest
+from ouro.memory.long_term.maintenance.background import MemoryMaintenance
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.memory_rewind import MemoryRewind
 from ouro.memory.long_term.recall.turn_recall import TurnRecall
@@ -47,7 +47,7 @@ class SessionMemory:
         lookup: Lookup | None = None,
         recall: TurnRecall | None = None,
         capture: CaptureObserver | None = None,
-        maintenance: Digest | None = None,
+        maintenance: MemoryMaintenance | None = None,
         half_life_days: float = 30,
     ) -> None:
         memory.is_private = manager is None
@@ -146,7 +146,7 @@ class SessionMemory:
             await self.settled()
             await self.lookup.keep_up()
 
-    async def at_desk(self, act: Callable[[MemoryEditor], _Done], *, quiet: bool = False) -> _Done:
+    async def with_editor(self, act: Callable[[MemoryEditor], _Done], *, quiet: bool = False) -> _Done:
         """Do in a thread what the user asks of memory, while nothing else in this session writes it.
 
         Args:
@@ -161,7 +161,7 @@ class SessionMemory:
 
         def work(scopes: tuple[ScopeMemory, ...], moment: TurnRef) -> tuple[_Done, Sequence[CoreChanged]]:
             editor = MemoryEditor(scopes, index, moment)
-            return act(editor), editor.told
+            return act(editor), editor.events
 
         return await self.required().by_hand(work, quiet=quiet)
 

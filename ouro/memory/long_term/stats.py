@@ -40,13 +40,13 @@ class MemoryStats(msgspec.Struct, frozen=True):
     """The time when a note last went to a model."""
 
 
-def memory_stats(desk: MemoryEditor, recall_log: RecallLog | None = None, now: datetime | None = None) -> MemoryStats:
+def memory_stats(editor: MemoryEditor, recall_log: RecallLog | None = None, now: datetime | None = None) -> MemoryStats:
     """Count. Reads each note: some seconds with ten thousand of them.
 
     Args:
         recall_log: counts recalled notes.
     """
-    entries = all_entries(desk, archived=True)
+    entries = all_entries(editor, archived=True)
     core = [entry for entry in entries if entry.kind == "core"]
     notes = [entry for entry in entries if entry.kind == "note"]
     used = [note for note in notes if not note.archived and "replaced" not in note.badges]
@@ -59,10 +59,10 @@ def memory_stats(desk: MemoryEditor, recall_log: RecallLog | None = None, now: d
         replaced=sum("replaced" in note.badges for note in notes),
         contradicted=sum("contradicted" in note.badges for note in notes),
         sources=_counted(item.source or "unknown" for item in [*core, *used]),
-        triggers=_counted(kept.note.trigger for kept in desk.notebook.all()),
+        triggers=_counted(kept.note.trigger for kept in editor.notebook.all()),
         ages=_ages([*core, *used], now or datetime.now(UTC)),
-        prompt_tokens={item.scope: sum(map(estimate, item.texts.values())) for item in desk.scopes},
-        sizes={scope.scope: _size(scope.loaded.files.values()) for scope in desk.scopes},
+        prompt_tokens={item.scope: sum(map(estimate, item.texts.values())) for item in editor.scopes},
+        sizes={scope.scope: _size(scope.loaded.files.values()) for scope in editor.scopes},
         recalled=dict(Counter({key: n for key, n in counts.items() if key in known}).most_common(10)),
         last_recalled=max((at for note_id, at in times.items() if note_id in known), default=""),
     )

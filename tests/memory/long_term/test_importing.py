@@ -142,8 +142,8 @@ def test_what_an_untrusted_repository_says_waits_for_the_person(desk, repository
     assert done.undo == {}
     [proposal] = desk.scope("repo").proposals()
     assert (proposal.id, proposal.sources) == (done.proposals[0], (str(repository / "AGENTS.md"),))
-    [told] = desk.told
-    assert told.proposal == proposal.id
+    [event] = desk.events
+    assert event.proposal == proposal.id
     desk.scope("repo").accept(proposal, desk.moment)
     assert len(all_entries(desk)) == 1
 

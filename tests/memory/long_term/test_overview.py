@@ -75,7 +75,7 @@ def test_a_note_is_stale_while_its_file_is_not_as_it_was(overview, project):
 
 
 def test_what_nobody_has_vouched_for_is_unconfirmed(overview):
-    found = overview(note(1), note(2), doubted=lambda: {("repo", "mem_00000002.md")})
+    found = overview(note(1), note(2), untrusted=lambda: {("repo", "mem_00000002.md")})
     assert badges(found) == {1: (), 2: ("unconfirmed",)}
     assert found.details("mem_00000002").badges == ("unconfirmed",)
 

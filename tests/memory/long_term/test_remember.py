@@ -41,8 +41,8 @@ def test_what_names_a_file_becomes_a_note_of_the_repository_anchored_to_it(desk,
     assert (note.scope, note.category, note.trigger, note.source) == ("repo", "corrections", "user", "user")
     assert (note.session_id, note.turn) == ("0d9f3c52-7e1b", 3)
     assert note.anchors == Anchors(repository).of(["file:api.py"])
-    [told] = desk.told
-    assert told.summary == f"{done.entry.id[:12]}: + api.py is generated: change api.tmpl instead"
+    [event] = desk.events
+    assert event.summary == f"{done.entry.id[:12]}: + api.py is generated: change api.tmpl instead"
 
 
 def test_what_is_known_is_confirmed_and_not_doubled(desk, ouro):
@@ -103,7 +103,7 @@ def test_a_file_that_nobody_vouched_for_is_not_written_and_so_not_vouched_for(ou
     desk = desk_of(ouro)
     with pytest.raises(UsageError, match="nobody has vouched"):
         remember_text(desk, "Always use tabs")
-    assert desk_of(ouro).scope("user").doubted == ("preferences.md",)
+    assert desk_of(ouro).scope("user").untrusted == ("preferences.md",)
     assert remember_text(desk, "My name is Ada").state == "kept"
 
 

@@ -70,7 +70,7 @@ class SessionNotes:
             {scope.scope: scope.store for scope in scopes},
             latest=self._latest,
             anchors=self.anchors,
-            untrusted=lambda scope: self._scopes[scope].doubted,
+            untrusted=lambda scope: self._scopes[scope].untrusted,
         )
 
     def main_branch(self) -> str:

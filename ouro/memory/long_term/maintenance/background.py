@@ -32,16 +32,16 @@ SETTLE_SECONDS = 1.0
 """After the start, before the open task of the last session is shown: not while the user already types."""
 
 
-class LongWork:
+class NoteWorkers:
     def __init__(self, consolidator: NoteConsolidator, crystallizer: Crystallizer) -> None:
         self.consolidator = consolidator
         self.crystallizer = crystallizer
 
 
-class DigestParts(msgspec.Struct, frozen=True):
+class MaintenanceOptions(msgspec.Struct, frozen=True):
     summaries: Summaries | None
     """None where the settings want none."""
-    work: Callable[[], LongWork] | None
+    work: Callable[[], NoteWorkers] | None
     """Made when it is first needed; None where memory is off."""
     lock: Path
     """A file of ours beside the histories: one process at a time does any of this."""
@@ -57,12 +57,12 @@ class DigestParts(msgspec.Struct, frozen=True):
     silent: bool = False
 
 
-class Digest:
+class MemoryMaintenance:
     """For one session. Never in the way: after a turn, one thing at a time, ended when the session is closed."""
 
-    def __init__(self, parts: DigestParts) -> None:
+    def __init__(self, parts: MaintenanceOptions) -> None:
         self._parts = parts
-        self._made: LongWork | None = None
+        self._made: NoteWorkers | None = None
         self._channel = parts.channel
         self._has_caught_up = False
         self._is_at_it = False
@@ -150,7 +150,7 @@ class Digest:
                     yield step
 
     @property
-    def _work(self) -> LongWork:
+    def _work(self) -> NoteWorkers:
         if self._parts.work is None:
             raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
         if self._made is None:

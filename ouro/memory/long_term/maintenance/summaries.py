@@ -22,13 +22,13 @@ GROWN = 20
 """Messages after which the summary of an open session is made anew."""
 TURNS = 4
 """Of the person, for a session to need one."""
-MOST_LEFT = 3
+MAX_CATCH_UP = 3
 """Sessions that are caught up with at one time."""
-_MOST_LOOKED_AT = 10
-_LONGEST_LINE = 160
-_LONGEST_PART = 1_500
-_LONGEST_EARLIER = 6_000
-_MOST = 24_000
+_MAX_EXAMINED = 10
+_MAX_LINE = 160
+_MAX_PART = 1_500
+_MAX_EARLIER = 6_000
+_MAX_EXCERPT = 24_000
 """Characters of a conversation that the model is shown."""
 LABELS = ("Asked", "Done", "Open")
 _LINE = re.compile(r"^\W*(asked|done|open)\W*[::]\W*(.*?)[\s*_]*$", re.IGNORECASE)
@@ -87,7 +87,7 @@ class Summaries:
             text = await self._made(line)
             await self._keep(info.id, line, text)
             done += 1
-            if done == MOST_LEFT:
+            if done == MAX_CATCH_UP:
                 return
 
     async def open_line(self) -> str:
@@ -106,7 +106,7 @@ class Summaries:
         return [session for session in await self._parts.session_catalog.here() if session.id != own]
 
     async def _left(self) -> list[SessionInfo]:
-        return [other for other in (await self._others())[:_MOST_LOOKED_AT] if other.messages >= 2 * TURNS]
+        return [other for other in (await self._others())[:_MAX_EXAMINED] if other.messages >= 2 * TURNS]
 
     async def _look(self, session_id: str) -> Transcript | None:
         """The session, where it is to be summed up; None where it has a summary, is in use, or says too little."""
@@ -145,7 +145,7 @@ class Summaries:
 
     def _request(self, line: Transcript) -> list[Message]:
         mark, earlier = self._parts.mark, line.compaction.summary if line.compaction else ""
-        before = f"What came earlier:\n<{mark}>\n{quoted(_cut(earlier, _LONGEST_EARLIER))}\n</{mark}>\n\n"
+        before = f"What came earlier:\n<{mark}>\n{quoted(_cut(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
         said = f"The session:\n<{mark}>\n{quoted(excerpt(_words(line, 0)))}\n</{mark}>\n\nThe three lines:"
         return [system(INSTRUCTIONS), user(f"{before if earlier else ''}{said}")]
 
@@ -170,11 +170,9 @@ def still_open(summary: str) -> str:
 
 def excerpt(spoken: Iterable[Spoken]) -> str:
     """What was said: how it began, and as much of its end as there is room for."""
-    lines = [
-        f"{'User' if message.role == 'user' else 'Agent'}: {_cut(message.text, _LONGEST_PART)}" for message in spoken
-    ]
+    lines = [f"{'User' if message.role == 'user' else 'Agent'}: {_cut(message.text, _MAX_PART)}" for message in spoken]
     kept: list[str] = []
-    room = _MOST - len(lines[0]) if lines else 0
+    room = _MAX_EXCERPT - len(lines[0]) if lines else 0
     for line in reversed(lines[1:]):
         room -= len(line)
         if room < 0:
@@ -198,4 +196,4 @@ def _cut(text: str, most: int) -> str:
 
 
 def _cut_line(line: str) -> str:
-    return cut(line, _LONGEST_LINE)
+    return cut(line, _MAX_LINE)

@@ -169,10 +169,10 @@ class NoteFinder:
         from ouro.memory.long_term.recall.recall import Situation
 
         scopes = self._scopes
-        doubted = frozenset((scope.scope, name) for scope in scopes for name in scope.doubted)
+        untrusted = frozenset((scope.scope, name) for scope in scopes for name in scope.untrusted)
         repo = next((scope for scope in scopes if scope.scope == "repo"), None)
         project = project_of("repo", repo.store.folder) if repo else _NO_REPOSITORY
-        return Situation(project, git_branch(self._root), self._merged, sent, doubted)
+        return Situation(project, git_branch(self._root), self._merged, sent, untrusted)
 
     def _merged(self, branches: frozenset[str]) -> frozenset[str]:
         from ouro.memory.long_term.notes.validity import default_branch, merged_branches

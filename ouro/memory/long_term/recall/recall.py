@@ -52,7 +52,7 @@ class Situation(msgspec.Struct, frozen=True):
     """Which of these branches are merged, so that their notes are recalled everywhere; called only when needed."""
     sent: frozenset[str] = frozenset()
     """What `recalled_marks` found in the request: these notes are not sent again."""
-    doubted: frozenset[tuple[str, str]] = frozenset()
+    untrusted: frozenset[tuple[str, str]] = frozenset()
     """Scope and name of each file with unapproved changes."""
 
 
@@ -230,7 +230,7 @@ class Recall:
         A planted note that names another one as its earlier version must neither hide that one nor be quoted as it.
         """
         kept = self._kept(note_id)
-        return None if kept is None or (kept.scope, kept.name) in situation.doubted else kept
+        return None if kept is None or (kept.scope, kept.name) in situation.untrusted else kept
 
     def _kept(self, note_id: str) -> NoteFile | None:
         try:
@@ -257,7 +257,7 @@ def _fused(rankings: Sequence[Sequence[str]]) -> dict[str, float]:
 def _refusal(kept: NoteFile, sure: float, situation: Situation, merged: frozenset[str]) -> str:
     """Why a note is not sent; empty when it may be."""
     note = kept.note
-    if (kept.scope, kept.name) in situation.doubted:
+    if (kept.scope, kept.name) in situation.untrusted:
         return "changed outside of ouro: waiting for approval"
     if kept.archived:
         return "in the archive"

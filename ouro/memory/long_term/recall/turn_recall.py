@@ -1,19 +1,22 @@
-"""TurnRecall: before each turn, the notes that are relevant to the user's message. A failure never delays the turn."""
+"""TurnRecall finds the notes relevant to each user message, by words and vectors or by hypotheses of a model (HyDE)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ouro.errors import OuroError
 from ouro.events import NotesRecalled, Remembered, Said
 from ouro.memory.backend import RecalledItem, RecalledRecord
-from ouro.memory.long_term.prompt_block import recalled_marks
+from ouro.memory.long_term.capture.request import Spoken
+from ouro.memory.long_term.prompt_block import quoted, recalled_marks
 from ouro.memory.long_term.recall.finder import NoteFinder
 from ouro.memory.manager import MemoryManager
 from ouro.memory.side_calls import SessionChannel
-from ouro.messages import Context, Message
+from ouro.memory.tokens import estimate
+from ouro.messages import Context, Message, system, user
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -27,6 +30,15 @@ INDEX_TIMEOUT = 0.6
 """Of these, for the index to read changed notes; then recall uses what it knows."""
 VECTOR_TIMEOUT = 0.2
 """Of these, after that, for the vector of the message; then recall uses words only."""
+RESERVED_TOKENS = 2_000
+"""Of the model's window: the instructions and the answer."""
+_MAX_SENTENCE = 300
+_MARKS = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])?\s*[\"“'`]*")
+_INSTRUCTIONS = """\
+A coding assistant has notes from earlier sessions: preferences, conventions, decisions with their reasons, facts,
+corrections. You read what the user says now. Write {count} different notes that would help to answer it, as if they
+existed: one short, concrete sentence each, in the language of the user. No questions, no introduction.
+Answer with {count} lines, one sentence a line."""
 Retrieval = Literal["auto", "local", "hyde", "off"]
 
 
@@ -171,7 +183,6 @@ class TurnRecall:
 
     async def _by_hypotheses(self, text: str) -> Recalled:
         from ouro.memory.long_term.capture.request import words_of
-        from ouro.memory.long_term.recall.hypotheses import hypotheses_request, read_hypotheses
 
         model, transcript = self._hypotheses, self._memory.transcript
         assert model is not None
@@ -197,3 +208,34 @@ def _begin(work: Callable[..., _T], *arguments: object) -> asyncio.Task[_T]:
 def _log_failure(task: asyncio.Task[_T]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         log.warning("recall: %s", error)
+
+
+def hypotheses_request(spoken: Sequence[Spoken], text: str, count: int, mark: str, window: int) -> list[Message]:
+    """The request for `count` sentences.
+
+    Args:
+        spoken: the messages since the last compaction; the newest that fit are sent.
+        text: the user's new message.
+        mark: surrounds quoted text.
+        window: of the model, in tokens.
+    """
+    room = max(0, window - RESERVED_TOKENS)
+    now = text[: 3 * room]  # at least three characters a token
+    room -= estimate(now)
+    lines: list[str] = []
+    for message in reversed(spoken):
+        line = f"{'User' if message.role == 'user' else 'Assistant'}: {message.text}"
+        room -= estimate(line)
+        if room < 0:
+            break
+        lines.append(line)
+    before = "\n".join(reversed(lines)) or "nothing yet"
+    asked = f"Before:\n<{mark}>\n{quoted(before)}\n</{mark}>\n\nNow:\n<{mark}>\n{quoted(now)}\n</{mark}>"
+    return [system(_INSTRUCTIONS.format(count=count)), user(asked)]
+
+
+def read_hypotheses(answer: str, count: int) -> list[str]:
+    """The sentences in a model's answer, without numbers and bullets, each once."""
+    lines = (_MARKS.sub("", line).strip().rstrip("\"”'`") for line in answer.splitlines())
+    usable = (line[:_MAX_SENTENCE] for line in lines if len(line) >= 8 and not line.endswith(":"))
+    return list(dict.fromkeys(usable))[:count]

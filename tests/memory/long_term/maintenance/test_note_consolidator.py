@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, home, project):
         self.talk = Conversation(home, project, answer="x").connect()
         stores = {name: scope.store for name, scope in self.talk.scopes.items()}
-        self.book = Notebook(stores, untrusted=lambda scope: self.talk.scopes[scope].doubted)
+        self.book = Notebook(stores, untrusted=lambda scope: self.talk.scopes[scope].untrusted)
         self.stores = stores
         self.asked = []
 
@@ -119,7 +119,7 @@ async def test_superseded_archived_doubted_and_contradicting_notes_are_left_alon
     path = bench.stores["repo"].folder / "mem_00000004.md"
     path.write_text(note_text(note(4, f"{TWO} Always.")))
     assert bench.talk.scopes["repo"].refresh(agent_was_idle=False)
-    assert bench.talk.scopes["repo"].doubted == (path.name,)
+    assert bench.talk.scopes["repo"].untrusted == (path.name,)
     assert await bench.merge(every=True) == []
     assert first.text in bench.texts()
 

@@ -13,9 +13,9 @@ from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.prompt_block import recalled_marks
 from ouro.memory.long_term.recall.finder import RecallSettings
-from ouro.memory.long_term.recall.hypotheses import hypotheses_request
 from ouro.memory.long_term.recall.recall import Recall, Situation
 from ouro.memory.long_term.recall.recall_log import RecallLog
+from ouro.memory.long_term.recall.turn_recall import hypotheses_request
 from ouro.memory.long_term.store import GitMemoryStore
 
 NOW = datetime.now(UTC)
@@ -213,7 +213,7 @@ def test_both_stores_are_asked_for_the_best(recall_of):
 
 def test_what_nobody_has_vouched_for_is_not_told(recall_of):
     recall = recall_of(LOCKS, TESTS)
-    doubted = Situation(recall_of.here.project, "main", doubted=frozenset({("repo", LOCKS.file_name)}))
+    doubted = Situation(recall_of.here.project, "main", untrusted=frozenset({("repo", LOCKS.file_name)}))
 
     found = recall.local("optimistic locking for user updates", doubted)
 
@@ -227,7 +227,7 @@ def test_a_planted_note_can_neither_hide_another_one_nor_be_quoted_as_its_past(r
     tests = note(6, "Run the tests with pytest -q.", supersedes=past.id, version=2)
     recall = recall_of(LOCKS, hides, past, tests)
     doubted = frozenset(("repo", each.file_name) for each in (hides, past))
-    here = Situation(recall_of.here.project, "main", doubted=doubted)
+    here = Situation(recall_of.here.project, "main", untrusted=doubted)
 
     locks = recall.local("optimistic locking for user updates", here)
     assert (states(locks), "evil" in locks.text) == ({"1": "loaded"}, False)

@@ -25,7 +25,7 @@ from ouro.session.opening import OpenRequest
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.session import Browsing, Listed
+    from ouro.session import Browsing, ListedEntry
 
 BESIDE_FROM = 72
 """Columns from which the page is shown beside the list."""
@@ -327,7 +327,7 @@ class MarkedItem:
     """The marked item; unused fields are empty."""
 
     note: str = ""
-    core: Listed | None = None
+    core: ListedEntry | None = None
     proposal: str = ""
     commit: str = ""
     hunk: int = 0

@@ -15,7 +15,16 @@ from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from ouro.events import NotesRecalled
-    from ouro.session import Browsing, Commit, FileEdit, Listed, MemoryReceipt, Proposal, TimelineEntry, TurnEvidence
+    from ouro.session import (
+        Browsing,
+        Commit,
+        FileEdit,
+        ListedEntry,
+        MemoryReceipt,
+        Proposal,
+        TimelineEntry,
+        TurnEvidence,
+    )
 
 MAX_COMMITS = 500
 _EMPTY_TABS: Mapping[Tab, str] = {
@@ -36,7 +45,7 @@ class MemoryContents:
         self.tab: Tab = tab
         self._scope: Scopes = "all"
         self._category = ""
-        self._listed: dict[str, Listed] = {}
+        self._listed: dict[str, ListedEntry] = {}
         self._proposals: dict[str, Proposal] = {}
         self._recalled: NotesRecalled | None = None
         self._receipt: MemoryReceipt | None = None
@@ -98,7 +107,7 @@ class MemoryContents:
         place = there.index(self._category) if self._category in there else -1
         self._category = there[(place + 1) % len(there)]
 
-    def listed(self, key: str) -> Listed | None:
+    def listed(self, key: str) -> ListedEntry | None:
         """The note or core line of a row; None for other rows."""
         return self._listed.get(key)
 
@@ -134,7 +143,7 @@ class MemoryContents:
         return page
 
 
-def _note_tabs(listed: Sequence[Listed]) -> tuple[dict[str, Listed], dict[Tab, list[MemoryRow]]]:
+def _note_tabs(listed: Sequence[ListedEntry]) -> tuple[dict[str, ListedEntry], dict[Tab, list[MemoryRow]]]:
     tabs: tuple[Tab, ...] = ("notes", "core", "archive")
     return {row_key(item): item for item in listed}, {tab: note_rows(listed, tab) for tab in tabs}
 
@@ -150,9 +159,9 @@ _MARK = re.compile(r"^([-+] )?[-*+] ")
 _OUT_OF_FORCE = frozenset(("archived", "replaced"))
 
 
-def note_rows(listed: Iterable[Listed], tab: Tab) -> list[MemoryRow]:
+def note_rows(listed: Iterable[ListedEntry], tab: Tab) -> list[MemoryRow]:
     """Notes in force, lines of the core, or archived notes."""
-    fits: Mapping[Tab, Callable[[Listed], bool]] = {
+    fits: Mapping[Tab, Callable[[ListedEntry], bool]] = {
         "notes": lambda item: item.kind == "note" and _OUT_OF_FORCE.isdisjoint(item.badges),
         "core": lambda item: item.kind == "core",
         "archive": lambda item: "archived" in item.badges,
@@ -160,7 +169,7 @@ def note_rows(listed: Iterable[Listed], tab: Tab) -> list[MemoryRow]:
     return [_note_row(item, tab) for item in listed if fits[tab](item)]
 
 
-def row_key(listed: Listed) -> str:
+def row_key(listed: ListedEntry) -> str:
     return listed.id if listed.kind == "note" else f"{listed.scope}/{listed.name}:{listed.line}"
 
 
@@ -247,7 +256,7 @@ def said_lines(said: TurnEvidence) -> Iterator[tuple[str, str]]:
         yield names.get(who, who), clean(text).strip()
 
 
-def _note_row(item: Listed, tab: Tab) -> MemoryRow:
+def _note_row(item: ListedEntry, tab: Tab) -> MemoryRow:
     badges = [badge for badge in item.badges if badge != "archived"] if tab == "archive" else item.badges
     flag = " · ".join(_CHANGED.sub(r"changed \1×", badge) for badge in badges)
     searched = f"{item.text} {item.category} {item.scope} {item.id} {' '.join(item.badges)} {item.name}".lower()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         Browsing,
         Commit,
         Difference,
-        Listed,
+        ListedEntry,
         NoteDetails,
         Proposal,
         ReceiptLine,
@@ -65,7 +65,7 @@ def note_page(details: NoteDetails) -> MemoryPage:
     return page
 
 
-def core_page(listed: Listed, lines: tuple[BlamedLine, ...]) -> MemoryPage:
+def core_page(listed: ListedEntry, lines: tuple[BlamedLine, ...]) -> MemoryPage:
     """A line of the core: file, author and date."""
     page = MemoryPage()
     page.add(listed.text, "title")
