@@ -473,7 +473,6 @@ class _SessionBuilder:
 
 
 def _session_catalog(store: MemoryStore, options: Options) -> SessionCatalog:
-    """All sessions, this one among them; those that are not kept are in memory only."""
     project = str(options.cwd)
     if options.ephemeral:
         return SessionCatalog(store, project)

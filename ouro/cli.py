@@ -181,9 +181,9 @@ def _refuse_what_means_nothing(args: argparse.Namespace) -> None:
     if args.resume or args.latest:
         return
     if args.fork:
-        raise UsageError("--fork copies a session: say which one with --resume, or --continue for the last.")
+        raise UsageError("--fork copies a session. Name it with --resume, or use --continue for the last one.")
     if args.part != "full":
-        raise UsageError("--part says how to go on with a session: say which one with --resume, or --continue.")
+        raise UsageError("--part needs a session. Name it with --resume, or use --continue for the last one.")
 
 
 def _can_do_full_screen() -> bool:
@@ -246,9 +246,9 @@ def _look(args: argparse.Namespace) -> Look:
 
 
 def _opener(args: argparse.Namespace, *, titles: bool = False) -> OpenSession:
-    """Opens sessions, for which a model finds titles where `titles`.
+    """A function that opens sessions; with `titles`, a model finds their titles.
 
-    What they are made of is loaded with the first, beside the loop: the prompt is there already.
+    The modules are loaded in a thread with the first session: the prompt is on the screen by then.
     """
     import asyncio
     from functools import cache

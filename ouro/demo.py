@@ -37,7 +37,7 @@ def play(front_end: str) -> int:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A project to mend, and an ouro home beside it, so that nothing of the person's is read or written."""
+    """A project to repair, and an ouro home of its own, so that no file of the user is read or written."""
     from ouro.demo_story import make_project
 
     top, home_before = Path(tempfile.mkdtemp(prefix="ouro-demo-")).resolve(), os.environ.get("OURO_HOME")
@@ -117,7 +117,7 @@ def _full_screen(project: Path, look: Look) -> int:
 
 
 def _look() -> Look:
-    """How the person has set their screen."""
+    """The screen settings of the user."""
     from ouro import __version__
     from ouro.config import load_settings
     from ouro.frontends.tui.look import Look

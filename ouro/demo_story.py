@@ -119,7 +119,7 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
     Args:
         test_command: the shell line that runs its tests.
         pace: seconds between two words.
-        watched: a person sits before it, and can go on after the last answer.
+        watched: a user watches, and can continue after the last answer.
     """
     return ScriptedModel(_Story(test_command, AND_NOW if watched else "").replies(), spec=SPEC, pace=pace)
 

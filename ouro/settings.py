@@ -46,7 +46,7 @@ class ShellSettings:
 class TuiSettings:
     theme: Literal["auto", "dark", "light", "high-contrast"] = "auto"
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Action to keys, for those that shall differ."""
+    """Keys by the name of their action, where they differ from the default."""
     status: tuple[StatusItem, ...] = STATUS_ITEMS
     """What the status line tells, in this order."""
     notify_seconds: int = 15

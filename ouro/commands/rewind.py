@@ -68,7 +68,7 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
 
 
 async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
-    """Let the user choose the way back from printed lists: what the plain prompt has in place of a screen."""
+    """Let the user choose from printed lists; the plain prompt has no rewind screen."""
     past = front_end.session.rewind
     points = past.points()[-LISTED:]
     branches = {f"branch {branch.number}": branch for branch in past.branches()}

@@ -33,6 +33,10 @@ FUNCTION_NAMES = {"told", "kept", "united", "taken_up", "whence", "said", "asked
 ALLOWED: dict[tuple[str, str], str] = {
     ("ouro/memory/long_term/git/ledger.py", "vouched"): "the name of a file on disk",
     ("docs/commands.md", "take_back"): "a key name in settings",
+    ("ouro/frontends/tui/keymap.py", "take_back"): "a key's name in users' settings",
+    ("ouro/frontends/tui/keymap.py", "take back"): "a key's name in users' settings",
+    ("ouro/commands/export/__init__.py", "taken_back"): "a key of exported JSON",
+    ("ouro/commands/export/__init__.py", "taken back"): "a key of exported JSON",
     ("docs/sessions.md", "taken_back"): "a key of exported JSON",
     ("docs/threats.md", "taken_back"): "the name of a test file",
 }

@@ -1,23 +1,22 @@
-"""A session as a document: which formats there are, and its pieces in one of them."""
+"""A session as a document: the formats, and JSON, which `ouro sessions import` reads back."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ouro.commands.export.as_html import as_html
-from ouro.commands.export.as_json import as_json
 from ouro.commands.export.as_markdown import as_markdown
 from ouro.commands.export.outline import Survey, survey
+from ouro.memory.serialization import embed_images, header_data, record_data
+from ouro.memory.sessions.outputs import image_name
+from ouro.memory.sessions.records import MessageRecord, Record
 from ouro.memory.sessions.session_reader import WholeSession
+from ouro.messages import Image
 
 Format = Literal["markdown", "html", "json"]
-FORMATS: Mapping[Format, Callable[[WholeSession, Survey], Iterator[str]]] = {
-    "markdown": as_markdown,
-    "html": as_html,
-    "json": as_json,
-}
 ENDINGS: Mapping[str, str] = {"markdown": ".md", "html": ".html", "json": ".json"}
 _BY_ENDING: Mapping[str, Format] = {
     ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".json": "json",
@@ -25,14 +24,53 @@ _BY_ENDING: Mapping[str, Format] = {
 
 
 def format_of(path: Path) -> Format:
-    """The format that a file's ending asks for; Markdown where it asks for none."""
+    """The format of a file's ending; Markdown for any other ending."""
     return _BY_ENDING.get(path.suffix.lower(), "markdown")
 
 
 def document(whole: WholeSession, to: Format) -> Iterator[str]:
-    """A session in a format, piece by piece; blocks on the disk, and ends in memory that does not grow with it.
+    """A session in a format, piece by piece. Blocks on the disk; memory use does not grow with the session.
 
     Raises:
         SessionError: the session cannot be read.
     """
     return FORMATS[to](whole, survey(whole))
+
+
+def as_json(whole: WholeSession, found: Survey) -> Iterator[str]:
+    """Every record, one a line, with its images."""
+    head = {**header_data(whole.header), "title": found.title, "messages": found.messages}
+    yield "{\n" + "".join(f"{_to_json(key)}: {_to_json(value)},\n" for key, value in head.items()) + '"records": ['
+    before = "\n"
+    for record in whole.records():
+        yield before + _to_json(_record_data(record, found))
+        before = ",\n"
+    yield "\n]\n}\n"
+
+
+FORMATS: Mapping[Format, Callable[[WholeSession, Survey], Iterator[str]]] = {
+    "markdown": as_markdown,
+    "html": as_html,
+    "json": as_json,
+}
+
+
+def _record_data(record: Record, found: Survey) -> dict[str, Any]:
+    images: dict[str, bytes] = {}
+
+    def add_image(image: Image) -> str:
+        name = image_name(image)
+        images[name] = image.data
+        return name
+
+    data = record_data(record, str, add_image)
+    if images:
+        embed_images(data, images)
+    if isinstance(record, MessageRecord) and record.number not in found.branch:
+        data["taken_back"] = True
+    return data
+
+
+def _to_json(value: Any) -> str:
+    # A lone surrogate cannot be written as UTF-8, and not every JSON reader accepts its escape.
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode()

@@ -13,8 +13,8 @@ from ouro.commands.export.outline import (
     ExportedMessage,
     Mark,
     Piece,
+    RewoundSpan,
     Survey,
-    TakenBack,
     ToolUse,
     call_title,
     can_be_shown,
@@ -74,7 +74,7 @@ def _contents(found: Survey) -> str:
     if len(found.prompts) < 2:
         return ""
     lines = "".join(
-        f'<li><a href="#m{prompt.number}">{escaped(prompt.line)}</a> <time>{local_time(prompt.at)}</time></li>\n'
+        f'<li><a href="#m{prompt.number}">{escaped(prompt.text)}</a> <time>{local_time(prompt.at)}</time></li>\n'
         for prompt in found.prompts
     )
     return (
@@ -91,13 +91,13 @@ def _piece(piece: Piece) -> str:
         case Mark(text, at, details):
             line = f'<p class="mark">{escaped(text)} <time>{local_time(at)}</time></p>\n'
             return line + (_folded("Summary", rendered(details)) if details else "")
-        case TakenBack(begins):
+        case RewoundSpan(begins):
             return '<details class="back"><summary>Removed by a rewind</summary>\n' if begins else "</details>\n"
 
 
 def _message(said: ExportedMessage) -> str:
-    who, kind = ("You", "person") if said.by_person else ("ouro", "model")
-    if said.by_person and all(isinstance(part, Context) for part in said.parts):
+    who, kind = ("You", "person") if said.by_user else ("ouro", "model")
+    if said.by_user and all(isinstance(part, Context) for part in said.parts):
         who, kind = "Added for the model", "added"
     notes = [escaped(said.model), local_time(said.at), "stopped in the middle" if said.cut else ""]
     head = f"<h2>{who} <small>{' · '.join(note for note in notes if note)}</small></h2>\n"
@@ -109,7 +109,7 @@ def _part(part: Text | Context | Thinking | Image, said: ExportedMessage) -> str
     match part:
         case Text(text):
             # What a user typed stands as it was typed.
-            return f'<div class="typed">{escaped(text)}</div>\n' if said.by_person else rendered(text)
+            return f'<div class="typed">{escaped(text)}</div>\n' if said.by_user else rendered(text)
         case Context(text):
             return _folded("Added for the model", f"<pre>{escaped(text)}</pre>")
         case Thinking(text):

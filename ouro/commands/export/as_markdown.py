@@ -11,8 +11,8 @@ from ouro.commands.export.outline import (
     ExportedMessage,
     Mark,
     Piece,
+    RewoundSpan,
     Survey,
-    TakenBack,
     ToolUse,
     call_title,
     can_be_shown,
@@ -67,13 +67,13 @@ def _piece(piece: Piece) -> str:
         case Mark(text, at, details):
             line = f"*{escape(text)}* {local_time(at)}".rstrip()
             return f"---\n\n{line}\n\n{_folded('Summary', block(details))}" if details else line
-        case TakenBack(begins):
+        case RewoundSpan(begins):
             return "<details>\n<summary>Removed by a rewind</summary>" if begins else "</details>"
 
 
 def _message(said: ExportedMessage) -> str:
-    who = "You" if said.by_person else "ouro"
-    if said.by_person and all(isinstance(part, Context) for part in said.parts):
+    who = "You" if said.by_user else "ouro"
+    if said.by_user and all(isinstance(part, Context) for part in said.parts):
         who = "Added for the model"
     notes = [local_time(said.at), escape(said.model), "stopped in the middle" if said.cut else ""]
     head = " · ".join([f"## {who}", *(note for note in notes if note)])

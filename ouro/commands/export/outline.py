@@ -1,4 +1,4 @@
-"""What a written-out session consists of, in its order: what was said, tools and their outputs, marks between."""
+"""The parts of an exported session in order: messages, tool calls with their results, marks between them."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ _LINE = 90
 
 
 class ExportedPrompt(msgspec.Struct, frozen=True):
-    """What the user said, for the table of contents."""
+    """A user message, for the table of contents."""
 
     number: int
     at: str
-    line: str
+    text: str
     """Its first words."""
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """What one look through a session tells before it is written out."""
+    """Facts about a session, collected before it is written out."""
 
     title: str
-    line: frozenset[int]
-    """The numbers of the messages that the conversation goes on from; all others were taken back."""
+    branch: frozenset[int]
+    """The numbers of the messages on the current branch; all others were rewound."""
     prompts: tuple[ExportedPrompt, ...]
-    """Those of the line."""
+    """Those of the current branch."""
     usage: Usage
     last_at: str
     messages: int
 
 
 class ExportedMessage(msgspec.Struct, frozen=True):
-    """What the user or the model said, in its order; without calls."""
+    """A message without its tool calls."""
 
-    by_person: bool
+    by_user: bool
     number: int
     at: str
     parts: tuple[Text | Context | Thinking | Image, ...]
@@ -62,31 +62,31 @@ class ExportedMessage(msgspec.Struct, frozen=True):
 
 
 class ToolUse(msgspec.Struct, frozen=True):
-    """A tool call, and what came of it; None where nothing did."""
+    """A tool call and its result; None without a result."""
 
     call: ToolCall
     reply: ToolReply | None
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Something that happened between the messages, in a line, and what unfolds below it."""
+    """An event between the messages, on one line, with details below it."""
 
     text: str
     at: str
     details: str = ""
 
 
-class TakenBack(msgspec.Struct, frozen=True):
-    """From here on what was said was taken back later (`begins`), or no longer."""
+class RewoundSpan(msgspec.Struct, frozen=True):
+    """Where messages that were rewound later begin, or end."""
 
     begins: bool
 
 
-Piece = ExportedMessage | ToolUse | Mark | TakenBack
+Piece = ExportedMessage | ToolUse | Mark | RewoundSpan
 
 
 def survey(whole: WholeSession) -> Survey:
-    """Look through a session once, keeping little of it."""
+    """Read a session once; little of it stays in memory."""
     fold = Transcript()
     prompts: list[ExportedPrompt] = []
     count = 0
@@ -99,28 +99,28 @@ def survey(whole: WholeSession) -> Survey:
             fold.take(replace(record, message=replace(_NOTHING, usage=message.usage)))
         else:
             fold.take(record)
-    line = frozenset(entry.number for entry in fold.entries)
-    kept = tuple(prompt for prompt in prompts if prompt.number in line)
-    return Survey(fold.title, line, kept, fold.usage, fold.last_at, count)
+    branch = frozenset(entry.number for entry in fold.entries)
+    prompts_on_branch = tuple(prompt for prompt in prompts if prompt.number in branch)
+    return Survey(fold.title, branch, prompts_on_branch, fold.usage, fold.last_at, count)
 
 
 def pieces(records: Iterable[Record], found: Survey) -> Iterator[Piece]:
-    """A session in pieces; every call comes with its reply, where that has one."""
+    """A session in pieces; each tool call comes with its result."""
     open_calls: dict[str, ToolCall] = {}
-    is_back = False
+    is_rewound = False
     for record in records:
         if isinstance(record, MessageRecord):
-            if (record.number not in found.line) != is_back:
+            if (record.number not in found.branch) != is_rewound:
                 yield from _unanswered(open_calls)
-                is_back = not is_back
-                yield TakenBack(is_back)
+                is_rewound = not is_rewound
+                yield RewoundSpan(is_rewound)
             yield from _message(record, open_calls)
         elif mark := _mark(record, found.title):
             yield from _unanswered(open_calls)
             yield mark
     yield from _unanswered(open_calls)
-    if is_back:
-        yield TakenBack(begins=False)
+    if is_rewound:
+        yield RewoundSpan(begins=False)
 
 
 def call_title(call: ToolCall) -> str:
@@ -138,7 +138,7 @@ def short(text: str) -> str:
 
 
 def local_time(at: str) -> str:
-    """A time as the user's clock showed it; empty where it is none."""
+    """A timestamp in local time; empty if it is not a timestamp."""
     try:
         return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M")
     except ValueError:
@@ -205,10 +205,10 @@ _SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def can_be_shown(image: Image, largest: int) -> bool:
-    """Whether a picture may stand in a document; one that is markup (SVG) never does."""
+    """Whether an image may be embedded in a document; SVG never may, because it can hold scripts."""
     return image.media_type in _SHOWN and 0 < len(image.data) <= largest
 
 
 def picture_name(image: Image) -> str:
-    """What a picture is called, on one line."""
+    """The name of an image, on one line."""
     return " ".join(clean(image.name).split())[:120] or clean(image.media_type)

@@ -13,7 +13,7 @@ Place = Literal["prompt", "edit", "app", "answer", "sheet", "sessions", "memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class KeyAction:
     name: str
     keys: tuple[str, ...]
     help: str
@@ -26,64 +26,68 @@ class Action:
         return self.run or self.name
 
 
-def _edit(name: str, keys: str, help_text: str, run: str) -> Action:
-    return Action(name, tuple(keys.split()), help_text, "edit", run)
+def _edit(name: str, keys: str, help_text: str, run: str) -> KeyAction:
+    return KeyAction(name, tuple(keys.split()), help_text, "edit", run)
 
 
 UNDO_MEMORY = "take_back"
 """The name that settings use."""
 
-ACTIONS: tuple[Action, ...] = (
-    Action("send", ("enter",), "send; during a turn: steer it", "prompt"),
-    Action("newline", ("shift+enter", "alt+enter", "ctrl+j"), "new line (also `\\` Enter)", "prompt"),
-    Action("queue", ("tab",), "during a turn: queue for the next turn", "prompt"),
-    Action("previous", ("up",), "previous line or message; on empty input: edit the newest queued message", "prompt"),
-    Action("next", ("down",), "next line or message", "prompt"),
-    Action("search_history", ("ctrl+r",), "search the prompt history", "prompt"),
-    Action("stash", ("ctrl+s",), "put the draft aside; on empty input: restore it", "prompt"),
-    Action("editor", ("ctrl+g", "ctrl+x ctrl+e"), "write in your editor", "prompt"),
-    Action("paste_image", ("ctrl+v", "alt+v"), "paste an image", "prompt"),
-    Action("clear", ("ctrl+c",), "clear the input; again to quit", "prompt"),
-    Action("leave", ("ctrl+d",), "quit on empty input", "prompt"),
-    Action("palette", ("ctrl+p",), "commands, on empty input", "prompt"),
-    Action("help", ("?", "f1"), "these keys (`?` on empty input)", "prompt"),
-    Action("rewind", ("escape escape",), "rewind to an earlier message, on empty input", "prompt"),
-    Action("interrupt", ("escape",), "interrupt; twice: kill running commands", "app"),
-    Action("mode", ("shift+tab",), "mode: ask → edit → plan → auto", "app"),
-    Action("outputs", ("ctrl+o",), "unfold tool outputs; twice: the whole transcript", "app"),
-    Action("todos", ("ctrl+t",), "the agent's plan", "app"),
-    Action("jobs", ("ctrl+b",), "background jobs", "app"),
-    Action("receipt", ("ctrl+y",), "memory receipt: what memory put into the prompt", "app"),
-    Action("memory", ("f4",), "memory browser", "app"),
-    Action("model", ("alt+p",), "choose a model", "app"),
-    Action("redraw", ("ctrl+l",), "draw the screen again", "app"),
-    Action("suspend", ("ctrl+z",), "suspend", "app", "suspend_process"),
-    Action("page_up", ("pageup",), "transcript: a page up", "app"),
-    Action("page_down", ("pagedown",), "transcript: a page down", "app"),
-    Action("top", ("ctrl+home",), "transcript: to its start", "app"),
-    Action("bottom", ("ctrl+end",), "transcript: to its end", "app"),
-    Action("yes", ("y",), "a question: yes", "answer"),
-    Action("always", ("a",), "a question: always (saves the shown rule)", "answer"),
-    Action("no", ("n",), "a question: no", "answer"),
-    Action("comment", ("tab",), "a question: add a comment", "answer"),
-    Action("fork_there", ("ctrl+f",), "rewind: fork the session there instead", "sheet"),
-    Action("change_scope", ("ctrl+a",), "sessions: this project or all", "sessions"),
-    Action("fork_session", ("ctrl+f", "f"), "sessions: fork (letters work in the list: Tab)", "sessions"),
-    Action("rename_session", ("f2", "r"), "sessions: rename", "sessions"),
-    Action("delete_session", ("ctrl+d", "d"), "sessions: move to the trash", "sessions"),
-    Action("restore_session", ("ctrl+u", "u"), "sessions: restore from the trash", "sessions"),
-    Action("look_inside", ("ctrl+o", "space"), "sessions: preview", "sessions"),
-    Action("next_tab", ("right", "ctrl+right"), "memory: notes, core, timeline, archive, receipt, proposals", "memory"),
-    Action("previous_tab", ("left", "ctrl+left"), "memory: the previous tab", "memory"),
-    Action("change_memory", ("ctrl+a", "s"), "memory: scope user, repo, or both", "memory"),
-    Action("change_category", ("ctrl+t", "t"), "memory: next category, or all", "memory"),
-    Action("edit_note", ("f2", "e"), "memory: edit in your editor", "memory"),
-    Action("confirm_note", ("c",), "memory: confirm", "memory"),
-    Action("archive_note", ("a",), "memory: archive", "memory"),
-    Action("restore_note", ("r",), "memory: restore from the archive", "memory"),
-    Action(UNDO_MEMORY, ("u",), "memory: undo a commit, one hunk of it, or the last change", "memory"),
-    Action("accept", ("y",), "memory: accept a proposal", "memory"),
-    Action("reject", ("n",), "memory: reject a proposal", "memory"),
+ACTIONS: tuple[KeyAction, ...] = (
+    KeyAction("send", ("enter",), "send; during a turn: steer it", "prompt"),
+    KeyAction("newline", ("shift+enter", "alt+enter", "ctrl+j"), "new line (also `\\` Enter)", "prompt"),
+    KeyAction("queue", ("tab",), "during a turn: queue for the next turn", "prompt"),
+    KeyAction(
+        "previous", ("up",), "previous line or message; on empty input: edit the newest queued message", "prompt"
+    ),
+    KeyAction("next", ("down",), "next line or message", "prompt"),
+    KeyAction("search_history", ("ctrl+r",), "search the prompt history", "prompt"),
+    KeyAction("stash", ("ctrl+s",), "put the draft aside; on empty input: restore it", "prompt"),
+    KeyAction("editor", ("ctrl+g", "ctrl+x ctrl+e"), "write in your editor", "prompt"),
+    KeyAction("paste_image", ("ctrl+v", "alt+v"), "paste an image", "prompt"),
+    KeyAction("clear", ("ctrl+c",), "clear the input; again to quit", "prompt"),
+    KeyAction("leave", ("ctrl+d",), "quit on empty input", "prompt"),
+    KeyAction("palette", ("ctrl+p",), "commands, on empty input", "prompt"),
+    KeyAction("help", ("?", "f1"), "these keys (`?` on empty input)", "prompt"),
+    KeyAction("rewind", ("escape escape",), "rewind to an earlier message, on empty input", "prompt"),
+    KeyAction("interrupt", ("escape",), "interrupt; twice: kill running commands", "app"),
+    KeyAction("mode", ("shift+tab",), "mode: ask → edit → plan → auto", "app"),
+    KeyAction("outputs", ("ctrl+o",), "unfold tool outputs; twice: the whole transcript", "app"),
+    KeyAction("todos", ("ctrl+t",), "the agent's plan", "app"),
+    KeyAction("jobs", ("ctrl+b",), "background jobs", "app"),
+    KeyAction("receipt", ("ctrl+y",), "memory receipt: what memory put into the prompt", "app"),
+    KeyAction("memory", ("f4",), "memory browser", "app"),
+    KeyAction("model", ("alt+p",), "choose a model", "app"),
+    KeyAction("redraw", ("ctrl+l",), "draw the screen again", "app"),
+    KeyAction("suspend", ("ctrl+z",), "suspend", "app", "suspend_process"),
+    KeyAction("page_up", ("pageup",), "transcript: a page up", "app"),
+    KeyAction("page_down", ("pagedown",), "transcript: a page down", "app"),
+    KeyAction("top", ("ctrl+home",), "transcript: to its start", "app"),
+    KeyAction("bottom", ("ctrl+end",), "transcript: to its end", "app"),
+    KeyAction("yes", ("y",), "a question: yes", "answer"),
+    KeyAction("always", ("a",), "a question: always (saves the shown rule)", "answer"),
+    KeyAction("no", ("n",), "a question: no", "answer"),
+    KeyAction("comment", ("tab",), "a question: add a comment", "answer"),
+    KeyAction("fork_there", ("ctrl+f",), "rewind: fork the session there instead", "sheet"),
+    KeyAction("change_scope", ("ctrl+a",), "sessions: this project or all", "sessions"),
+    KeyAction("fork_session", ("ctrl+f", "f"), "sessions: fork (letters work in the list: Tab)", "sessions"),
+    KeyAction("rename_session", ("f2", "r"), "sessions: rename", "sessions"),
+    KeyAction("delete_session", ("ctrl+d", "d"), "sessions: move to the trash", "sessions"),
+    KeyAction("restore_session", ("ctrl+u", "u"), "sessions: restore from the trash", "sessions"),
+    KeyAction("look_inside", ("ctrl+o", "space"), "sessions: preview", "sessions"),
+    KeyAction(
+        "next_tab", ("right", "ctrl+right"), "memory: notes, core, timeline, archive, receipt, proposals", "memory"
+    ),
+    KeyAction("previous_tab", ("left", "ctrl+left"), "memory: the previous tab", "memory"),
+    KeyAction("change_memory", ("ctrl+a", "s"), "memory: scope user, repo, or both", "memory"),
+    KeyAction("change_category", ("ctrl+t", "t"), "memory: next category, or all", "memory"),
+    KeyAction("edit_note", ("f2", "e"), "memory: edit in your editor", "memory"),
+    KeyAction("confirm_note", ("c",), "memory: confirm", "memory"),
+    KeyAction("archive_note", ("a",), "memory: archive", "memory"),
+    KeyAction("restore_note", ("r",), "memory: restore from the archive", "memory"),
+    KeyAction(UNDO_MEMORY, ("u",), "memory: undo a commit, one hunk of it, or the last change", "memory"),
+    KeyAction("accept", ("y",), "memory: accept a proposal", "memory"),
+    KeyAction("reject", ("n",), "memory: reject a proposal", "memory"),
     _edit("left", "left", "a character left", "cursor_left"),
     _edit("right", "right ctrl+f", "a character right", "cursor_right"),
     _edit("word_left", "ctrl+left alt+left alt+b", "a word left", "cursor_word_left"),

@@ -130,5 +130,5 @@ def _fitting(commands: Sequence[Suggestion], typed: str) -> list[Suggestion]:
     """Commands that start so, then those that contain the letters in order."""
     wanted = typed[1:].lower()
     scattered = re.compile(".*".join(map(re.escape, wanted)))
-    fits = [each for each in commands if scattered.search(each.label[1:].lower())]
-    return sorted(fits, key=lambda each: not each.label[1:].lower().startswith(wanted))
+    fits = [command for command in commands if scattered.search(command.label[1:].lower())]
+    return sorted(fits, key=lambda command: not command.label[1:].lower().startswith(wanted))

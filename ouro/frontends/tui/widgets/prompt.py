@@ -116,10 +116,10 @@ class PromptArea(TextArea, inherit_bindings=False):
         event.prevent_default()
 
     def _with_chord(self, event: events.Key) -> str:
-        """The key, behind the one that began a chord; by itself where both together mean nothing."""
+        """The chord of the previous key and this one, or this key alone where the two are no chord."""
         chord, self._chord = self._chord, ""
         both = f"{chord} {event.key}"
-        meant = event.time <= self._chord_until and any(f"{each} ".startswith(f"{both} ") for each in self._actions)
+        meant = event.time <= self._chord_until and any(f"{key} ".startswith(f"{both} ") for key in self._actions)
         return both if chord and meant else event.key
 
     def _begin_chord(self, key: str, at: float) -> bool:

@@ -59,7 +59,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         super().__init__()
         self.wants_to_leave = False
         """Ctrl+C closed it."""
-        self._get_shelf = get_catalog
+        self._get_catalog = get_catalog
         self._only = only
         self._actions = keymap.of("sessions")
         self._session_catalog: SessionCatalog | None = None
@@ -99,7 +99,7 @@ class SessionPicker(Sheet["OpenRequest | None"]):
         self._show_keys()
 
     async def _load(self) -> None:
-        session_catalog = self._session_catalog = self._changes.session_catalog = await self._get_shelf()
+        session_catalog = self._session_catalog = self._changes.session_catalog = await self._get_catalog()
         sessions = await session_catalog.sessions(self._progress)
         matches = self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
         self._apply_search(self._search.value)
