@@ -68,7 +68,7 @@ def says(text="", *calls):
 
 
 def is_asked_for_summary(messages) -> bool:
-    return any("Write the summary" in part.text for part in messages[-1].parts_of(Context))
+    return any("Write a summary that replaces it" in part.text for part in messages[-1].parts_of(Context))
 
 
 def sums_up(*steps, summary=SUMMARY):

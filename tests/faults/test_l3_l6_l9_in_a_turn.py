@@ -47,7 +47,7 @@ async def test_l6_a_window_that_stays_too_small_is_a_clear_stop(repository):
     assert seen[-1] == TurnFinished("failed", f"Too long.\n{TOO_LONG}")
     assert len([event for event in seen if isinstance(event, Said)]) == 1
     assert [event.summary for event in seen if isinstance(event, Compacted)] == [""]
-    sums = [request for request in model.requests if "You sum up" in str(request.messages[0])]
+    sums = [request for request in model.requests if "You summarize" in str(request.messages[0])]
     assert (len(sums), len(model.requests)) == (3, 7), "compacted once, in ever smaller parts; asked once more; stopped"
 
 
@@ -55,7 +55,7 @@ async def test_l6_a_window_that_was_full_is_compacted_once_and_the_turn_goes_on(
     summary = "## Goal\nLook."
 
     def answer(messages):
-        return summary if "You sum up" in str(messages[0]) else "Done."
+        return summary if "You summarize" in str(messages[0]) else "Done."
 
     script = [call("shell", command="seq 9000"), call("shell", command="seq 9001"), ContextTooLong("Too long.")]
     seen, model = await play(repository, *script, *[answer] * 20)

@@ -36,7 +36,7 @@ def model(request, home, model_server, monkeypatch):
 
 
 def asks_for_summary(request) -> bool:
-    return "Write the summary" in json.dumps(request.messages[-1])
+    return "Write a summary that replaces it" in json.dumps(request.messages[-1])
 
 
 def answer(request):
