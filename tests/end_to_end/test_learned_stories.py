@@ -99,7 +99,7 @@ def test_a_decision_and_its_reversals(ouro, voices):
     third = "User updates take row locks again, with a timeout of 50 ms: retries starved."
 
     def answer(asked):
-        said = asked.partition("The conversation, quoted")[2]
+        said = asked.partition("The session, quoted")[2]
         if "retries starved" in said:
             return [{"op": "supersede", "target": place(asked, second), "text": third, "said_by": "user"}]
         if "timed out" in said:

@@ -64,7 +64,7 @@ class OuroTerminal(Terminal):
     def comment(self, text: str, *shown: str) -> None:
         """Write a comment to the permission question that shows this; it is not answered yet."""
         self.until_shows("Allow?", *shown)
-        self.press("\t", lambda: self.shows("a comment for the agent"))
+        self.press("\t", lambda: self.shows("comment for the agent"))
         self.send(text)
         self.until_shows(text)
 

@@ -56,5 +56,5 @@ def content(message: dict[str, Any]) -> str:
 
 def place(asked: str, text: str) -> int:
     """Under which number the classifier was shown a note; 0: it was not."""
-    shown = [line for line in asked.partition("The conversation, quoted")[0].splitlines() if ". (" in line]
+    shown = [line for line in asked.partition("The session, quoted")[0].splitlines() if ". (" in line]
     return next((number for number, line in enumerate(shown, 1) if text in line), 0)

@@ -68,7 +68,7 @@ async def test_m1_what_the_person_only_hands_over_is_no_note(one_session, said):
 
     assert found == []
     assert len(waiting) >= 1
-    assert "The conversation, quoted" in two.captures[0]
+    assert "The session, quoted" in two.captures[0]
 
 
 async def test_m1_what_a_shell_line_printed_is_not_read_at_all(repository, one_session):

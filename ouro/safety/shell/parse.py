@@ -268,7 +268,7 @@ class _Lexer:
         self._read(draft, _WORD_ENDS)
         if draft.text.startswith("~") and not self._text.startswith("~", start):
             draft.text = f"./{draft.text}"  # quoted: a file of that name
-        glob = bool(re.search(r"[*?\[]", draft.bare))
+        glob = draft.text != "[" and bool(re.search(r"[*?\[]", draft.bare))  # `[` alone is the command
         if "{" in draft.bare and re.search(r",|\.\.", draft.bare):
             self._opaque("it makes several words of one")
             draft.exact = False

@@ -42,7 +42,7 @@ async def session_of(repository, answer, *said, replies=()) -> Two:
 
 def shown(asked: str) -> list[str]:
     """The notes that the classifier was shown, in their order."""
-    lines = asked.partition("The conversation, quoted")[0].splitlines()
+    lines = asked.partition("The session, quoted")[0].splitlines()
     return [line.partition(") ")[2] for line in lines if line.startswith("| ") and ". (" in line]
 
 
