@@ -107,7 +107,8 @@ def test_a_decision_and_its_reversals(ouro, voices):
         return [add(first, "architectural-decisions")]
 
     voices.answer = answer
-    voices.talk = lambda request: SUMMARY if "Write a summary that replaces it" in last_words(request) else "Understood. " * 300
+    asks_for_summary = "Write a summary that replaces it"
+    voices.talk = lambda request: SUMMARY if asks_for_summary in last_words(request) else "Understood. " * 300
     ouro.headless("-p", "we decided it: user updates take row locks")
     screen = wide(ouro)
     screen.say("good morning")

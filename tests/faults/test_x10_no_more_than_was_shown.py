@@ -73,7 +73,7 @@ async def test_x10_a_yes_to_one_call_is_none_to_the_next(home, outside):
     assert "Host needle" in found[0]
     assert "haystack" in found[1]
     assert "Host needle" not in found[1]
-    assert "said no" in found[2]
+    assert "The user refused" in found[2]
 
 
 async def test_x10_a_yes_to_reading_is_none_to_writing(repository, outside):

@@ -17,6 +17,7 @@ from ouro.memory.backend import (
     MemoryStore,
     MessageRecord,
     ModelRecord,
+    ModeRecord,
     PinRecord,
     RecalledItem,
     RecalledRecord,
@@ -96,6 +97,7 @@ AT = "2026-11-21T20:16:00.000Z"
 EVERY_CHANGE: tuple[ChangeRecord, ...] = (
     TitleRecord("a title: of mine", AT),
     ModelRecord("other/model", AT),
+    ModeRecord("plan", AT),
     PinRecord(2, AT),
     PinRecord(3, AT, pinned=False),
     CompactionRecord(
