@@ -1,4 +1,4 @@
-"""Models: the catalog, the wires to providers, streaming with retries."""
+"""Models: the catalog, one wire per provider protocol, streaming with retries."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is used, when it is used: start-up loads none of it."""
+    """Import an export at its first use, so that start-up loads none."""
     if name not in _MODULE_OF:
         raise AttributeError(name)
     return getattr(import_module(f"ouro.llm.{_MODULE_OF[name]}"), name)

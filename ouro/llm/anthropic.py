@@ -1,4 +1,4 @@
-"""Messages and tools as Anthropic takes them, with marks up to where the provider shall keep them in its cache."""
+"""The wire to Anthropic's messages API: request format with cache marks, and the parser of its stream."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MARKED_MESSAGES = 2
 
 
 class AnthropicFormat:
-    """How one model is given messages. The same messages always give the same bytes, but for where the marks are."""
+    """Formats messages for one model. The same messages always give the same bytes, except for the cache marks."""
 
     def __init__(self, spec: ModelSpec) -> None:
         self._spec = spec
@@ -50,7 +50,7 @@ class AnthropicFormat:
         )
 
     def messages(self, messages: Sequence[Message], *, thinking: bool = True) -> list[dict[str, Any]]:
-        """All messages but the system prompt; without what was thought where `thinking` is false."""
+        """All messages except the system prompt; without thinking if `thinking` is false."""
         sent: list[dict[str, Any]] = [
             {"role": "assistant" if message.role == "assistant" else "user", "content": content}
             for message in messages
@@ -62,7 +62,7 @@ class AnthropicFormat:
         return sent
 
     def seals(self, message: Message) -> list[dict[str, Any]]:
-        """What this very model thought, with its seals; another model's seals are worth nothing to it."""
+        """The thinking of this model with its signatures; a signature of another model is not valid for it."""
         if message.cut or message.model != self._spec.name:
             return []
         return [_thinking(part) for part in message.parts_of(Thinking) if part.signature]
@@ -164,7 +164,7 @@ class AnthropicChunks:
                 yield from self._count(event.get("usage"))
 
     def rest(self) -> Iterator[Chunk]:
-        """What was held back until the end."""
+        """The text that was held back until the end."""
         if thinking := self._thinking.end():
             yield ThinkingChunk(thinking)
         if text := self._text.end():
@@ -195,7 +195,7 @@ class AnthropicChunks:
             yield TextChunk(text)
 
     def _count(self, usage: dict[str, Any] | None) -> Iterator[Chunk]:
-        """What was used: the second report adds to the first, or corrects it."""
+        """Update the usage: the second report adds to the first, or corrects it."""
         if not usage:
             return
         self._counts |= {name: count for name, count in usage.items() if isinstance(count, int)}
@@ -209,7 +209,7 @@ class AnthropicChunks:
 
 VERSION = "2023-06-01"
 INTERLEAVED = "interleaved-thinking-2025-05-14"
-"""Thinking between tool calls, for models whose thinking has a budget; newer ones do it by themselves."""
+"""Enables thinking between tool calls for models with a thinking budget; newer models do it without."""
 BUDGETS = {"low": 4_000, "medium": 10_000, "high": 32_000}
 MIN_BUDGET = 1_024
 FIRST_ADAPTIVE = (4, 6)
@@ -218,7 +218,7 @@ Style = Literal["adaptive", "budget", "none"]
 
 
 class AnthropicWire:
-    """A model behind Anthropic's messages, or behind a server that speaks the same."""
+    """A model behind Anthropic's messages API or a compatible server."""
 
     def __init__(
         self,
@@ -312,14 +312,14 @@ class AnthropicWire:
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
     def _is_amid_unthought_calls(self, messages: Sequence[Message]) -> bool:
-        """Whether the newest calls were made without thinking: a budget is then refused until they are answered."""
+        """Whether the newest calls were made without thinking: a budget is then refused until they have results."""
         newest = next((message for message in reversed(messages) if message.role in ("assistant", "user")), None)
         if newest is None or newest.role == "user" or not newest.tool_calls:
             return False
         return not (isinstance(newest.parts[0], Thinking) and self._sends_thinking and self._format.seals(newest))
 
     def _learn(self, refusal: str) -> bool:
-        """Change what the server has just refused; False when it was something else."""
+        """Change the request feature that the server has just refused; False if it refused for another reason."""
         if "signature" in refusal and self._sends_thinking:
             self._sends_thinking = False
         elif len(self._styles) > 1 and re.search(r"thinking|adaptive|budget_tokens|output_config|effort", refusal):
@@ -330,7 +330,7 @@ class AnthropicWire:
 
 
 def _styles(model: str) -> list[Style]:
-    """The ways of asking for thinking, the likeliest first; models since Claude 4.6 choose their own budget."""
+    """The ways to request thinking, likeliest first; models since Claude 4.6 choose their own budget."""
     version = re.search(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2})(?!\d))?", model)
     is_new = version is not None and (int(version[1]), int(version[2] or 0)) >= FIRST_ADAPTIVE
     return ["adaptive", "budget", "none"] if is_new else ["budget", "adaptive", "none"]

@@ -1,4 +1,4 @@
-"""Catalog: which models there are, which can be used and why not, and how to make one."""
+"""Catalog: which models exist, which are usable and why not, and how to construct one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 Role = Literal["compact", "classify", "retrieve", "embed"]
 LOCAL_WINDOW = 32_768
-"""What a server on this machine is taken to hold where it does not say."""
+"""The window of a local model, in tokens, if its server does not report one."""
 NOTHING_SAID = ModelEntry()
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A model that could be used, and why it cannot."""
+    """A model, and why it is not usable."""
 
     name: str
     usable: bool
@@ -54,14 +54,14 @@ class Catalog:
         self._keys = Keys(self._environ)
         self._servers: tuple[LocalServer, ...] | None = None
         self.notices: tuple[str, ...] = ()
-        """What reading the file had to tell."""
+        """Warnings from reading the file."""
 
     @classmethod
     def from_files(cls, path: Path | None = None) -> Catalog:
         """The models of ~/.ouro/models.yaml (or `path`) and of the environment.
 
         Raises:
-            ConfigError: the file says something that cannot be; names file and line.
+            ConfigError: the file is not valid; names file and line.
         """
         path = path or get_models_path()
         catalog = cls(read_models_file(path))
@@ -71,10 +71,10 @@ class Catalog:
     def default(self) -> str:
         """The model to start with: named in models.yaml, the first usable there, one with a key, one on this machine.
 
-        Servers on this machine are asked only when nothing else is there.
+        Local servers are asked only if nothing else is configured.
 
         Raises:
-            NoModelError: there is none; says what to do.
+            NoModelError: no model is set up.
         """
         if self._file.default:
             return self.resolve(self._file.default)
@@ -90,7 +90,7 @@ class Catalog:
         )
 
     def role(self, role: Role) -> str:
-        """The full name of the model that models.yaml gives a role; empty where it names none.
+        """The full name of the model of a role in models.yaml; empty if it names none.
 
         Raises:
             NoModelError: it names one that does not exist.
@@ -99,7 +99,7 @@ class Catalog:
         return self.resolve(named) if named else ""
 
     def choices(self) -> tuple[Candidate, ...]:
-        """Every model that could be used, usable ones first. Asks the servers on this machine: up to 0.6 s."""
+        """All models, usable ones first. Asks the local servers: up to 0.6 s."""
         names = [*self._written(), *self._known_with_key(), *(model.name for model in self._local())]
         with_key = self._with_key()
         without = [f"{provider.name}/{provider.flagship}" for provider in HOSTED if provider not in with_key]
@@ -110,13 +110,13 @@ class Catalog:
         return tuple(sorted(listed, key=lambda candidate: not candidate.usable))
 
     def servers(self) -> tuple[LocalServer, ...]:
-        """The model servers on this machine that answer; asked once."""
+        """The local model servers that answer; asked once."""
         if self._servers is None:
             self._servers = look_around(self._environ)
         return self._servers
 
     def silent(self) -> tuple[tuple[str, str], ...]:
-        """The servers on this machine that were looked for in vain: what they are called, and where."""
+        """The local servers that did not answer: name and URL."""
         found = [server.provider for server in self.servers()]
         return tuple((provider.title, base_url(provider, self._environ)) for provider in LOCAL if provider not in found)
 
@@ -124,7 +124,7 @@ class Catalog:
         """The full name of what `name` means: `sonnet`, `gpt-5`, `anthropic/claude-sonnet-5`.
 
         Raises:
-            NoModelError: nothing is called so, or more than one; names the nearest.
+            NoModelError: no model or several match; the hint lists the nearest.
         """
         if name in self._written() or (provider_of(name) and name.partition("/")[2] not in {"", "*"}):
             return name
@@ -141,7 +141,7 @@ class Catalog:
         raise NoModelError(f"No model `{name}`.{meant} See models.yaml, or `ouro models` for all.")
 
     def spec(self, name: str) -> ModelSpec:
-        """What is known of a model: the table of well-known ones, what its server says, and models.yaml, which wins.
+        """The facts about a model: the built-in table, overridden by its server, overridden by models.yaml.
 
         Raises:
             NoModelError: as `resolve`.
@@ -155,7 +155,7 @@ class Catalog:
         return spec
 
     def fallbacks(self, name: str) -> list[str]:
-        """The models to ask when this one does not answer, in order; those that cannot be used are left out.
+        """The usable models to ask if this one does not answer, in order.
 
         Raises:
             NoModelError: models.yaml names one that does not exist.
@@ -165,7 +165,7 @@ class Catalog:
         return [fallback for fallback in dict.fromkeys(named) if fallback != name and not self.unusable(fallback)]
 
     def unusable(self, name: str) -> str:
-        """Why a model, given by its full name, cannot be used; empty when it can."""
+        """Why a model (full name) is not usable; empty if it is."""
         entry, provider = self._entry(name), provider_of(name)
         if missing := self._keys.missing(entry, provider):
             return missing
@@ -176,7 +176,7 @@ class Catalog:
         return ""
 
     def route(self, name: str) -> Route:
-        """How a model, given by its full name, is reached; fetches its key.
+        """The endpoint of a model (full name); fetches its key.
 
         Raises:
             NoModelError: its key is missing or could not be fetched.
@@ -195,7 +195,7 @@ class Catalog:
         return Route(wire, Endpoint(url, key.value if key else "", key_source=key.source if key else ""))
 
     def make(self, name: str, effort: Effort = "off") -> Model:
-        """A model that can be asked. Cheap: no connection is opened, litellm is not imported.
+        """Construct a model. Cheap: no connection is opened, litellm is not imported.
 
         Raises:
             NoModelError: as `resolve` and `route`.
@@ -215,7 +215,7 @@ class Catalog:
         return LiteLLMModel(spec, route.endpoint, model=_litellm_name(name), effort=effort)
 
     def embeddings(self, name: str) -> EmbeddingModel:
-        """An embedding model that can be asked. Cheap: no connection is opened, no process started.
+        """Construct an embedding model. Cheap: no connection is opened, no process started.
 
         Raises:
             NoModelError: as `resolve` and `route`; or it is of a provider that has no vectors.
@@ -233,15 +233,15 @@ class Catalog:
         raise NoModelError(f"{name} cannot give vectors: its provider has none.", "Name another embedding model.")
 
     def key_values(self) -> tuple[str, ...]:
-        """The value of every key known by now, for the mask of secrets; grows when `make` has run a key command."""
+        """The values of all keys, for the secret mask; grows when `make` runs a key command."""
         return self._keys.values(self._file.models)
 
     def _written(self) -> list[str]:
-        """The models that the file names, in its order; `anthropic/*` is no model."""
+        """The models in the file, in its order; without patterns such as `anthropic/*`."""
         return [name for name in self._file.models if not name.endswith("/*")]
 
     def _entry(self, name: str) -> ModelEntry:
-        """What the file says of a model: its own entry, over the one for all of its provider (`anthropic/*`)."""
+        """The entry of a model in the file, merged over the entry of its provider (`anthropic/*`)."""
         common = self._file.models.get(f"{name.partition('/')[0]}/*", NOTHING_SAID)
         return self._file.models.get(name, NOTHING_SAID).over(common)
 
@@ -280,7 +280,7 @@ class Catalog:
 
 
 def _guess(name: str, provider: Provider | None, local: Iterable[LocalModel]) -> ModelSpec:
-    """Cautious figures for a model that is not well known; the price is only known to be nothing on this machine."""
+    """Conservative values for an unknown model; only a local model has a known price, zero."""
     if provider is None or not provider.local:
         return ModelSpec(name)
     window = next((model.window for model in local if model.name == name), None) or LOCAL_WINDOW

@@ -1,4 +1,4 @@
-"""Servers on this machine: which answer, and with which models."""
+"""Local model servers: which answer, and which models they offer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import msgspec
 from ouro.llm.providers import LOCAL, Provider
 
 TIMEOUT = 0.6
-"""Seconds for all servers together: on this machine an answer takes milliseconds, and nobody waits for silence."""
+"""Seconds for all servers together: a local answer takes milliseconds."""
 FARTHER = 5.0
-"""Seconds for a server that the user has named: it may be far away."""
+"""Seconds for a server that the user configured: it may be remote."""
 MAX_ANSWER = 1_000_000
 NOT_FOR_CHAT = ("embed", "rerank", "whisper", "tts", "bge-", "clip")
 
@@ -35,7 +35,7 @@ class LocalServer(msgspec.Struct, frozen=True):
 
 
 def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Where a provider answers: its usual place, or where a variable moved it to."""
+    """The URL of a provider: its default, or the value of its environment variable."""
     moved = next((environ[name].strip() for name in provider.base_variables if environ.get(name, "").strip()), "")
     if not moved:
         return provider.base_url
@@ -43,7 +43,7 @@ def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[LocalServer, ...]:
-    """Ask all usual ports side by side; gives the servers that answered within `timeout` seconds."""
+    """Ask all default ports in parallel; returns the servers that answered within `timeout` seconds."""
     deadline = time.monotonic() + timeout
     found: dict[str, LocalServer] = {}
 
@@ -52,7 +52,7 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[L
         if models is not None:
             found[provider.name] = LocalServer(provider, url, models)
 
-    # Daemons: a server that drips its answer for ever must not hold up the end of the program.
+    # Daemon threads: a server that never ends its answer must not block the exit of the program.
     threads = [
         threading.Thread(target=ask, args=(provider, base_url(provider, environ)), daemon=True) for provider in LOCAL
     ]
@@ -65,12 +65,12 @@ def look_around(environ: Mapping[str, str], timeout: float = TIMEOUT) -> tuple[L
 
 
 def models_at(url: str, key: str = "", timeout: float = FARTHER) -> tuple[LocalModel, ...]:
-    """What the OpenAI-compatible server at `url` offers, as `openai/…`; nothing where it does not tell. Blocks."""
+    """What the OpenAI-compatible server at `url` offers, as `openai/…`; empty if it lists none. Blocks."""
     return _models(_get(url + "/models", timeout, key), "openai") or ()
 
 
 def _local_url(given: str, provider: Provider) -> str:
-    """A URL from what people write into OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole URL."""
+    """A URL from the forms that OLLAMA_HOST may have: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole URL."""
     parts = urlsplit(given if "://" in given else f"http://{given}")
     host = parts.hostname or "127.0.0.1"
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - where it listens; it is asked on this machine
@@ -95,7 +95,7 @@ def _get(url: str, timeout: float, key: str = "") -> Any:
             return json.loads(answer.read(MAX_ANSWER)) if answer.status == 200 else None
         finally:
             connection.close()
-    except (OSError, HTTPException, ValueError, RecursionError):  # nobody there, or not a model server
+    except (OSError, HTTPException, ValueError, RecursionError):  # no server, or not a model server
         return None
 
 

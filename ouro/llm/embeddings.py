@@ -1,4 +1,4 @@
-"""Embedding models: what they answer; and those of OpenAI-compatible servers: POST …/embeddings."""
+"""Embedding models: the protocol, and the client of OpenAI-compatible servers (POST …/embeddings)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_ANSWER = 64_000_000
-"""Bytes; a batch of 64 vectors is a hundredth of it."""
+"""Bytes; 64 vectors take a hundredth of it."""
 _SHOWN = 64_000
 _OK = 200
 
@@ -59,7 +59,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def embedded(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
-    """The vectors of `count` texts out of an answer in OpenAI's form, as plain data.
+    """The vectors of `count` texts from an answer in OpenAI's format.
 
     Raises:
         ModelError: it holds something else.
@@ -132,5 +132,5 @@ def _new_client(httpx: Any, endpoint: Endpoint) -> httpx.Client:
         headers={"User-Agent": f"ouro/{__version__}"},
         follow_redirects=False,
         verify=endpoint.base_url.startswith("https:"),  # loading the certificates takes long, and plain http needs none
-        trust_env=not endpoint.is_local,  # a proxy in the environment is meant for the world, not for this machine
+        trust_env=not endpoint.is_local,  # a proxy in the environment is not meant for local servers
     )

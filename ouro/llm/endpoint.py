@@ -1,4 +1,4 @@
-"""Where a model is reached, with which key, and how long to wait for it."""
+"""Endpoint: the URL, key and timeouts of a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Endpoint:
     """`https://api.openai.com/v1`; for litellm empty where it knows the address itself."""
     api_key: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every request, beside those of the wire."""
+    """Sent with every request, in addition to those of the wire."""
     key_source: str = ""
     """Where the key came from (`OPENAI_API_KEY`, `models.yaml`): told when the key is not accepted."""
 
@@ -42,17 +42,17 @@ class Timeouts:
 
 
 LOCAL_TIMEOUTS = Timeouts(first=900)
-"""A model on a processor of one's own reads a long prompt for minutes before it says a word."""
+"""A local model on a CPU reads a long prompt for minutes before its first token."""
 
 VECTORS_SECONDS = 60.0
 
 
 def timeouts_for(endpoint: Endpoint) -> Timeouts:
-    """What fits the server, where the settings say nothing."""
+    """The default timeouts for a server."""
     return LOCAL_TIMEOUTS if endpoint.is_local else Timeouts()
 
 
 def timeouts_for_vectors(endpoint: Endpoint) -> Timeouts:
-    """The same for an embedding model: it answers at once, or has to be loaded first, and the user waits for it."""
+    """Timeouts for an embedding model: it answers at once or must be loaded first, and the user waits for it."""
     limits = timeouts_for(endpoint)
     return replace(limits, first=min(limits.first, VECTORS_SECONDS))

@@ -1,4 +1,4 @@
-"""The one door to HTTP: ask, and read the answer's events as they come."""
+"""HttpStream: post a request and read the events of the answer; the only module that uses HTTP for answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_ERROR_BODY = 64_000
 MAX_ANSWER = 64_000_000
-"""Bytes. No model says that much; a broken server does."""
+"""Bytes. Only a broken server sends more."""
 EXPECTED = ("text/event-stream", "text/plain", "application/octet-stream", "application/x-ndjson")
 
 
@@ -35,13 +35,13 @@ class HttpStream:
         self._making = asyncio.Lock()
 
     async def warm(self) -> None:
-        """Have the client ready before the first request; off the loop, for it takes a tenth of a second."""
-        async with self._making:  # the first request comes while the client is being made: it waits, and makes no other
+        """Make the client before the first request, in a thread: it takes 0.1 s."""
+        async with self._making:  # a first request that arrives meanwhile waits for this client
             if self._client is None:
                 self._client = await asyncio.to_thread(_new_client, self._endpoint, self._timeouts)
 
     async def post(self, path: str, headers: Mapping[str, str], body: Any) -> AsyncGenerator[ServerEvent, None]:
-        """Send `body` as JSON, and give the events of the answer.
+        """Send `body` as JSON and yield the events of the answer.
 
         Raises:
             ModelError: the server does not answer, refuses, or breaks off.
@@ -107,7 +107,7 @@ class HttpStream:
         return error_from_status(response.status_code, await self._head(response), headers, self._endpoint)
 
     async def _check_kind(self, response: httpx.Response) -> None:
-        """A page or an object in place of a stream is not an answer, whatever its status says."""
+        """Raise an error for a web page or a JSON object in place of a stream, whatever its status."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in EXPECTED or not kind:
             return
@@ -124,7 +124,7 @@ class HttpStream:
         import httpx
 
         body = b""
-        # The status says enough where the words break off.
+        # The status is enough if the body is incomplete.
         with suppress(StreamCut, httpx.HTTPError):
             async with aclosing(self._pieces(response)) as pieces:
                 async for data in pieces:
@@ -164,9 +164,9 @@ def _new_client(endpoint: Endpoint, timeouts: Timeouts) -> httpx.AsyncClient:
         timeout=httpx.Timeout(timeouts.first, connect=timeouts.connect),
         headers={"User-Agent": f"ouro/{__version__}"},
         follow_redirects=False,
-        # Loading the certificates takes as long as all the rest, and plain http needs none.
+        # Loading the certificates takes as long as everything else, and plain http needs none.
         verify=endpoint.base_url.startswith("https:"),
-        # A proxy in the environment is meant for the world, not for this machine.
+        # A proxy in the environment is not meant for local servers.
         trust_env=not endpoint.is_local,
     )
 

@@ -1,4 +1,4 @@
-"""Keys: where each is from, and how it is fetched."""
+"""Keys: the source of each API key, and how to fetch it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Key:
 
 
 class Keys:
-    """Finds the key for a model. Only the environment and the user's own models.yaml are looked at."""
+    """Finds the key for a model in the environment and the user's own models.yaml, nowhere else."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._fetched: dict[str, str] = {}
 
     def find(self, name: str, entry: ModelEntry, provider: Provider | None) -> Key | None:
-        """The key for a model; None where there is none or none is needed.
+        """The key for a model; None if there is none or none is needed.
 
-        An entry with an `api_base` of its own is never given the provider's key: it goes to another place.
+        An entry with an `api_base` of its own never gets the provider's key: it belongs to another server.
 
         Raises:
             NoModelError: the command that prints the key failed.
@@ -48,7 +48,7 @@ class Keys:
         return next((key for variable in provider.key_variables if (key := self._variable(variable))), None)
 
     def missing(self, entry: ModelEntry, provider: Provider | None) -> str:
-        """Why there is no key, without running any command; empty where one is at hand or none is needed."""
+        """Why there is no key, without running a key command; empty if one is set or none is needed."""
         if entry.api_key or entry.api_key_command:
             return ""
         if entry.api_key_env:
@@ -62,7 +62,7 @@ class Keys:
         )
 
     def values(self, entries: Mapping[str, ModelEntry]) -> tuple[str, ...]:
-        """Every key value known by now: what must never be written anywhere."""
+        """The values of all keys so far; none may be written anywhere."""
         variables = {name for provider in PROVIDERS.values() for name in provider.key_variables}
         variables |= {entry.api_key_env for entry in entries.values() if entry.api_key_env}
         held = [key.value for name in sorted(variables) if (key := self._variable(name))]

@@ -1,4 +1,4 @@
-"""Well-known models: window, prices, abilities. Of each provider the one to recommend first, then newest first.
+"""Known models: window, prices, abilities. By provider: the recommended model first, then newest first.
 
 Where a provider charges more beyond a length, the window ends there: no session silently costs twice as much.
 `window:` in models.yaml lifts that."""
@@ -14,7 +14,7 @@ from ouro.errors import NoModelError
 from ouro.llm.model import ModelSpec, Prices
 
 OUTPUT_SHARE = 6
-"""The longest answer asked for is this part of the window, so that question and answer fit together till it is full."""
+"""An answer may take at most this share of the window, so that request and answer always fit."""
 MAX_OUTPUT = 64_000
 VERSION_TAIL = re.compile(r"(-\d{4}-\d\d-\d\d|-20\d{6}|-\d{4}|-latest|:free|:beta)$")
 
@@ -27,7 +27,7 @@ def needs_litellm(name: str) -> bool:
 
 
 def known_spec(name: str) -> ModelSpec | None:
-    """What the table knows of a model, under this very name; dates and `openrouter/` do not matter."""
+    """The entry of a model with exactly this name, ignoring dates and `openrouter/`."""
     tail = name.removeprefix("openrouter/")
     for candidate in (tail, VERSION_TAIL.sub("", tail), VERSION_TAIL.sub("", tail).replace(".", "-")):
         if found := KNOWN.get(candidate.lower()):
@@ -136,12 +136,12 @@ KNOWN = {spec.name.lower(): spec for spec in TABLE}
 
 
 def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
-    """The one model that `word` means; earlier groups come first, in a group the first is the newest.
+    """The model that `word` means; earlier groups win, within a group the first is the newest.
 
     A whole name wins, then the name without its provider, then a part of it.
 
     Raises:
-        NoModelError: models of several providers have it in their names.
+        NoModelError: models of several providers match.
     """
     wanted = word.strip().lower()
     listed = [list(group) for group in groups]

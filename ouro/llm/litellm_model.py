@@ -1,4 +1,4 @@
-"""LiteLLMModel: every other provider; the only door to litellm, opened late."""
+"""LiteLLMModel and LiteLLMEmbeddings: all other providers, through litellm in a process of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARKED_MESSAGES = 2
 
 
 class LiteLLMModel:
-    """A model that litellm knows the way to. litellm runs in a process of its own, shared by all such models."""
+    """A model behind litellm, which runs in one process shared by all such models."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class LiteLLMModel:
         return sent
 
     def _with_thinking(self, message: Message) -> Iterator[dict[str, Any]]:
-        """The message with what this model thought, and its seals: it wants them back."""
+        """The message with the thinking and signatures of this model, which it requires in later requests."""
         blocks = [
             {"type": "redacted_thinking", "data": part.signature}
             if part.redacted
@@ -107,7 +107,7 @@ class LiteLLMModel:
 
 
 def reached(endpoint: Endpoint) -> dict[str, Any]:
-    """The arguments that tell litellm where a model is and what opens it; none where it knows them itself."""
+    """The litellm arguments for URL and key; empty where litellm knows them."""
     given = {
         "api_key": endpoint.api_key,
         "api_base": endpoint.base_url,
@@ -117,7 +117,7 @@ def reached(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def error_of(error: dict[str, Any], endpoint: Endpoint, model: str) -> ModelError:
-    """What the process reported about a failure, as an error of ours, without the key."""
+    """The ModelError for a failure that the process reported; the key is removed."""
     message = redact(_plain(error["message"]), endpoint.api_key)
     if error["kind"] == TOO_LONG:
         return ContextTooLong(message)
@@ -129,7 +129,7 @@ def error_of(error: dict[str, Any], endpoint: Endpoint, model: str) -> ModelErro
 
 
 class _LiteLLMChunks(OpenAIChunks):
-    """Chat completions as litellm gives them: Anthropic's thinking comes in blocks of its own."""
+    """Parses chat completions of litellm, where Anthropic's thinking has blocks of its own."""
 
     def _delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
         blocks = delta.pop("thinking_blocks", None) or ()
@@ -142,7 +142,7 @@ class _LiteLLMChunks(OpenAIChunks):
 
 
 def _marked(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with a mark up to where the provider shall keep it in its cache."""
+    """The message with a cache mark."""
     content = message["content"]
     if message["role"] == "tool":
         return {**message, "cache_control": MARK}
@@ -151,13 +151,13 @@ def _marked(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(message: str) -> str:
-    """litellm's message without the names of its classes."""
+    """litellm's error message without its class names."""
     head, _, rest = message.partition(" - ")
     return rest.strip() if rest and "litellm." in head else message
 
 
 class LiteLLMEmbeddings:
-    """An embedding model that litellm knows the way to. Its process is started by the first question."""
+    """An embedding model behind litellm. The first call starts the process."""
 
     def __init__(self, spec: ModelSpec, endpoint: Endpoint, model: str) -> None:
         """`model` is the name for litellm."""

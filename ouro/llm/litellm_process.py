@@ -1,4 +1,4 @@
-"""The process in which litellm runs: started once, asked by many, replaced when it dies."""
+"""The process that runs litellm: started once, shared by all models, replaced when it dies."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ STARTING = 120.0
 WORKER = ("-m", "ouro.llm.litellm_worker")
 KEPT_NOISE = 40
 LAST_WORDS = 1.0
-"""Seconds to wait for what a dead process still had to say."""
+"""Seconds to wait for the last output of a dead process."""
 Line = dict[str, Any]
 
 
 class LiteLLMProcess:
-    """One worker. What it prints beside its answers is kept aside, for the message when it dies."""
+    """One worker process. Its stderr is kept for the error message if it dies."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -61,12 +61,12 @@ class LiteLLMProcess:
         return self._process.pid
 
     async def ask(self, request: Line, timeouts: Timeouts, what: str = "ask") -> AsyncGenerator[Line, None]:
-        """The lines that answer `request`, `end` or `error` last. Closing the generator cancels it there.
+        """Yield the answers to `request`; `end` or `error` is the last. Closing the generator cancels the request.
 
         Args:
             request: the arguments for litellm.
             timeouts: how long to wait for it.
-            what: is wanted: words (`ask`) or vectors (`embed`).
+            what: `ask` for text, `embed` for vectors.
 
         Raises:
             ModelUnavailable: the process died, could not start, or is silent.
@@ -120,7 +120,7 @@ class LiteLLMProcess:
                 else:
                     self._tell(line["id"], line)
         self._process.wait()
-        # A child of it may hold its stderr open: what was read by then must do.
+        # A child may hold its stderr open: use what was read so far.
         self._noise_reader.join(LAST_WORDS)
         with self._lock:
             self._dead = True
@@ -137,7 +137,7 @@ class LiteLLMProcess:
         with self._lock:
             loop, inbox = self._inboxes.get(number, (None, None))
         if loop is not None and inbox is not None:
-            # Who waited may be gone, and its loop with it.
+            # The waiting task and its loop may have ended.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(inbox.put_nowait, line)
 
@@ -169,7 +169,7 @@ def _died(begun: bool, last_words: str) -> StreamCut | ModelUnavailable:
 _shared: LiteLLMProcess | None = None
 _users = 0
 _sharing = threading.RLock()
-"""Words are asked for on the loop, vectors in threads."""
+"""Text is requested on the event loop, vectors in threads."""
 
 
 def shared_process() -> LiteLLMProcess:
@@ -181,7 +181,7 @@ def shared_process() -> LiteLLMProcess:
 
 
 def join() -> None:
-    """Say that one more will ask the shared process."""
+    """Add a user of the shared process."""
     global _users
     with _sharing:
         _users += 1
@@ -197,13 +197,13 @@ def leave() -> None:
 
 
 class Seat:
-    """The place of one user at the shared process: taken when it first asks."""
+    """One user of the shared process; it joins at its first request."""
 
     def __init__(self) -> None:
         self._is_taken = False
 
     def take(self) -> LiteLLMProcess:
-        """The shared process, which stays as long as anyone has a seat."""
+        """The shared process; it runs as long as there is a seat."""
         with _sharing:
             if not self._is_taken:
                 self._is_taken = True

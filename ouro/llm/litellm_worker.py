@@ -4,7 +4,7 @@ In:  {"id": 1, "ask": {the arguments of litellm.acompletion}}  {"id": 1, "embed"
      {"id": 1, "cancel": true}
 Out: {"ready": true}  {"id": 1, "event": {…}}  {"id": 1, "error": {…}}  {"id": 1, "end": true}
 
-An event is one of those that chat completions stream; of vectors there is one, in the form of OpenAI's answer.
+An event is one of those that chat completions stream; vectors come as one event, in OpenAI's format.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ ALWAYS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": Tru
 OURS: dict[str, Any] = ALWAYS | {
     "stream": True,
     "stream_options": {"include_usage": True},
-    # With tools, litellm looks for a package that it does not bring along.
+    # With tools, litellm imports a package that it does not install.
     "_skip_mcp_handler": True,
 }
 DELTA = {"content", "reasoning_content", "thinking_blocks", "tool_calls", "refusal"}
 
 
 def load_litellm() -> Any:
-    """litellm, made quiet: no look-ups, no `.env`, no callbacks, no retries, no redirects.
+    """Import litellm without look-ups, `.env`, callbacks, retries and redirects.
 
-    Its price map is the one it came with; a `.env` above its own folder would otherwise be obeyed.
+    Its price map is the packaged one. Without this, a `.env` above its own folder would be read.
     """
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_MODE"] = "PRODUCTION"
@@ -114,7 +114,7 @@ class _Server:
 
 
 def _event(chunk: Any, stream: Any) -> dict[str, Any]:
-    """A chunk as plain data. litellm says "stop" for the provider that did not: only the provider's own word counts."""
+    """A chunk as plain data. litellm may add a "stop" that the provider did not send."""
     data = chunk.model_dump(exclude_none=True)
     choices = []
     for choice in data.get("choices") or ():
@@ -125,7 +125,7 @@ def _event(chunk: Any, stream: Any) -> dict[str, Any]:
 
 
 def _vectors(answer: Any) -> dict[str, Any]:
-    """Vectors as plain data, with litellm's price where it knows one."""
+    """Vectors as plain data, with the price if litellm knows it."""
     data = answer.model_dump(exclude_none=True)
     cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
     return {"data": data.get("data"), "usage": {**(data.get("usage") or {}), "cost": cost}}
@@ -138,7 +138,7 @@ def _provider_ended(stream: Any) -> bool:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-    """An error as plain data: the status and the headers are those of the answer at its root."""
+    """An error as plain data: status and headers come from the HTTP answer that caused it."""
     import httpx
 
     causes = list(_causes(error))
@@ -149,7 +149,7 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
         headers |= {name.lower(): value for name, value in dict(_headers(cause)).items()}
     return {
         "kind": type(error).__name__,
-        # litellm says 500 where no answer came at all.
+        # litellm reports 500 if there was no answer.
         "status": statuses[-1] if statuses and not unreached else None,
         "message": unreached[-1] if unreached else str(error),
         "headers": headers,
@@ -170,7 +170,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _stay_on_the_same_server() -> None:
-    """Let no redirect take a request, and what is in it, to another server: this process asks no one else."""
+    """Follow no redirect: a request must not reach another server."""
     import httpx
 
     send, send_at_once = httpx.AsyncClient.send, httpx.Client.send
@@ -186,14 +186,14 @@ def _stay_on_the_same_server() -> None:
 
 
 def _take_output() -> IO[str]:
-    """The other side's pipe, for us alone: what any library prints goes to stderr."""
+    """Take over stdout for the protocol; what libraries print goes to stderr."""
     ours = os.dup(1)
     os.dup2(2, 1)
     return os.fdopen(ours, "w", encoding="utf-8")
 
 
 def _read(source: IO[bytes], loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[dict[str, Any]]) -> None:
-    """Hand on what comes in; when the other side is gone there is nothing left to do, whatever still runs."""
+    """Pass requests on; exit when the pipe closes, whatever still runs."""
     for line in source:
         loop.call_soon_threadsafe(lines.put_nowait, json.loads(line))
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Model: the protocol that every way to a model speaks, and the chunks that it streams."""
+"""Model: the protocol of all models, and the chunks that they stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from ouro.messages import Message, Usage
 
 Effort = Literal["off", "low", "medium", "high"]
-"""How long a model that can think is asked to think."""
+"""How much a thinking model is asked to think."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ModelSpec(msgspec.Struct, frozen=True):
     name: str
     """By the litellm name: `anthropic/claude-sonnet-5`, `openai/gpt-5`, `ollama_chat/qwen3`."""
     window: int = 128_000
-    """Tokens that fit, question and answer together."""
+    """Tokens of request and answer together."""
     max_output: int = 8_192
     prices: Prices | None = None
     images: bool = False
@@ -78,7 +78,7 @@ class CallChunk(msgspec.Struct, frozen=True):
 
 
 class UsageChunk(msgspec.Struct, frozen=True):
-    """What the call used, so far or in all: the last one counts."""
+    """The usage of the call so far; the last chunk counts."""
 
     usage: Usage
 
@@ -97,12 +97,12 @@ class Model(Protocol):
     def spec(self) -> ModelSpec: ...
 
     def stream(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> AsyncGenerator[Chunk, None]:
-        """Ask, and stream the answer as it comes.
+        """Send the request and stream the answer.
 
-        Makes one attempt: asking again is `retry.py`'s. Closing the generator ends the request at once.
+        Makes one attempt (`retry.py` repeats). Closing the generator cancels the request at once.
 
         Raises:
-            ModelError: the model did not answer; the subclass says whether asking again may help.
+            ModelError: the model did not answer; the subclass tells whether a retry may help.
         """
         ...
 
@@ -111,6 +111,6 @@ class Model(Protocol):
 
 @runtime_checkable
 class Warmable(Protocol):
-    """A model that takes a while to get ready, and can begin before it is asked."""
+    """A model that can prepare before its first request."""
 
     async def warm(self) -> None: ...

@@ -1,4 +1,4 @@
-"""The model in use, how to change to another, and the models that work in the background."""
+"""ModelSource: the model in use, how to change it, and the models for background work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRIED: Mapping[Role, tuple[Role, ...]] = {
 
 
 class ModelChoice(msgspec.Struct, frozen=True):
-    """A model that could be used, and why it cannot."""
+    """A model, and why it is not usable."""
 
     name: str
     usable: bool
@@ -28,15 +28,15 @@ class ModelChoice(msgspec.Struct, frozen=True):
 
 
 class ModelSource:
-    """The model in use, how to change to another, and the models that work in the background.
+    """The model in use, how to change it, and the models for background work.
 
     Args:
         name: the model to begin with.
         effort: how long it thinks.
         make: makes a model and its fallbacks.
-        choices: lists what could be used.
-        roles: the full name of the model for each role; a role that is left out falls back.
-        afford: raises LimitReached if no call in the background may be paid.
+        choices: lists all models.
+        roles: the full name of the model for each role; a missing role falls back.
+        afford: raises LimitReached if the budget allows no background call.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class ModelSource:
         return self._models
 
     def role(self, role: Role) -> Sequence[Model]:
-        """The models that work in a role, made when they are first needed; the session closes them.
+        """The models of a role, made at first use; the session closes them.
 
         `classify` falls back to `compact`, and `compact` to the models of the session; `retrieve` to none.
 
         Raises:
-            LimitReached: no further call may be paid.
+            LimitReached: the budget allows no further call.
         """
         self._afford()
         for tried in _TRIED[role]:
@@ -78,10 +78,10 @@ class ModelSource:
         return bool(self._roles.get(role))
 
     def change(self, name: str, effort: Effort) -> None:
-        """Use another model from the next request on. Those before may be answering still: `release` lets go of them.
+        """Use another model from the next request on. Earlier models may still be answering: `release` closes them.
 
         Raises:
-            NoModelError: it is not known or has no key; the one in use stays.
+            NoModelError: the model is unknown or has no key; the current one stays.
         """
         before, self._models = self._models, self._make(name, effort)
         self._before.extend(before)
@@ -100,7 +100,7 @@ class ModelSource:
         self._made.clear()
 
     def _named(self, role: Role) -> Sequence[Model]:
-        """The models that a role is given to by name; none where it is not, or they cannot be used."""
+        """The models that the settings name for a role; empty if none are named or usable."""
         name = self._roles.get(role, "")
         if not name:
             return ()
@@ -111,5 +111,5 @@ class ModelSource:
                 self._made[name] = self._make(name, "off")
             except NoModelError as error:
                 log.warning("the model to %s: %s", role, error)
-                self._made[name] = ()  # told once
+                self._made[name] = ()  # warn once
         return self._made[name]

@@ -1,4 +1,4 @@
-"""models.yaml: the models, keys and prices that the user wrote down."""
+"""models.yaml: the models, keys and prices of the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY_WAYS = ("api_key", "api_key_env", "api_key_command")
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """What is written about one model; None and empty are "not said"."""
+    """The entry of one model; None and empty mean "not set"."""
 
     api_key: str = field(default="", repr=False)
     api_key_env: str = ""
@@ -36,10 +36,10 @@ class ModelEntry:
     thinking: bool | None = None
     patches: bool | None = None
     fallbacks: tuple[str, ...] = ()
-    """Asked in this order when the model does not answer."""
+    """Asked in this order if the model does not answer."""
 
     def over(self, common: ModelEntry) -> ModelEntry:
-        """This entry, with what only `common` says. A key of `common` never goes to an `api_base` of this one."""
+        """This entry, completed from `common`. A key of `common` never goes to an `api_base` of this entry."""
         said = {
             field.name: value for field in fields(self) if (value := getattr(self, field.name)) not in (None, "", ())
         }
@@ -48,7 +48,7 @@ class ModelEntry:
         return replace(common, **said)
 
     def applied(self, spec: ModelSpec) -> ModelSpec:
-        """`spec` with what is written here."""
+        """`spec` with the values of this entry."""
         names = ("window", "max_output", "prices", "images", "tools", "thinking", "patches")
         said = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return msgspec.structs.replace(spec, **said)
@@ -61,22 +61,22 @@ class ModelsFile:
     compact: str = ""
     """The model that writes summaries and titles; empty: the one of the session."""
     classify: str = ""
-    """The model that decides what is worth a note; empty: the one that compacts."""
+    """The model that decides what becomes a note; empty: the one that compacts."""
     retrieve: str = ""
-    """The model that imagines what a fitting note might say (HyDE); empty: none, recall needs no model then."""
+    """The model that writes a hypothetical note for recall (HyDE); empty: none, recall then needs no model."""
     embed: str = ""
     """The model that turns texts into vectors; empty: the one on this machine, where it is installed."""
     fallbacks: tuple[str, ...] = ()
-    """For every model that names none of its own."""
+    """For models without their own."""
     models: Mapping[str, ModelEntry] = field(default_factory=dict)
-    """By name; `anthropic/*` speaks of all models of a provider."""
+    """By name; `anthropic/*` is the entry of all models of a provider."""
 
 
 def read_models_file(path: Path) -> ModelsFile:
-    """What models.yaml says; nothing where there is none.
+    """Read models.yaml; empty if the file does not exist.
 
     Raises:
-        ConfigError: it says something that cannot be; names file and line.
+        ConfigError: it is not valid; names file and line.
     """
     name = tilde(path)
     table = read_yaml(path, name)
@@ -89,7 +89,7 @@ def read_models_file(path: Path) -> ModelsFile:
 
 
 def close_to_others(path: Path) -> str:
-    """Take models.yaml, which holds keys, from other users' eyes (0600); says so where it was open to them."""
+    """Make models.yaml private (0600), since it holds keys; returns a notice if other users could read it."""
     try:
         if not path.stat().st_mode & 0o077:
             return ""
@@ -99,7 +99,7 @@ def close_to_others(path: Path) -> str:
         path.chmod(0o600)
     except OSError:
         return f"{tilde(path)} can be read by others on this machine. It holds keys: run `chmod 600 {tilde(path)}`."
-    return f"{tilde(path)} could be read by others on this machine; it is yours alone now (0600)."
+    return f"{tilde(path)} could be read by others on this machine; its permissions are now 0600."
 
 
 def _check(entry: ModelEntry, where: str) -> None:

@@ -1,4 +1,4 @@
-"""Writing models.yaml: an entry is added or changed in place, everything else stays as its owner wrote it."""
+"""Write models.yaml: add or change an entry in place; everything else in the file stays as it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ouro.utils.files import write_private
 from ouro.utils.runtime import get_models_path, tilde
 from ouro.utils.yaml import Node, Sequence, YamlTable, parse_table, read_section
 
-HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all that can be said here.\n\n"
+HEADER = "# Models and keys of ouro; models.yaml.example in its repository shows all keys.\n\n"
 WRITTEN = (*KEY_WAYS, "api_base", "window")
 PLAIN = re.compile(r"[A-Za-z][\w./*-]*")
 
@@ -53,12 +53,12 @@ def _wanted(old: ModelsFile, name: str, entry: ModelEntry, default: str) -> Mode
 
 
 def _check(text: str, wanted: ModelsFile, shown: str) -> None:
-    """The file is only written when it says what was meant: an unusual layout must not cost anyone an entry."""
+    """Parse the new text before it is written, so that an unusual layout loses no entry."""
     try:
         if read_section(parse_table(text, shown), ModelsFile, shown) == wanted:
             return
     except ConfigError:
-        pass  # told by the line below: what we made of it is not what anybody wrote
+        pass  # reported below: the line numbers of the new text mean nothing to the user
     raise _by_hand(shown)
 
 

@@ -1,4 +1,4 @@
-"""Messages and tools as OpenAI's chat completions take them; litellm takes the same."""
+"""The wire to OpenAI's chat completions: request format (also for litellm), and the parser of its stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ouro.llm.sse import objects_of, read_to_end
 from ouro.messages import Image, Message, Thinking, ToolCall, ToolReply, Usage
 
 SEAL = "__thought__"
-"""Between a call's id and the seal that Gemini wants to see again with the call; litellm writes it so, too."""
+"""Separates a call's id from the signature that Gemini requires with the call; litellm uses the same."""
 
 
 class OpenAIFormat:
@@ -92,7 +92,7 @@ class OpenAIFormat:
             yield {"role": "tool", "tool_call_id": self._id(reply.call_id), "content": content}
         seen = [(reply, image) for reply in replies for image in reply.images] if self._spec.images else []
         if seen:
-            # Only a user's message may hold pictures, and it may not come between the replies.
+            # Only a user message may hold images, and it may not come between tool results.
             names = ", ".join(f"{reply.name} ({image.name})" if image.name else reply.name for reply, image in seen)
             text = {"type": "text", "text": f"Pictures from the tool results above: {names}"}
             yield {"role": "user", "content": [text, *(_image(image) for _, image in seen)]}
@@ -143,7 +143,7 @@ class OpenAIChunks:
             yield UsageChunk(usage_from_openai(usage, self._spec))
 
     def rest(self) -> Iterator[Chunk]:
-        """What was held back until the end."""
+        """The text that was held back until the end."""
         if thinking := self._thinking.end():
             yield ThinkingChunk(thinking)
         if text := self._text.end():
@@ -176,7 +176,7 @@ class OpenAIChunks:
 
 
 def usage_from_openai(usage: dict[str, Any], spec: ModelSpec) -> Usage:
-    """Tokens and money; the server's own price counts where we know none."""
+    """Tokens and cost; the server's own price counts if the table has none."""
     details = usage.get("prompt_tokens_details") or {}
     cached = details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0
     used = Usage(
@@ -190,9 +190,9 @@ def usage_from_openai(usage: dict[str, Any], spec: ModelSpec) -> Usage:
 
 
 WANT_THINKING_BACK = ("moonshot", "deepseek")
-"""Hosts that refuse a tool loop whose thinking is not sent along."""
+"""Hosts that require the thinking of earlier tool calls."""
 MIN_EFFORT = ("none", "minimal", "low", None)
-"""What "off" is called: which word a model knows depends on its age. None: say nothing."""
+"""The values for "off", by age of the model. None: leave the field out."""
 MAX_LESSONS = 5
 
 
@@ -275,7 +275,7 @@ class OpenAIWire:
         return body
 
     def _learn(self, refusal: str) -> bool:
-        """Change what the server has just refused; False when it was something else."""
+        """Change the request feature that the server has just refused; False if it refused for another reason."""
         if self._usage_asked and "stream_options" in refusal:
             self._usage_asked = False
         elif re.search(r"\bmax_tokens\b.*max_completion_tokens", refusal) and self._limit_name == "max_tokens":

@@ -1,4 +1,4 @@
-"""What every wire needs of a message: parts that any provider takes, whichever model said them."""
+"""Parts of a message in a form that any provider accepts, whichever model wrote them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _HIGH_AT_END = re.compile("[\ud800-\udbff]\\Z")
 
 
 def portable_id(call_id: str, longest: int = 40) -> str:
-    """`call_id`, or one made from it where it is longer or has other characters than providers take."""
+    """`call_id`, or an id made from it if it is too long or has characters that providers refuse."""
     if len(call_id) <= longest and call_id and not _UNUSUAL.search(call_id):
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def portable_name(name: str) -> str:
-    """A tool's name as providers take it: a model may have asked for one that nothing can be called."""
+    """A tool's name that providers accept: a model may have called a tool by an invalid name."""
     return _UNUSUAL.sub("_", name)[:64] or "unnamed"
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """The arguments to send back; a model that sent something else sees what it was."""
+    """The arguments to send back; invalid arguments are sent as the model wrote them."""
     if call.malformed:
         return {"malformed_arguments": call.malformed[:SHOWN_MALFORMED]}
     return dict(call.arguments)
 
 
 def words_of(message: Message) -> list[str]:
-    """The texts of a message, what ouro adds among them; without those that are blank."""
+    """The non-blank texts of a message, including the context that ouro adds."""
     return [part.text for part in message.parts if isinstance(part, Text | Context) and part.text.strip()]
 
 
 def calls_of(message: Message) -> tuple[ToolCall, ...]:
-    """The tool calls to send: none of a message that was cut."""
+    """The tool calls to send; none for a message that was cut."""
     return () if message.cut else message.tool_calls
 
 
@@ -50,7 +50,7 @@ def base64_of(image: Image) -> str:
 
 
 def unseen(image: Image) -> str:
-    """What a model that sees no pictures is told in their place."""
+    """The text in place of an image, for a model without image input."""
     return f"[picture {image.name or image.media_type}: this model cannot see pictures]"
 
 
@@ -67,7 +67,7 @@ def healed(text: str) -> str:
 
 
 class SurrogateJoiner:
-    """Heals a text that comes in pieces: a first half at the end of a piece waits for the next one."""
+    """Joins surrogates in text that comes in pieces: a first half at the end of a piece waits for the next one."""
 
     def __init__(self) -> None:
         self._held = ""

@@ -1,4 +1,4 @@
-"""What providers say when they do not answer, as errors of ours; keys in their words are hidden."""
+"""Errors of providers as ModelError; keys in their messages are hidden."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ouro.errors import (
 from ouro.llm.endpoint import Endpoint
 
 MAX_MESSAGE = 600
-"""Characters of a provider's words that are shown."""
+"""Characters of a provider's message that are shown."""
 
 _TOO_LONG = re.compile(
     r"context[_ ]length|context[_ ]window|context[_ ]size|maximum context|context limit|prompt is too long"
@@ -38,7 +38,7 @@ _OVERLOADED = {"overloaded_error", "overloaded", "server_error", "internal_serve
 
 
 def redact(text: str, *keys: str) -> str:
-    """`text` without these keys and without whatever else has the shape of one."""
+    """`text` without these keys and without other text that looks like a key."""
     for key in keys:
         if len(key) >= 4:
             text = text.replace(key, "[key]")

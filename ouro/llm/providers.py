@@ -1,4 +1,4 @@
-"""Providers: where each answers, which variable holds its key, and how it is spoken to."""
+"""Providers: URL, key variable and protocol of each."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Provider(msgspec.Struct, frozen=True):
     """The model to start with when only a key is known."""
     wire: Wire = "openai"
     base_variables: tuple[str, ...] = ()
-    """Variables that move it to another URL."""
+    """Environment variables that set another URL."""
     litellm_prefix: str = ""
-    """Where litellm knows it by another name."""
+    """Its name in litellm, if that differs."""
     local: bool = False
 
 

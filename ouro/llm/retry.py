@@ -1,4 +1,4 @@
-"""ModelCall: one answer of a model, asked again when it fails, then asked of the next model."""
+"""ModelCall: one answer of a model, with retries and fallback models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_WAIT = 60.0
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """What was streamed so far is void: `model` is asked for the `number`th time, after `wait` seconds."""
+    """Discard what was streamed: `model` gets its `number`th attempt after `wait` seconds."""
 
     model: str
     number: int
@@ -40,7 +40,7 @@ async def _retry_silently(_retry: Retry) -> None:
 class ModelCall:
     """One answer of the first of `models`, or of the next ones once its attempts are used up.
 
-    The answer is built here, once. This is the only place where a model is asked twice.
+    The answer is built here, once. This is the only place that retries.
 
     Args:
         models: the model to ask, then its fallbacks.
@@ -70,7 +70,7 @@ class ModelCall:
         self._builder = ReplyBuilder(models[0].spec.name, self._taken)
 
     def partial(self) -> Message:
-        """What has come so far of the attempt that runs, without its tool calls; the message is marked as cut."""
+        """The answer so far of the current attempt, without tool calls, marked as cut."""
         return self._builder.message(cut=True)
 
     async def run(
@@ -82,7 +82,7 @@ class ModelCall:
 
         Args:
             on_chunk: gets every chunk as it comes.
-            on_retry: is called before an attempt is repeated; `partial` still returns what the failed one gave.
+            on_retry: is called before an attempt is repeated; `partial` still returns the text of the failed one.
 
         Raises:
             TransientModelError: the last attempt of the last model failed.
@@ -122,10 +122,10 @@ class ModelCall:
 async def ask(
     models: Sequence[Model], messages: Sequence[Message], tools: Sequence[ToolSpec] = (), *, attempts: int = ATTEMPTS
 ) -> Message:
-    """One answer, for work in the background (summaries, titles, capture); with its usage and model.
+    """One answer with its usage and model, for background work (summaries, titles, capture).
 
     Raises:
-        ModelError: none of the models answered.
+        ModelError: no model answered.
     """
     return await ModelCall(models, messages, tools, attempts=attempts).run()
 
@@ -139,7 +139,7 @@ def _wait(failure: TransientModelError, number: int) -> float:
 
 
 def _with_attempts(failure: TransientModelError, model: str, number: int) -> TransientModelError:
-    """The failure, with how often the model was asked or how long it asks to wait."""
+    """The error with the number of attempts or the requested wait."""
     wait = failure.retry_after
     if wait is not None and wait > MAX_WAIT:
         message = f"{failure.message} {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."

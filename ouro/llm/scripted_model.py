@@ -24,7 +24,7 @@ from ouro.messages import Message, ToolCall, Usage
 
 PIECE = re.compile(r"\S*\s*")
 ARGUMENT_PIECE = 24
-"""Characters of a call's arguments in one chunk: so few that they come in several, as from a provider."""
+"""Characters of a call's arguments per chunk: few, so that they come in several chunks as from a provider."""
 SCRIPTED = ModelSpec("scripted")
 SMALL_USAGE = Usage(input=100, output=10)
 
@@ -40,15 +40,15 @@ class ScriptedReply:
     """The seal that closes the thinking."""
     usage: Usage = SMALL_USAGE
     error: ModelError | None = None
-    """Raised after the words and calls, in place of an end: a stream that breaks."""
+    """Raised after the text and calls, in place of an end: a stream that breaks."""
     cut: bool = False
     """The stream stops without an end."""
     hold: Callable[[], Awaitable[Any]] | None = None
-    """Awaited after the words, before the calls: to stop a reply in its middle until a test goes on."""
+    """Awaited between text and calls: stops a reply in the middle until the test continues."""
 
 
 Step = ScriptedReply | ToolCall | ModelError | str | Callable[[Sequence[Message]], "ScriptedReply | ToolCall | str"]
-"""A reply; a call or words alone; an error in its place; or a function of the messages that gives a reply."""
+"""A reply; a call or text alone; an error in its place; or a function from the messages to a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ScriptedRequest:
 
 
 class ScriptedModel:
-    """A model that gives the replies of its script, one a request; `requests` keeps what it was asked.
+    """A model that streams the replies of its script, one a request; `requests` holds the requests.
 
     Args:
         script: the replies, in order.
@@ -103,7 +103,7 @@ class ScriptedModel:
     def _next(self, messages: Sequence[Message]) -> ScriptedReply:
         step = next(self._steps, None)
         if step is None:
-            raise RequestRefused("The scripted model has come to the end of its script.")
+            raise RequestRefused("The script of the scripted model has no more replies.")
         if callable(step):
             step = step(messages)
         if isinstance(step, str):
@@ -123,7 +123,7 @@ class ScriptedModel:
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
-    """A tool call whose id the model gives when it is streamed: `call_1`, `call_2`, …"""
+    """A tool call whose id is set when it is streamed: `call_1`, `call_2`, …"""
     return ToolCall("", name, arguments)
 
 

@@ -1,4 +1,4 @@
-"""Server-sent events, read from bytes; strict about text, tolerant of everything else."""
+"""Server-sent events from bytes, and JSON in them: strict about encoding, tolerant of everything else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ouro.llm.portable import healed
 from ouro.llm.provider_errors import error_from_stream
 
 MAX_LINE = 16_000_000
-"""Characters. A server that never ends its line is not let fill the memory."""
+"""Characters. Limits the memory that a line without an end can take."""
 
 
 class ServerEvent(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class ServerEvent(msgspec.Struct, frozen=True):
 
 
 class EventDecoder:
-    """Bytes in, events out; comments, ids and retry times are left aside."""
+    """Decodes bytes into events; ignores comments, ids and retry times."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")()
@@ -55,7 +55,7 @@ class EventDecoder:
                 self._event = value
 
     def end(self) -> Iterator[ServerEvent]:
-        """The event that the end of the stream completes: not every server sends the last empty line."""
+        """The event that is open at the end of the stream: not every server sends the last empty line."""
         yield from self.feed(b"\n\n")
 
     def _lines(self, data: bytes) -> list[str]:
@@ -91,7 +91,7 @@ class EventDecoder:
 
 
 def encoded(value: Any) -> bytes:
-    """`value` as JSON; the same bytes each time, so that the provider's cache knows them again."""
+    """`value` as JSON; the same bytes each time, for the provider's cache."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -109,17 +109,17 @@ def decoded(data: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise StreamCut("The answer broke off: the server sent a line that cannot be read.") from error
     if not isinstance(value, dict):
-        raise StreamCut("The answer broke off: the server sent something that is no event.")
+        raise StreamCut("The answer broke off: the server sent invalid data in place of an event.")
     return value
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """The object that a model wrote, with line ends in strings allowed; {} for nothing, None where it is no object."""
+    """The JSON object that a model wrote; newlines in strings are allowed. {} for empty text, else None."""
     if not text.strip():
         return {}
     try:
         value = json.loads(text, strict=False)
-        # What cannot be written again (NaN, infinity) could not be sent again either.
+        # NaN and infinity cannot be sent back as JSON.
         json.dumps(value, allow_nan=False)
         value = _healed_all(value)
     except (ValueError, RecursionError):
@@ -137,7 +137,7 @@ def _healed_all(value: Any) -> Any:
 
 DONE = "[DONE]"
 AFTERWORD = 2.0
-"""Seconds that a complete answer waits for its usage: some servers never close."""
+"""Seconds to wait for the usage after a complete answer: some servers never close."""
 FAREWELL = 0.1
 """Seconds that the end of the body may take after the last event."""
 
@@ -145,7 +145,7 @@ FAREWELL = 0.1
 async def objects_of(
     events: AsyncGenerator[ServerEvent, None], is_complete: Callable[[], bool], endpoint: Endpoint
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """The objects, up to the end; once the answer is complete, whatever breaks after it is of no matter.
+    """Yield the objects up to the end; errors after a complete answer are ignored.
 
     Raises:
         ModelError: an event cannot be read, is an error, or does not come.
@@ -167,7 +167,7 @@ async def objects_of(
 
 
 async def read_to_end(events: AsyncGenerator[ServerEvent, None]) -> None:
-    """Read what follows the last event: only a connection that was read to its end serves the next request too."""
+    """Read what follows the last event: only a connection that was read to its end can be reused."""
     with suppress(TimeoutError, ModelError):
         async with asyncio.timeout(FAREWELL):
             async for _ in events:

@@ -1,4 +1,4 @@
-"""Halves of characters that some servers send apart, joined; those that stay alone, replaced."""
+"""ReplyBuilder: builds a message from streamed chunks, with limits on its size."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ouro.llm.sse import parse_object
 from ouro.messages import Message, Part, Text, Thinking, ToolCall, Usage
 
 MAX_CHARACTERS = 4_000_000
-"""Of one answer, with thinking and arguments: about a million tokens, more than any model may say."""
+"""Characters of one answer with thinking and arguments: about a million tokens, more than any model writes."""
 MAX_CALLS = 200
 _USABLE_ID = re.compile(r"\S{1,4000}")
-CUT_SHORT = "(nothing: the answer reached the longest length that was allowed)"
+CUT_SHORT = "(no text: the answer reached max_output)"
 
 
 class _Block(msgspec.Struct):
@@ -52,13 +52,13 @@ class ReplyBuilder:
         self._size = 0
         self._usage: Usage | None = None
         self.reason: Literal["stop", "tools", "length", "filtered"] | None = None
-        """Why the provider ended the answer; None while it has not."""
+        """Why the provider ended the answer; None before."""
 
     def add(self, chunk: Chunk) -> None:
-        """Take the next piece.
+        """Add the next chunk.
 
         Raises:
-            ModelError: the answer is larger than any may be.
+            ModelError: the answer is too large.
         """
         match chunk:
             case TextChunk(text):
@@ -73,12 +73,12 @@ class ReplyBuilder:
                 self.reason = reason
 
     def check(self) -> None:
-        """See that what came is an answer.
+        """Check that the answer is complete and not empty.
 
         Raises:
-            StreamCut: the provider did not say that it is complete.
-            EmptyAnswer: nothing was said and nothing called.
-            RequestRefused: nothing was said, and asking the same again will not change it.
+            StreamCut: the provider sent no end.
+            EmptyAnswer: there is no text and no tool call.
+            RequestRefused: there is no text, and a retry will not change it.
         """
         if self.reason is None:
             raise StreamCut("The answer broke off: the provider closed the stream before its end.")
@@ -86,15 +86,15 @@ class ReplyBuilder:
             return
         if self.reason == "length":
             hint = "Choose less effort (`/effort`), or set a larger `max_output` for it in models.yaml."
-            raise RequestRefused("The model used up the longest answer allowed before it said a word.", hint)
+            raise RequestRefused("The model reached max_output before producing any text.", hint)
         if self.reason == "filtered":
             raise RequestRefused(
-                "The provider's filter stopped the answer.", "Say it in other words, or use another model."
+                "The provider's filter stopped the answer.", "Rephrase the message, or use another model."
             )
-        raise EmptyAnswer("The model said nothing and called no tool.")
+        raise EmptyAnswer("The model returned no text and no tool call.")
 
     def message(self, cut: bool = False) -> Message:
-        """What came so far as a message; with `cut`, without the tool calls."""
+        """The message so far; with `cut`, without the tool calls."""
         parts: list[Part] = []
         taken = set(self._taken)
         for block in self._blocks:
@@ -139,7 +139,7 @@ class ReplyBuilder:
     def _add_call(self, chunk: CallChunk) -> None:
         block = self._calls.get(chunk.index)
         if block is None or (chunk.id and chunk.name and block.id and chunk.id != block.id):
-            # Some servers give every parallel call the same index, and only the ids tell them apart.
+            # Some servers send every parallel call with the same index; only the ids differ.
             block = self._calls[chunk.index] = _Block("call")
             self._blocks.append(block)
             self._call_count += 1

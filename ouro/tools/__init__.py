@@ -1,1 +1,1 @@
-"""What ouro can do: one tool a file."""
+"""The tools of the agent, one per module."""

@@ -27,13 +27,13 @@ class ApplyPatchArgs(msgspec.Struct, frozen=True):
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """What is done to one file."""
+    """The planned change of one file."""
 
     patch: FilePatch
     found: FileBefore
     after: TextFile | None
     target: FileBefore | None = None
-    """Where it moves."""
+    """The new path, if it moves."""
 
 
 class ApplyPatch(Tool[ApplyPatchArgs]):
@@ -80,7 +80,7 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
         try:
             files = parse_patch(args.input)
         except ToolError:
-            return ()  # `run` says what is wrong with it, and touches nothing
+            return ()  # `run` reports the error and changes nothing
         return tuple(path for file in files for path in (file.path, file.moved_to) if path)
 
     async def preview(self, args: ApplyPatchArgs) -> Display:
@@ -157,7 +157,9 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
             if step.target is not None and step.found.stat is not None:
                 os.chmod(goal.place.name, stat.S_IMODE(step.found.stat.st_mode), dir_fd=goal.place.folder)
             if step.patch.kind == "Update" and not known:
-                self._seen.forget(goal.place.path)  # its context was right; the rest of it was never read
+                self._seen.forget(
+                    goal.place.path
+                )  # the lines around the change matched; the rest of the file was not read
         if step.after is None or step.target is not None:
             try:
                 os.unlink(step.found.place.name, dir_fd=step.found.place.folder)
@@ -168,7 +170,7 @@ class ApplyPatch(Tool[ApplyPatchArgs]):
 
 
 def _restore(found: FileBefore) -> None:
-    """Restore the files as they were before a patch that failed half way."""
+    """Restore the files after a patch that failed half way."""
     place = found.place
     with suppress(OSError):
         if found.stat is None:

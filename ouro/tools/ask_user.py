@@ -1,4 +1,4 @@
-"""AskUser: ask the user what only they can say."""
+"""AskUser: ask the user a question."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AskUser(Tool[AskUserArgs]):
         question = Question(args.question, tuple(args.choices), args.several, args.details)
         answers = await ctx.ask(question)
         if not answers:
-            text = "The user gave no answer. Go on as you think best, or say what you cannot do without one."
+            text = "The user gave no answer. Use your best judgement, or state what needs an answer."
             return ToolResult(text, Display("no answer"))
         shown = "\n".join(answers)
         return ToolResult(

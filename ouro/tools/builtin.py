@@ -24,7 +24,7 @@ from ouro.tools.write import Write
 
 
 class ToolParts(msgspec.Struct, frozen=True):
-    """What the built-in tools are made of."""
+    """The objects that the built-in tools need."""
 
     workspace: Workspace
     shell: Shell
@@ -36,7 +36,7 @@ class ToolParts(msgspec.Struct, frozen=True):
 
 
 def builtin_tools(parts: ToolParts) -> tuple[AnyTool, ...]:
-    """Every built-in tool. The order is the one the model is told them in; it stays, so that caches stay."""
+    """Every built-in tool. The order is fixed, so that the provider's cache stays valid."""
     workspace, seen = parts.workspace, parts.seen
     return (
         Read(workspace, seen),

@@ -1,4 +1,4 @@
-"""What a call changed in files, for the reader and in a line."""
+"""The file changes of a tool call, as a diff and as one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_TO_COMPARE = 4_000_000
 
 
 def change_of(shown: str, before: str | None, after: str | None, moved_to: str = "") -> FileChange:
-    """A change as it is shown; of a long file only the part around it, since it is kept with the session."""
+    """A change as a diff; of a long file only the lines around it, since it is saved with the session."""
     if before is None or after is None or max(len(before), len(after)) <= _WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
@@ -25,7 +25,7 @@ def change_of(shown: str, before: str | None, after: str | None, moved_to: str =
 
 
 def display_of(changes: Sequence[FileChange]) -> Display:
-    """The changes of a call, summed up as lines added and removed."""
+    """The changes of a call, with the count of lines added and removed."""
     return Display(summary_of(changes), Diff(tuple(changes)))
 
 

@@ -1,4 +1,4 @@
-"""Edit: change pieces of a file."""
+"""Edit: replace text in a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ouro.utils.text_files import TextFile
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """One piece to change."""
+    """One replacement."""
 
     old_text: Annotated[
         str, msgspec.Meta(description="The text as it stands in the file, without line numbers; unique in the file.")
@@ -97,7 +97,7 @@ class Edit(Tool[EditArgs]):
 
 
 def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> TextFile:
-    """`file` with all edits made, in order; what had to be tolerated is added to `notes`.
+    """`file` with all edits made, in order; tolerated differences are added to `notes`.
 
     Raises:
         ToolError: one of them cannot be made; the message says which.

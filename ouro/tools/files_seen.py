@@ -1,4 +1,4 @@
-"""FilesSeen: which files the model has seen, so that it changes none blindly; and one change of a file at a time."""
+"""FilesSeen: the files that the model has read, so that it changes no other; and locks for changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ouro.safety import FilePlace, Workspace
 from ouro.utils.text_files import ChangedMeanwhileError, NotTextError, TextFile, decode, save
 
 MAX_BYTES = 50_000_000
-"""Larger files are not changed by our tools: the whole text is held in memory, several times."""
+"""Larger files are not changed by the tools: several copies of the text are in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class _Seen:
     size: int
     digest: bytes = b""
     modified: int = 0
-    """Stands in for the digest where the file was too large to be read whole."""
+    """In place of a digest, for a file that was too large to read whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileBefore:
-    """A file as it is before a change; `file` is None where there is none yet."""
+    """A file before a change; `file` is None if it does not exist yet."""
 
     place: FilePlace
     shown: str
@@ -43,10 +43,10 @@ class FileBefore:
 
 
 class FilesSeen:
-    """What the model has seen of which file.
+    """The files that the model has read, with their content then.
 
     Args:
-        refuses: says why a content may not be written to a path; empty where it may.
+        refuses: returns why a content may not be written to a path; empty if it may.
     """
 
     def __init__(self, refuses: Callable[[Path, bytes], str] = lambda _path, _data: "") -> None:
@@ -59,22 +59,22 @@ class FilesSeen:
         self._seen[path] = _Seen(len(data), _digest(data))
 
     def note_part(self, path: Path, found: os.stat_result) -> None:
-        """The model has seen a part of a file that is too large to be read whole."""
+        """Record that the model has read a part of a file that is too large to read whole."""
         self._seen[path] = _Seen(found.st_size, modified=found.st_mtime_ns)
 
     def forget(self, path: Path) -> None:
         self._seen.pop(path, None)
 
     def clear(self) -> None:
-        """The model knows of no file any more: the conversation is another one."""
+        """Forget all files: the session has moved to other messages."""
         self._seen.clear()
 
     def knows(self, path: Path) -> bool:
-        """Whether the model has seen it, as it was then."""
+        """Whether the model has read the file with this content."""
         return path in self._seen
 
     def demand(self, found: FileBefore) -> None:
-        """Say no to changing what the model has not seen as it is now.
+        """Refuse a change of a file that the model has not read in its current state.
 
         Raises:
             ToolError: it was not read, or has changed since.
@@ -90,7 +90,7 @@ class FilesSeen:
 
     @contextmanager
     def changing(self, paths: Iterable[Path]) -> Iterator[None]:
-        """Hold these files: calls that run side by side change a file one after the other.
+        """Lock these files: parallel calls change a file one after the other.
 
         A lock of threads, not of tasks: the work is done in a thread, which goes on when its task is cancelled.
         """
@@ -103,32 +103,32 @@ class FilesSeen:
 
 
 def no_secrets_in_memory(workspace: Workspace, finds_secret: Callable[[str], str]) -> Callable[[Path, bytes], str]:
-    """What `FilesSeen.refuses` is for a session: a file of long-term memory holds no secret, nor does its name.
+    """The `refuses` of a session: no secret may be in a file of long-term memory or in its name.
 
     Args:
-        finds_secret: says which kind of secret is in a text; empty where there is none.
+        finds_secret: returns the kind of secret in a text; empty if there is none.
     """
 
     def refuses(path: Path, data: bytes) -> str:
         if workspace.memory_at(path) is None:
             return ""
         kind = finds_secret(f"{path.name}\n{data.decode(errors='replace')}")
-        return f"it holds a secret ({kind}), and memory keeps none. Say it without the secret." if kind else ""
+        return f"it holds a secret ({kind}), and memory stores none. Write it without the secret." if kind else ""
 
     return refuses
 
 
 def nothing_at(workspace: Workspace, text: str) -> FileBefore:
-    """A file that is not there, and perhaps not even its folder: only to be shown, never to be written."""
+    """A file that does not exist, nor perhaps its folder: only for display, never written."""
     path = workspace.resolve(text)
     return FileBefore(FilePlace(path, -1, path.name), workspace.shown(path), None, None)
 
 
 def find(workspace: Workspace, place: FilePlace) -> FileBefore:
-    """The text file in `place`, or that there is none.
+    """The text file at `place`, or a FileBefore without one.
 
     Raises:
-        ToolError: something is there that is no text file, or too large.
+        ToolError: it is not a text file, or too large.
     """
     shown = workspace.shown(place.path)
     try:
@@ -147,10 +147,10 @@ def find(workspace: Workspace, place: FilePlace) -> FileBefore:
 
 
 def store(found: FileBefore, after: TextFile, seen: FilesSeen) -> None:
-    """Write what becomes of a file that was found, and remember it as seen.
+    """Write the new content of a file, and record it as read.
 
     Raises:
-        ToolError: it cannot be or may not be written, or was changed by another program meanwhile.
+        ToolError: it cannot or may not be written, or another program has changed it.
     """
     data = encode(found.shown, after)
     if reason := seen.refuses(found.place.path, data):

@@ -80,7 +80,7 @@ class Glob(Tool[GlobArgs]):
 
 
 def _changed(path: Path) -> float:
-    """When it was changed; 0 where it is gone, though git still lists it."""
+    """Its modification time; 0 if it does not exist, though git still lists it."""
     try:
         return path.lstat().st_mtime
     except OSError:

@@ -60,7 +60,7 @@ class Grep(Tool[GrepArgs]):
     Args = GrepArgs
 
     def __init__(self, workspace: Workspace, *, ripgrep: str | None = None) -> None:
-        """`ripgrep` is its program; empty to search by Python, None to look for it."""
+        """`ripgrep`: path of the program; empty to search in Python, None to find it."""
         self._workspace = workspace
         self._ripgrep = (shutil.which("rg") or "") if ripgrep is None else ripgrep
 
@@ -132,7 +132,7 @@ def _content(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
 
 
 def _lines_of(hit: FileMatches, most: int, room: int) -> tuple[list[str], int, bool]:
-    """The lines to show, how many of them were found, and whether some were left out."""
+    """The lines to show, the number of matches, and whether some were left out."""
     shown: list[str] = []
     found = 0
     before: FoundLine | None = None

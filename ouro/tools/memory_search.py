@@ -1,4 +1,4 @@
-"""MemorySearch: notes, core memory and all past sessions, searched."""
+"""MemorySearch: search notes, core memory and all past sessions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Found(msgspec.Struct, frozen=True):
 
     text: str
     source: str
-    """Where it is from, on one line: which note, or which message of which session, when, in which file."""
+    """Its source on one line: the note, or session and message, with date and file."""
 
 
 SearchMemory = Callable[[str, int, str], Awaitable[Sequence[Found]]]
-"""Query, most results, and since which day (empty: ever); raises SearchUnavailable."""
+"""Takes query, maximum number of results, first day (empty: no limit); raises SearchUnavailable."""
 
 
 class MemorySearchArgs(msgspec.Struct, frozen=True):
@@ -67,13 +67,13 @@ class MemorySearch(Tool[MemorySearchArgs]):
         except SearchUnavailable as error:
             raise ToolError(f"{error.message} Search again in a moment, or continue without.") from error
         if not hits:
-            return ToolResult("Nothing is found. Try other words, or leave since out.", Display("nothing found"))
+            return ToolResult("No matches. Try other words, or leave since out.", Display("nothing found"))
         text = "\n".join(_quoted(number, hit) for number, hit in enumerate(hits, 1))
         shown = "\n".join(f"{hit.source}\n  {one_line(hit.text, _SHOWN)}" for hit in hits)
         return ToolResult(text, Display(f"{len(hits)} found", Plain(shown)))
 
 
 def _quoted(number: int, hit: Found) -> str:
-    """A hit as data: what it says is marked line by line, so that it cannot pass for anything else."""
+    """A hit as quoted data: every line is marked, so that it is not read as instructions."""
     text = hit.text if len(hit.text) <= _LONGEST else hit.text[:_LONGEST] + " […]"
     return "\n".join([f"{number}. {hit.source}", *(f"   > {line}" for line in text.splitlines())])

@@ -1,4 +1,4 @@
-"""Patterns for names of files, as a shell or .gitignore writes them."""
+"""Glob patterns for file names, as in a shell or .gitignore."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _PIECE = re.compile(r"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|[^*?\[]+|\[")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MAX_FORMS = 256
 _MAX_STARS = 3
-"""A regular expression takes time to the power of its stars: `*a*a*a*a*b` froze ouro. Above: states are followed."""
+"""Regular expressions are exponential in stars: `*a*a*a*a*b` froze ouro. Above this, a state machine is used."""
 
 
 def name_pattern(pattern: str) -> Callable[[str], bool]:
-    """Says of a path whether it fits: `*` stays in a folder, `**` crosses them, `{a,b}` is either, `!` first: not.
+    """A matcher of paths: `*` stays in a folder, `**` crosses folders, `{a,b}` is either, `!` negates.
 
-    A pattern without a slash is looked for in the file's name alone.
+    A pattern without a slash matches the file name alone.
 
     Raises:
-        ToolError: it is no pattern.
+        ToolError: the pattern is not valid.
     """
     if pattern.startswith("!"):
         fits = name_pattern(pattern[1:])
@@ -37,7 +37,7 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The patterns that `pattern` with its braces stands for.
+    """Expand the braces of `pattern`.
 
     Raises:
         ToolError: there are too many.
@@ -89,7 +89,7 @@ def _steps(pattern: str) -> list[str | re.Pattern[str]]:
 
 
 def _matches(steps: list[str | re.Pattern[str]], path: str) -> bool:
-    """Follow all states at once: the time is the length of the path times that of the pattern."""
+    """Follow all states at once, in time proportional to path length times pattern length."""
     states = _closed(steps, {0})
     for char in path:
         following: set[int] = set()
@@ -107,7 +107,7 @@ def _matches(steps: list[str | re.Pattern[str]], path: str) -> bool:
 
 
 def _closed(steps: list[str | re.Pattern[str]], states: set[int]) -> set[int]:
-    """The states, and those behind stars that match nothing."""
+    """The states, plus those behind stars that match the empty string."""
     found = set(states)
     for at in states:
         while at < len(steps) and isinstance(steps[at], str):

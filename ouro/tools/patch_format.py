@@ -1,4 +1,4 @@
-"""The `*** Begin Patch` format: from text to values, and what a change makes of a text."""
+"""The `*** Begin Patch` format: parse a patch, and apply its hunks to a text."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class Hunk:
 
     @property
     def old(self) -> list[str]:
-        """The lines that have to be there."""
+        """The lines that the file must have."""
         return [text for mark, text in self.lines if mark != "+"]
 
 
 @dataclass(slots=True)
 class FilePatch:
-    """What becomes of one file."""
+    """The changes of one file."""
 
     kind: Literal["Add", "Delete", "Update"]
     path: str
     moved_to: str = ""
     content: list[str] = field(default_factory=list)
-    """The lines of a file that is added."""
+    """The lines of an added file."""
     hunks: list[Hunk] = field(default_factory=list)
 
 
@@ -84,7 +84,7 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 def _bounds(lines: list[str]) -> tuple[int, int]:
-    """The lines of begin and end; what a shell or Markdown put around them is passed over."""
+    """The lines of begin and end; a heredoc or Markdown fence around them is skipped."""
     first = next((at for at, line in enumerate(lines) if line.strip() == BEGIN), None)
     if first is None or any(line.strip() and not _HEREDOC.fullmatch(line) for line in lines[:first]):
         raise _wrong(0, lines[0], f"a patch begins with {BEGIN}")
@@ -99,7 +99,7 @@ def _kind(word: str) -> Literal["Add", "Delete", "Update"]:
 
 
 def _goes_on(lines: list[str], number: int) -> bool:
-    """Whether a blank line is one of the added file: more of it follows."""
+    """Whether a blank line belongs to the added file: more lines of it follow."""
     return not lines[number].strip() and lines[number + 1].startswith("+")
 
 
@@ -146,7 +146,7 @@ def _wrong(number: int, line: str, expected: str) -> ToolError:
 
 
 def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> TextFile:
-    """`file` with its hunks applied; what had to be tolerated is added to `notes`.
+    """`file` with its hunks applied; tolerated differences are added to `notes`.
 
     Raises:
         ToolError: a place cannot be found; the message shows the nearest lines.
@@ -185,7 +185,7 @@ def _place(lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: lis
         return (start if hunk.headers and not hunk.at_end else len(lines)), 0
     for wanted in (old, old[:-1]) if len(old) > 1 and not old[-1] else (old,):
         found, how = _search(lines, wanted, start)
-        if not found:  # changes that are not in the order of the file
+        if not found:  # the changes are not in the order of the file
             found, how = _search(lines, wanted, 0)
             found = found if len(found) == 1 else []
         if hunk.at_end:
@@ -200,7 +200,7 @@ def _place(lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: lis
 
 
 def _search(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[int], str]:
-    """All places from `start` on, and in which dress: the first in which there is any."""
+    """All places from `start` on, and the tolerance that found them: the strictest with a match."""
     for how, normal in _WAYS:
         have, goal = [normal(line) for line in lines], [normal(line) for line in wanted]
         ends = len(have) - len(goal) + 1
@@ -219,11 +219,11 @@ def _note(notes: list[str], hunk: Hunk, found: list[int], how: str) -> None:
 
 
 def _hint(near: str) -> str:
-    return f" The nearest lines are:\n{near}" if near else " Nothing like it is there: read the file again."
+    return f" The nearest lines are:\n{near}" if near else " The file has no similar lines: read it again."
 
 
 def _spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
-    """The runs of lines that change, in line numbers; context stays as the file has it."""
+    """The line ranges that change; context lines stay as in the file."""
     indent = (reindent_between(hunk.old[:size], lines[first : first + size]) if size else None) or str
     spans: list[Span] = []
     at = first

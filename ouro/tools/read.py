@@ -28,7 +28,7 @@ _MAX_LINES = 2000
 _MAX_PAGES = 20
 _MAX_LINE = 2000
 _WHOLE = 10_000_000
-"""Bytes up to which a file is read whole; of a larger one only the lines that are asked for."""
+"""Bytes. A larger file is read only up to the requested lines."""
 _MAX_OFFSET_BYTES = 1_000_000_000
 _MAX_DOCUMENT_BYTES = 100_000_000
 _MAX_NAMES = 50
@@ -45,7 +45,7 @@ class ReadArgs(msgspec.Struct, frozen=True):
 
 
 class _Window(msgspec.Struct, frozen=True):
-    """Lines of a text; `total` is None where the end was not reached."""
+    """Lines of a text; `total` is None if the end was not reached."""
 
     lines: Sequence[str]
     first: int
@@ -124,7 +124,7 @@ class Read(Tool[ReadArgs]):
             try:
                 lines, pictures = notebook(text)
             except ValueError:
-                pass  # shown as the text that it is
+                pass  # a broken notebook is shown as text
             else:
                 note = " of the notebook as it is rendered here; to edit it, match the JSON of the file"
                 return _numbered(_window(lines, args), path, note, pictures)
@@ -181,7 +181,7 @@ def _pdf(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
 
 
 def _part(file: BinaryIO, encoding: str, first: int, count: int) -> _Window:
-    """Lines of a file of any size, without holding more of it than is shown."""
+    """Lines of a file of any size; only the shown lines are in memory."""
     reader = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
     lines: list[str] = []
     number, passed, fresh = 1, 0, True
@@ -226,7 +226,7 @@ def _cut(line: str) -> str:
 
 
 def _fitting(pieces: Sequence[str]) -> list[str]:
-    """As many from the start as fit into an answer; the first is cut where it alone is too long."""
+    """The first lines that fit into a result; a first line that is too long alone is cut."""
     taken: list[str] = []
     room = MAX_CHARACTERS
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""What read makes of files that are no text: pictures, PDF, notebooks; and of what kind a binary file is."""
+"""Images, PDF pages and notebooks for the read tool, and the kind of a binary file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ouro.errors import ToolError
 from ouro.messages import Image
 
 MAX_SIDE = 1568
-"""Pixels: what providers scale larger pictures down to by themselves, at the cost of a longer request."""
+"""Pixels. Providers scale larger images down themselves; sending them only makes the request longer."""
 _MAX_BYTES = 3_500_000
-"""Of a picture; providers take 5 MB in base64."""
+"""Bytes of an image; providers accept 5 MB in base64."""
 _MAX_PIXELS = 100_000_000
 _MAX_OUTPUT = 4000
 _MAX_PICTURES = 4
@@ -37,26 +37,26 @@ _KINDS = (
 
 
 def picture_type(start: bytes) -> str:
-    """The media type of a picture that models can see; empty where it is none."""
+    """The media type of an image that models accept; empty for other data."""
     if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for mark, kind in _PICTURES if start.startswith(mark)), "")
 
 
 def kind_of(start: bytes) -> str:
-    """What a binary file is, as far as its first bytes tell."""
+    """The kind of a binary file, from its first bytes."""
     return next((kind for mark, kind in _KINDS if start.startswith(mark)), "binary data")
 
 
 def picture(name: str, data: bytes) -> tuple[Image, str]:
-    """A picture for the model, scaled where it is too large; and its size in words.
+    """An image for the model, scaled down if necessary, and its size as text.
 
     Raises:
         ToolError: it is damaged, or far too large.
     """
     from PIL import Image as Pillow
 
-    Pillow.MAX_IMAGE_PIXELS = None  # its warning would be written across the screen; the size is looked at below
+    Pillow.MAX_IMAGE_PIXELS = None  # its warning would be printed over the screen; the size is checked below
     try:
         with Pillow.open(io.BytesIO(data)) as opened:
             width, height = opened.size
@@ -106,7 +106,7 @@ def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str]
 
 
 def notebook(text: str) -> tuple[list[str], list[Image]]:
-    """A notebook as lines: each cell with its number, kind and what it printed; and the pictures that it shows.
+    """A notebook as lines (each cell with number, kind and output), and its images.
 
     Raises:
         ValueError: it is not a notebook.

@@ -1,4 +1,4 @@
-"""What to search for, what is found in a file, and the way to search by Python alone: for machines without ripgrep."""
+"""Search in files for grep: the plan, the matches, and the search by ripgrep or, without it, in Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ouro.safety import Workspace
 from ouro.utils.project_files import walk
 
 MAX_BYTES = 50_000_000
-"""Bytes; larger files of a folder are passed over."""
+"""Bytes; larger files in a folder are skipped."""
 
 
 class SearchPlan(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class SearchPlan(msgspec.Struct, frozen=True):
 
     pattern: str
     place: Path
-    """A file or a folder, real."""
+    """A file or folder, with links resolved."""
     fits: Callable[[str], bool]
     """Whether a file, by its path below the folder, is searched."""
     ignore_case: bool = False
@@ -39,7 +39,7 @@ class SearchPlan(msgspec.Struct, frozen=True):
 
 
 class FoundLine(msgspec.Struct, frozen=True):
-    """A line that was found, or stands beside one."""
+    """A matching line, or a context line."""
 
     number: int
     text: str
@@ -47,14 +47,14 @@ class FoundLine(msgspec.Struct, frozen=True):
 
 
 class FileMatches(msgspec.Struct, frozen=True):
-    """A file in which something was found; its path is relative to the folder that was searched."""
+    """A file with matches; its path is relative to the searched folder."""
 
     path: str
     lines: tuple[FoundLine, ...]
 
 
 def search_by_python(plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
-    """The files in which something is found, in the order of their paths.
+    """The files with matches, in the order of their paths.
 
     Raises:
         ToolError: the pattern is not a regular expression.
@@ -71,7 +71,7 @@ def search_by_python(plan: SearchPlan, workspace: Workspace) -> Iterator[FileMat
 
 
 def in_path_order(path: str) -> list[bytes]:
-    """The key by which both ways sort: folder by folder, by bytes."""
+    """The sort key of both searches: folder by folder, by bytes."""
     return path.encode("utf-8", "surrogateescape").split(b"/")
 
 
@@ -101,7 +101,7 @@ def _text(workspace: Workspace, path: Path, *, whatever_size: bool) -> str | Non
 
 
 def _found(expression: re.Pattern[str], text: str, *, multiline: bool) -> set[int]:
-    """The lines, counted from 0, on which something is found."""
+    """The matching lines, counted from 0."""
     if not multiline:
         lines = text.removesuffix("\n").split("\n") if text else []
         return {at for at, line in enumerate(lines) if expression.search(line)}
@@ -122,18 +122,18 @@ def _with_context(lines: list[str], found: set[int], context: int) -> tuple[Foun
 
 
 _OPTIONS = (
-    # Nothing that the user or the project has set up may change what is found, or run a program.
+    # No configuration of the user or the project may change the result or run a program.
     "--no-config", "--json", "--crlf", "--hidden", "--sort=path", "--engine=auto", "--no-require-git",
     "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude", "--no-messages",
 )  # fmt: skip
 _REPOSITORIES = (".git", ".hg", ".svn", ".jj")
 _TIMEOUT = 60.0
 _LIMITED = ("/bin/sh", "-c", 'ulimit -v 4194304 2>/dev/null; ulimit -t "$0"; exec "$@"', str(int(_TIMEOUT)))
-"""4 GB of address space (a search has taken 23 GB), and an end for one that outlives ouro."""
+"""Limits a search to 4 GB of address space (one has taken 23 GB), and in time if it outlives ouro."""
 
 
 def search_by_ripgrep(program: str, plan: SearchPlan, workspace: Workspace) -> Iterator[FileMatches]:
-    """The files in which something is found, in the order of their paths.
+    """The files with matches, in the order of their paths.
 
     Raises:
         ToolError: the pattern is not a regular expression.
@@ -151,7 +151,7 @@ def search_by_ripgrep(program: str, plan: SearchPlan, workspace: Workspace) -> I
         if process.wait() < 0:
             raise ToolError(f"The search used more than {_TIMEOUT:.0f} s. Narrow the pattern, path or glob.")
         errors.seek(0)
-        # Its code is 2 as well where a single file could not be read.
+        # Exit code 2 also means that a single file could not be read.
         if message := errors.read(2000).decode("utf-8", "replace").strip().removeprefix("rg: "):
             raise ToolError(f"{plan.pattern} is not a regular expression: {message}")
 
@@ -162,7 +162,7 @@ def _start(
     command = [*_LIMITED, program, *_OPTIONS, f"--context={plan.context}"]
     command += ["--ignore-case"] * plan.ignore_case + ["--multiline", "--multiline-dotall"] * plan.multiline
     if plan.place.is_file():
-        # Opened here and handed over, so that it is the file that was checked.
+        # Opened here and passed as stdin, so that it is the file that was checked.
         file = stack.enter_context(workspace.open(str(plan.place)))
         return subprocess.Popen(
             [*command, "--regexp", plan.pattern, "-"], stdin=file, stdout=subprocess.PIPE, stderr=errors, cwd="/"
@@ -200,7 +200,7 @@ def _hits(output: IO[bytes], plan: SearchPlan) -> Iterator[FileMatches]:
                 lines += _lines(data, found=event["type"] == "match")
             case "end":
                 path = plan.place.name if alone else _ripgrep_text(data["path"]).removeprefix("./")
-                # Where a zero byte was met, the file is no text, whatever was found before it.
+                # A file with a zero byte is binary, whatever matched before it.
                 if data["binary_offset"] is None and any(line.found for line in lines) and (alone or plan.fits(path)):
                     yield FileMatches(path, tuple(lines))
 

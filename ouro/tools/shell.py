@@ -1,4 +1,4 @@
-"""shell: run a line of bash."""
+"""Shell: run a command in bash."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SETTLE = 1.0
 
 
 class ShellArgs(msgspec.Struct, forbid_unknown_fields=True):
-    """What shell is asked to run."""
+    """The arguments of shell."""
 
     command: Annotated[str, msgspec.Meta(min_length=1, description="The line (or lines) of bash to run.")]
     cwd: Annotated[
@@ -74,11 +74,11 @@ class Shell(Tool[ShellArgs]):
 
         Args:
             root: where lines run.
-            jobs: takes over what runs in the background.
+            jobs: manages background commands.
             spool_dir: where long output is kept.
             environment: of the commands, without secrets (`child_environment`).
-            sandbox: what lines run inside of.
-            mask: takes secrets out of what is kept.
+            sandbox: wraps every command.
+            mask: removes secrets from saved output.
             timeout_seconds: the time limit of a call that sets none.
         """
         self._root = root.resolve()
@@ -106,7 +106,7 @@ class Shell(Tool[ShellArgs]):
         """Run it.
 
         Raises:
-            ToolError: the folder is not there, or the line cannot be handed to a shell.
+            ToolError: the folder does not exist, or bash cannot be started.
         """
         named = os.path.expanduser(args.cwd.replace("\0", "\ufffd"))  # noqa: PTH111 - Path's raises for ~nobody
         cwd = (self._root / named).resolve()
@@ -124,10 +124,10 @@ class Shell(Tool[ShellArgs]):
     async def run_line(
         self, line: str, report: Callable[[str], None], *, cwd: Path | None = None, timeout_seconds: float | None = None
     ) -> ToolResult:
-        """Run one line to its end: a call of the model, or what the user typed after `!` (no time limit).
+        """Run one command to its end: a tool call, or what the user typed after `!` (no time limit).
 
         Raises:
-            ToolError: the folder is not there, or the line cannot be handed to a shell.
+            ToolError: the folder does not exist, or bash cannot be started.
         """
         cwd = cwd or self._root
         capture = OutputCapture(self._spool_dir, self._mask)
@@ -139,19 +139,19 @@ class Shell(Tool[ShellArgs]):
         try:
             in_time = await process.wait(timeout_seconds)
         finally:
-            # Also when the turn was interrupted; a second interruption finds `end` at work and makes it a KILL.
+            # Also after an interrupt; a second interrupt turns `end` into a KILL.
             try:
                 left = await process.end()
             finally:
                 self._running.discard(process)
         if capture.file:
-            # What is read next is all there, unless it is very long.
+            # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(capture.settle, _SETTLE)
         ended = "" if in_time else _out_of_time(timeout_seconds)
         return self._result(line, cwd, capture.text(), process, ended or _left_behind(left))
 
     def kill_all(self) -> None:
-        """KILL at once every line that runs in the foreground."""
+        """KILL every foreground command at once."""
         for process in tuple(self._running):
             process.kill()
 

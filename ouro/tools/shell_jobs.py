@@ -1,4 +1,4 @@
-"""shell_output and shell_kill: follow and end the shell lines that run in the background."""
+"""shell_output and shell_kill: follow and end background commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MAX_KEPT = 100
 
 
 class JobInfo(msgspec.Struct, frozen=True):
-    """A background job, as it stands."""
+    """The state of a background job."""
 
     id: str
     command: str
@@ -32,7 +32,7 @@ class JobInfo(msgspec.Struct, frozen=True):
     """None while it runs; below zero where a signal ended it."""
     seconds: float
     tail: str
-    """The end of what it has printed."""
+    """The end of its output."""
 
 
 @dataclass
@@ -48,11 +48,11 @@ class _Job:
 
 
 class ShellJobs:
-    """The background jobs of one session: it starts them, knows them, and ends them all when it is closed.
+    """The background jobs of one session; `close` ends them all.
 
     Args:
         spool_dir: where long output is kept.
-        mask: takes secrets out of what is written there; called in a thread.
+        mask: removes secrets from saved output; called in a thread.
     """
 
     def __init__(self, spool_dir: Path, mask: Callable[[str], str] | None = None) -> None:
@@ -62,7 +62,7 @@ class ShellJobs:
         self._count = 0
 
     async def start(self, line: str, cwd: Path, environment: Mapping[str, str], sandbox: Sandbox) -> JobInfo:
-        """Start `line` and come back at once.
+        """Start `line` and return at once.
 
         Raises:
             ToolError: too many run already, or the shell could not be started.
@@ -83,7 +83,7 @@ class ShellJobs:
         return tuple(map(self._info, self._jobs.values()))
 
     def news(self, job_id: str) -> str:
-        """What a job has printed since this was last asked.
+        """The output of a job since the last call.
 
         Raises:
             ToolError: there is no such job.
@@ -95,7 +95,7 @@ class ShellJobs:
         return text
 
     async def wait(self, job_id: str, seconds: float) -> None:
-        """Wait until a job has printed something new, or has ended, or the time is up.
+        """Wait until a job has printed something or has ended, at most for the given time.
 
         Raises:
             ToolError: there is no such job.
@@ -110,7 +110,7 @@ class ShellJobs:
             return
 
     def info(self, job_id: str) -> JobInfo:
-        """One job as it stands.
+        """The state of one job.
 
         Raises:
             ToolError: there is no such job.
@@ -148,7 +148,7 @@ class ShellJobs:
             await asyncio.gather(*watchers, return_exceptions=True)
 
     async def _watch(self, job: _Job) -> None:
-        """A job's shell has ended: so do the processes that it left behind."""
+        """Wait for the end of a job's shell, then end the processes that it left behind."""
         try:
             await job.process.wait(None)
             await job.process.end()
@@ -174,7 +174,7 @@ class ShellJobs:
 
 
 class ShellOutputArgs(msgspec.Struct, forbid_unknown_fields=True):
-    """Which job, and how long to wait for it."""
+    """The arguments of shell_output."""
 
     id: Annotated[str, msgspec.Meta(description="The job, as shell named it.")]
     wait_seconds: Annotated[
@@ -209,7 +209,7 @@ class ShellOutput(Tool[ShellOutputArgs]):
 
 
 class ShellKillArgs(msgspec.Struct, forbid_unknown_fields=True):
-    """Which job."""
+    """The arguments of shell_kill."""
 
     id: Annotated[str, msgspec.Meta(description="The job, as shell named it.")]
 

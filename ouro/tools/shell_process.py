@@ -1,4 +1,4 @@
-"""One shell line as processes: started apart from the terminal, watched, and ended with all that it started."""
+"""One shell command as processes: started without a terminal, watched, and ended with all child processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ouro.safety import Sandbox
 from ouro.tools.truncate import OutputCapture
 
 _MARK = "OURO_SHELL"
-"""A variable that every process of a line carries, so that those that left its group are found."""
+"""An environment variable of every process of a command, to find those that left its process group."""
 _PIECE = 64 * 1024
 _LAST_PIECES = 64
 _MORE_PROCESSES = 4096
@@ -31,11 +31,11 @@ _MOMENT = 0.01
 _LAST_WORDS = 0.3
 """Seconds that `tee` and its like have to finish when the shell has ended."""
 GRACE = 0.3
-"""Seconds between the polite and the sure signal."""
+"""Seconds between TERM and KILL."""
 
 
 class ShellProcess:
-    """A shell line that runs. Who starts one ends it: with `end`, or `kill` where nothing can be awaited."""
+    """A running shell command. The caller ends it: with `end`, or with `kill` where it cannot await."""
 
     def __init__(self, process: asyncio.subprocess.Process, mark: str, pump: Pump) -> None:
         self._process = process
@@ -52,11 +52,11 @@ class ShellProcess:
 
     @property
     def seconds(self) -> float:
-        """How long it has run, or ran."""
+        """Its running time."""
         return (self._ended or time.monotonic()) - self._started
 
     async def wait(self, seconds: float | None) -> bool:
-        """Wait for the shell itself, not for what holds its output open; False when the time was up first."""
+        """Wait for the shell, not for other processes that hold its output open; False on timeout."""
         try:
             async with asyncio.timeout(seconds):
                 await self._process.wait()
@@ -65,7 +65,7 @@ class ShellProcess:
         return True
 
     async def end(self, grace: float = GRACE) -> int:
-        """End what still runs of it: TERM, then KILL. Gives the number of processes that had outlived the shell."""
+        """End its remaining processes: TERM, then KILL. Returns how many had outlived the shell."""
         left = 0
         try:
             if self.exit_code is None:
@@ -83,7 +83,7 @@ class ShellProcess:
         return left
 
     def kill(self) -> None:
-        """KILL at once everything that still runs of it, and read no more."""
+        """KILL its remaining processes at once, and stop reading."""
         if self._ended is None:
             self._pump.drain()
             self._signal(signal.SIGKILL)
@@ -91,10 +91,10 @@ class ShellProcess:
             self._ended = time.monotonic()
 
     async def _survivors(self) -> int:
-        """How many processes continue without the shell, and do not end by themselves at once."""
+        """The number of processes that continue without the shell and do not end soon by themselves."""
         members, unsure = self._members()
         if unsure:
-            # One that is just becoming another program has no environment for a moment.
+            # During exec, a process has no environment for a moment.
             await asyncio.sleep(_MOMENT)
             members, _ = self._members()
         if not members or await self._until_gone(_LAST_WORDS):
@@ -112,14 +112,14 @@ class ShellProcess:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
-        # Twice: one that was just being forked at the first look carries the mark, too.
+        # Twice: a process that was being forked during the first pass carries the mark, too.
         for _ in range(0 if self._alone else 2):
             for pid in self._members()[0] - {self._process.pid}:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
 
     def _members(self) -> tuple[set[int], bool]:
-        """The living processes of the line, its own shell among them, and whether some could not be told."""
+        """The living processes of the command with its shell, and whether some are unknown."""
         if _HAS_PROC:
             return _marked(self._mark, self._process.pid)
         try:
@@ -130,7 +130,7 @@ class ShellProcess:
 
 
 class Pump:
-    """Reads what a line prints as it comes, into a capture and, a few times a second, into a report."""
+    """Reads the output of a command into a capture and, a few times a second, into a report."""
 
     def __init__(self, descriptor: int, capture: OutputCapture, report: Callable[[bytes], None] | None) -> None:
         self._descriptor: int | None = descriptor
@@ -143,7 +143,7 @@ class Pump:
         self._loop.add_reader(descriptor, self._read)
 
     def drain(self) -> None:
-        """Take what was printed and not read yet: a bounded amount, as the writer may never stop."""
+        """Read the output that is still in the pipe; bounded, as the writer may never stop."""
         for _ in range(_LAST_PIECES):
             if not self._read():
                 break
@@ -191,10 +191,10 @@ async def start_shell(
     capture: OutputCapture,
     report: Callable[[bytes], None] | None = None,
 ) -> ShellProcess:
-    """Start `line` in a session of its own: no terminal, no input, its output into `capture`.
+    """Start `line` in a process session of its own: no terminal, no input, output into `capture`.
 
     Raises:
-        ToolError: the folder is not there or cannot be entered, or the line cannot be handed to a shell.
+        ToolError: the folder does not exist or cannot be entered, or bash cannot be started.
     """
     _demand_folder(cwd)
     argv = [shutil.which("bash") or "/bin/sh", "-c", "--", line]
@@ -224,13 +224,13 @@ async def start_shell(
 
 def _demand_folder(cwd: Path) -> None:
     if not cwd.exists():
-        raise ToolError(f"The folder {cwd} is not there (any more). Name another with `cwd`, or make it again.")
+        raise ToolError(f"The folder {cwd} does not exist. Name another with `cwd`, or create it.")
     if not cwd.is_dir() or not os.access(cwd, os.X_OK):
         raise ToolError(f"{cwd} is not a folder that commands can be run in. Name another with `cwd`.")
 
 
 def _bound_processes(pid: int) -> None:
-    """Let a line that multiplies itself hit a wall long before the machine does."""
+    """Limit the number of processes, so that a fork bomb fails before the machine does."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, ValueError, IndexError):
             running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
@@ -241,7 +241,7 @@ def _bound_processes(pid: int) -> None:
 
 
 def _marked(mark: str, shell: int) -> tuple[set[int], bool]:
-    """The processes whose environment carries the mark, whatever group or session they are in."""
+    """The processes with the mark in their environment, in any process group or session."""
     needle = f"{_MARK}={mark}".encode()
     found, unsure = set(), False
     for name in os.listdir("/proc"):  # noqa: PTH208 - done for every call, over every process
@@ -254,14 +254,14 @@ def _marked(mark: str, shell: int) -> tuple[set[int], bool]:
 
 
 def _environment_of(pid: str) -> bytes:
-    """What a process was started with; a space where it will never tell, nothing where it does not just now."""
+    """The environment of a process; a space if it can never be read, empty if it cannot be read now."""
     try:
         if environment := _bytes_of(f"/proc/{pid}/environ"):
             return environment
         state, parent = _bytes_of(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:2]
     except (OSError, ValueError):
         return b" "
-    # The dead and the kernel's own have none.
+    # Dead processes and kernel threads have none.
     return b" " if state in b"ZX" or parent in (b"0", b"2") else b""
 
 

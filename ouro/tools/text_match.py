@@ -1,4 +1,4 @@
-"""How the lines of a model are indented in the file it means."""
+"""Locate `old_text` in a file: exact, then ignoring whitespace and punctuation; re-indent `new_text`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ouro.errors import ToolError
 from ouro.utils.text_files import Span
 
 Reindent = Callable[[str], str]
-"""Gives a line of the model the indentation that it has to have in the file."""
+"""Re-indents a line of the model for the file."""
 
 
 def reindent_between(wanted: Sequence[str], found: Sequence[str]) -> Reindent | None:
-    """The way from the indentation of `wanted` to that of `found`; None where there is no single way."""
+    """The re-indentation from `wanted` to `found`; None if it is not the same for all lines."""
     known: dict[str, str] = {}
     for mine, its in zip(wanted, found, strict=True):
         if mine.strip() and known.setdefault(_indent(mine), _indent(its)) != _indent(its):
@@ -82,11 +82,11 @@ def _width(indent: str) -> int:
 
 
 _ALIKE = 93.0
-"""Percent of likeness from which a text is taken for the one that was meant."""
+"""Percent of similarity from which a text counts as a match."""
 _ALIKE_LINE = 70.0
 _NEARLY = 55.0
 _ENOUGH_TO_COMPARE = 20
-"""Characters: a shorter text is like too many others."""
+"""Characters. A shorter text is similar to too many others."""
 _MAX_LINES_TO_COMPARE = 50_000
 _MAX_LINES_SHOWN = 15
 _PUNCTUATION = str.maketrans(
@@ -100,7 +100,7 @@ _NUMBERED = re.compile(r"[ ]*[0-9]+\t")
 
 
 class Match(msgspec.Struct, frozen=True):
-    """What to replace, and how it was found: empty where the text stands there exactly."""
+    """What to replace, and the tolerance that found it; empty for an exact match."""
 
     spans: tuple[Span, ...]
     how: str = ""
@@ -119,18 +119,18 @@ _WAYS = (
 
 
 def plain_punctuation(text: str) -> str:
-    """`text` with typographic quotes, dashes and spaces as a keyboard has them."""
+    """`text` with ASCII in place of typographic quotes, dashes and spaces."""
     return text.translate(_PUNCTUATION)
 
 
 def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
-    """Where `old` is in `text`, and what is to stand there instead.
+    """The places of `old` in `text`, with their replacement.
 
     Args:
-        everywhere: all places are meant, not the only one.
+        everywhere: match all places; otherwise there must be exactly one.
 
     Raises:
-        ToolError: it is not there, or more than once; the message shows where to look.
+        ToolError: it is not there, or more than once; the message shows the nearest lines.
     """
     lines = _Lines(text)
     if found := _exactly(text, old, new, everywhere=everywhere):
@@ -170,7 +170,7 @@ def _exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None
     at = text.find(old)
     while at >= 0:
         starts.append(at)
-        # Places that overlap are two as well: only who means all of them cannot have both.
+        # Overlapping places count as two, but only one of them can be replaced.
         at = text.find(old, at + (len(old) if everywhere else 1))
     if len(starts) > 1 and not everywhere:
         raise ToolError(_ambiguous([text.count("\n", 0, start) + 1 for start in starts]))
@@ -178,7 +178,7 @@ def _exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None
 
 
 def _at_its_depth(lines: _Lines, old: str, new: str) -> Match | None:
-    """A single line that stands deeper than the model wrote it: more lines are to follow at that depth."""
+    """A single line that is indented deeper than the model wrote it: re-indent the new lines to that depth."""
     indent = old[: len(old) - len(old.lstrip(" \t"))]
     if not indent or "\n" in old or "\n" not in new:
         return None
@@ -189,7 +189,7 @@ def _at_its_depth(lines: _Lines, old: str, new: str) -> Match | None:
 
 
 def _places(lines: _Lines, wanted: list[str], normal: Callable[[str], str]) -> list[tuple[int, Reindent]]:
-    """The lines from which on `wanted` stands, each line made normal, with one way to re-indent it."""
+    """The lines where `wanted` begins, comparing normalized lines, each with one re-indentation."""
     goal = [normal(line) for line in wanted]
     if not any(goal):
         return []
@@ -206,7 +206,7 @@ def _places(lines: _Lines, wanted: list[str], normal: Callable[[str], str]) -> l
 
 
 def _alike(lines: _Lines, wanted: list[str], old: str, new: str) -> Match | None:
-    """The one place that is nearly `wanted`, line for line."""
+    """The one place that is similar to `wanted`, line by line."""
     if len("".join(old.split())) < _ENOUGH_TO_COMPARE or len(lines.lines) > _MAX_LINES_TO_COMPARE:
         return None
     scored = _likeness(lines.lines, wanted, _ALIKE)
@@ -238,7 +238,7 @@ def _every_line_alike(wanted: Sequence[str], found: Sequence[str]) -> bool:
     from rapidfuzz import fuzz
 
     return all(
-        # 1 and 2 are a single character apart, and seldom mean the same.
+        # Numbers must be equal: 1 and 2 differ in one character, but seldom mean the same.
         fuzz.ratio(mine.strip(), its.strip()) >= _ALIKE_LINE and _NUMBER.findall(mine) == _NUMBER.findall(its)
         for mine, its in zip(wanted, found, strict=True)
     )
@@ -249,7 +249,7 @@ def _squeezed(lines: Sequence[str]) -> str:
 
 
 def _span(lines: _Lines, first: int, wanted: list[str], indent: Reindent, old: str, new: str) -> Span:
-    """The change that `old` to `new` means there: lines that both have stay as the file has them."""
+    """The change from `old` to `new` at that place: common lines stay as in the file."""
     last = first + len(wanted) - 1
     whole_lines = old.endswith("\n")
     end = lines.starts[last + 1] if whole_lines and last + 1 < len(lines.lines) else lines.end(last)
@@ -283,12 +283,12 @@ def _not_found(lines: _Lines, wanted: list[str], text: str, new: str) -> str:
         return f"{message} new_text is there already, at line {text.count(chr(10), 0, at) + 1}: was this done before?"
     near = nearest_lines(lines.lines, wanted)
     if not near:
-        return f"{message} Nothing like it is there either: read the file again."
+        return f"{message} The file has no similar lines: read it again."
     return f"{message} The nearest lines are:\n{near}\nCopy old_text exactly from the file, without line numbers."
 
 
 def nearest_lines(have: Sequence[str], wanted: Sequence[str]) -> str:
-    """The lines most like `wanted`, numbered; empty where none is like it at all."""
+    """The lines most similar to `wanted`, with numbers; empty if none is similar."""
     near = _likeness(have, wanted, _NEARLY) if len(have) <= _MAX_LINES_TO_COMPARE else []
     if not near:
         return ""

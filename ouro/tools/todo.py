@@ -1,4 +1,4 @@
-"""TodoWrite: the agent's plan, for itself and for the user who watches."""
+"""TodoWrite: the agent's plan, shown to the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Plan:
         self.items: tuple[Todo, ...] = ()
 
     def change(self, items: tuple[Todo, ...]) -> None:
-        """Put another plan in its place."""
+        """Replace the plan."""
         self.items = items
 
 

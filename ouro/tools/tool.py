@@ -1,4 +1,4 @@
-"""Tool: the protocol of a tool, what it is given, what it gives back."""
+"""Tool: the protocol of a tool, its context and its result."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ouro.safety import Effect
 
 
 class ToolContext(msgspec.Struct, frozen=True):
-    """What a tool may use of its surroundings during one call."""
+    """The callbacks that a tool may use during one call."""
 
     report: Callable[[str], None]
-    """Show something that the running tool has printed."""
+    """Show output of the running tool."""
     ask: Callable[[Question], Awaitable[tuple[str, ...]]]
     """Ask the user; returns the answers, none when the user dismissed the question."""
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What came of a call: `text` for the model, `display` for the reader."""
+    """The result of a call: `text` for the model, `display` for the user."""
 
     text: str
     display: Display
@@ -65,7 +65,7 @@ AnyTool = Tool[Any]
 
 
 def spec_of(tool: AnyTool) -> ToolSpec:
-    """The tool as a model gets it: name, description, JSON schema of the arguments."""
+    """The tool for the model: name, description, JSON schema of the arguments."""
     return ToolSpec(tool.name, inspect.getdoc(type(tool)) or "", _schema_of(tool.Args))  # type: ignore[arg-type]  # mypy takes no metaclass for hashable
 
 
@@ -73,7 +73,7 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
     """The arguments of a call as the tool's `Args`; numbers and booleans in quotes are understood.
 
     Raises:
-        ToolError: they do not fit; the message names the argument.
+        ToolError: they do not match the schema; the message names the argument.
     """
     try:
         args = msgspec.convert(dict(arguments), tool.Args, strict=False)
@@ -84,7 +84,7 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
     return args
 
 
-@cache  # the same for each request
+@cache  # cached: the same for each request
 def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON schema of `args`, without references: not every provider follows them."""
     _, definitions = msgspec.json.schema_components([args], ref_template="{name}")

@@ -1,4 +1,4 @@
-"""Long output on disk: written by a thread, with secrets taken out, up to a limit."""
+"""Long output: captured as head and tail, spooled to disk without secrets, shortened for the model."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ouro.utils.runtime import ensure_private_dir
 from ouro.utils.text import clean
 
 SPOOLED = 4 * 1024 * 1024
-"""Bytes of output that are kept in a file at most."""
+"""Maximum bytes of output in a file."""
 _PIECE = 8 * 1024
 
 
 class Spool:
-    """A file that output goes to. A thread writes it: to look for secrets takes longer than the loop can wait."""
+    """A file for output. A thread writes it: the search for secrets would block the event loop too long."""
 
     def __init__(self, folder: Path, mask: Callable[[str], str] | None) -> None:
         """Make the file.
@@ -36,12 +36,12 @@ class Spool:
         self._mask = mask
         self._room = SPOOLED
         self._queue: SimpleQueue[bytes] = SimpleQueue()
-        # Does not hold up the end of the program: what is missing then is the end of a long output.
+        # A daemon does not block the exit of the program; the end of a long output may be missing then.
         self._writer = threading.Thread(target=self._write, name="spool", daemon=True)
         self._writer.start()
 
     def add(self, data: bytes) -> None:
-        """One more piece; what is beyond the limit is left out."""
+        """Write one more piece, up to the limit."""
         if data and self._room:
             data = data[: self._room]
             self._room -= len(data)
@@ -51,7 +51,7 @@ class Spool:
         self._queue.put(b"")
 
     def settle(self, seconds: float) -> None:
-        """Wait until the file is complete, but not for longer than this; not to be called in the loop."""
+        """Wait until the file is complete, at most this long. Blocks."""
         self._writer.join(seconds)
 
     def _write(self) -> None:
@@ -72,7 +72,7 @@ class Spool:
 
 
 def _cut(data: bytes) -> int:
-    """Where to cut a piece off, so that no secret is cut in two: after a line, or else between words."""
+    """Where to cut a piece, so that no secret is split: after a line, else between words."""
     for mark in (b"\n", b" "):
         if end := data.rfind(mark, 0, _PIECE) + 1:
             return end
@@ -80,26 +80,26 @@ def _cut(data: bytes) -> int:
 
 
 SHOWN = 30_000
-"""Characters of one result that a model is given."""
+"""Maximum characters of one result for the model."""
 IN_MEMORY = 256 * 1024
-"""Bytes of output that are held while a command runs: half of its head, half of its tail."""
+"""Bytes of output in memory while a command runs: half for the head, half for the tail."""
 
 
 class OutputCapture:
-    """What a command prints: head and tail in memory, all of it in a file once it is too long to be shown.
+    """The output of a command: head and tail in memory, all of it in a file once it is too long to show.
 
     Args:
         folder: where the file is made when it is needed.
-        mask: takes secrets out of what is written to the file; called in a thread.
+        mask: removes secrets from what is written to the file; called in a thread.
     """
 
     def __init__(self, folder: Path, mask: Callable[[str], str] | None = None) -> None:
         self.total = 0
         """Bytes printed so far."""
         self.file: Path | None = None
-        """Where all of it is kept (up to SPOOLED bytes), once there is such a file."""
+        """The file with all of it (up to SPOOLED bytes); None before there is one."""
         self.unsaved = ""
-        """Why there is no such file although there should be."""
+        """Why the file could not be written."""
         self._folder = folder
         self._mask = mask
         self._head = bytearray()
@@ -120,12 +120,12 @@ class OutputCapture:
             self._spool.close()
 
     def settle(self, seconds: float) -> None:
-        """Wait for the file to be complete, where there is one; not to be called in the loop."""
+        """Wait until the file is complete, if there is one. Blocks."""
         if self._spool:
             self._spool.settle(seconds)
 
     def text(self, limit: int = SHOWN) -> str:
-        """Head and tail, cleaned for reading, with what was left out stated between them."""
+        """Head and tail, cleaned, with a note on what was left out between them."""
         if b"\0" in self._head[:8192]:
             return f"[binary output, {self.total:,} bytes, is not shown{self._whereabouts()}]"
         if len(self._head) + len(self._tail) >= self.total:
@@ -135,7 +135,7 @@ class OutputCapture:
         return _joined(_cut_head(head, limit // 3), _cut_tail(tail, limit - limit // 3), note)
 
     def since(self, position: int, limit: int = SHOWN) -> str:
-        """What was printed after the first `position` bytes, cleaned for reading; what is gone is stated."""
+        """The output after the first `position` bytes, cleaned, with a note on bytes that are no longer in memory."""
         new = self.total - position
         if position < len(self._head):
             held = bytes(self._head[position:] + self._tail)
@@ -163,19 +163,19 @@ class OutputCapture:
         try:
             self._spool = Spool(self._folder, self._mask)
         except OSError as error:
-            self.unsaved = f"the rest could not be kept ({error.strerror})"
+            self.unsaved = f"the rest could not be saved ({error.strerror})"
             return
         self.file = self._spool.path
         self._spool.add(bytes(self._head + self._tail))
 
 
 def readable(data: bytes) -> str:
-    """Printed bytes as a user would have seen them in the end: progress bars folded, no terminal control."""
+    """Output bytes as text: progress bars folded, terminal control removed."""
     return clean(folded(data.decode("utf-8", "replace")))
 
 
 def folded(text: str) -> str:
-    """`text` with each line as its last carriage return left it."""
+    """`text` with the last state of each line, after its carriage returns."""
     if "\r" not in text:
         return text
     lines = re.sub(r"\r+\n", "\n", text).split("\n")
@@ -183,7 +183,7 @@ def folded(text: str) -> str:
 
 
 def shorten(text: str, limit: int = SHOWN, note: str = "") -> str:
-    """`text`, or its head and tail where it is longer than `limit` characters; `note` is said where it was cut."""
+    """`text`, or its head and tail where it is longer than `limit` characters; `note` is added at the cut."""
     if len(text) <= limit:
         return text
     head, tail = _cut_head(text, limit // 3), _cut_tail(text, limit - limit // 3)
@@ -195,7 +195,7 @@ def _joined(head: str, tail: str, note: str) -> str:
 
 
 def _cut_head(text: str, limit: int) -> str:
-    """The beginning, up to the end of a line where one is near."""
+    """The beginning, up to the end of a nearby line."""
     end = text.rfind("\n", limit // 2, limit)
     return text[: end if end > 0 else limit].rstrip("\n") if len(text) > limit else text.rstrip("\n")
 

@@ -1,1 +1,1 @@
-"""The ground: folders, text files, logs."""
+"""Helpers without knowledge of the agent: files, text, git, YAML, logs."""

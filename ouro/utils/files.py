@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and locks between processes."""
+"""Atomic file writes, and locks between processes."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def only_one(path: Path) -> Iterator[bool]:
         yield False
         return
     except OSError as error:
-        from ouro.utils.log import log  # here: the first picture of the screen is drawn without `logging`
+        from ouro.utils.log import log  # imported late: the first frame is drawn without `logging`
 
         log.warning("%s cannot be locked: %s", path, error)
         yield False

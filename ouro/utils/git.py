@@ -1,4 +1,4 @@
-"""git, asked in a way that nothing a repository says of itself can run a program."""
+"""Git: read-only queries in which no setting of the repository can run a program."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _FLAGS = (
     "--no-optional-locks", "--no-pager",
     "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false",
 )  # fmt: skip
-# A submodule has settings of its own, with programs of its own: git is not sent into it.
+# A submodule has its own settings, which may name programs: git does not enter it.
 _OF_SUBCOMMAND = {
     "status": ("--ignore-submodules=dirty",),
     "diff": ("--ignore-submodules=dirty", "--submodule=short", "--no-color", "--no-ext-diff", "--no-textconv"),
 }
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
-    # An object that is missing would be fetched, by programs that the repository names.
+    # A missing object would be fetched by programs that the repository names.
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
 }
@@ -39,19 +39,19 @@ _HARMLESS = re.compile(
     r"|blame\.(date|coloring)|extensions\.(worktreeconfig|objectformat|refstorage)",
     re.DOTALL,
 )
-"""Settings of a repository by which a git that only reads runs no program. Its hooks are looked at one by one."""
+"""Settings of a repository that run no program when git only reads. Hooks are checked one by one."""
 _ON_OR_OFF = {"true", "false", "yes", "no", "on", "off", "1", "0", ""}
 
 
 class GitError(OSError):
-    """git is not there, took too long, or said no."""
+    """git is missing, timed out, or failed."""
 
 
 class Git:
-    """Asks about the repository that `folder` is in. Every question blocks: ask from a thread.
+    """Queries on the repository that contains `folder`. Every query blocks: call from a thread.
 
     Args:
-        seconds: how long one question may take.
+        seconds: timeout of one query.
     """
 
     def __init__(self, folder: Path, seconds: float) -> None:
@@ -59,10 +59,10 @@ class Git:
         self._seconds = seconds
 
     def ask(self, subcommand: str, *arguments: str) -> str:
-        """What git prints, whatever its exit code.
+        """The output of git, whatever its exit code.
 
         Raises:
-            GitError: git is not there, or took too long.
+            GitError: git is missing or timed out.
         """
         return self._run(subcommand, arguments).stdout.decode(errors="replace")
 
@@ -70,7 +70,7 @@ class Git:
         """What `git ls-files` lists.
 
         Raises:
-            GitError: git is not there, took too long, or said no.
+            GitError: git is missing, timed out, or failed.
         """
         done = self._run("ls-files", ("-z", *arguments))
         if done.returncode:
@@ -78,12 +78,12 @@ class Git:
         return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
     def own_programs(self) -> list[str]:
-        """The settings and hooks of the repository by which a git that only reads may run a program.
+        """The settings and hooks of the repository that may run a program even when git only reads.
 
         A setting that is not known to be harmless is listed.
 
         Raises:
-            GitError: git is not installed, or took too long.
+            GitError: git is missing or timed out.
         """
         found = [
             name
@@ -93,7 +93,7 @@ class Git:
         return found or self._hooks_of_reading() or self._programs_inside()
 
     def _programs_inside(self) -> list[str]:
-        """Those of the repositories in this one, which a plain `git status` asks as well, by their own settings."""
+        """Those of nested repositories, which a plain `git status` enters with their own settings."""
         listed = self._git("ls-files", "-z", "--stage", "--", ":/").stdout.split(b"\0")
         for link in (os.fsdecode(line.partition(b"\t")[2]) for line in listed if line.startswith(b"160000 ")):
             inside = Git(self._folder / link, self._seconds)
@@ -105,7 +105,7 @@ class Git:
         return []
 
     def _hooks_of_reading(self) -> list[str]:
-        """`git diff` writes down what it has compared, and tells a hook."""
+        """Hooks that run when git reads: `git diff` refreshes the index and calls a hook."""
         answer = self._git("rev-parse", "--git-common-dir", "--show-toplevel").stdout.decode(errors="replace")
         common, _, top = answer.rstrip("\n").partition("\n")
         hooks = self._own.get("core.hookspath", "")
@@ -114,20 +114,20 @@ class Git:
 
     def _run(self, subcommand: str, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
         options = _OF_SUBCOMMAND.get(subcommand, ())
-        filters = self._no_filters if options else ()  # those that compare files convert them first
+        filters = self._no_filters if options else ()  # commands that compare files run filters first
         return self._git(*filters, subcommand, *options, *arguments)
 
     @cached_property
     def _no_filters(self) -> tuple[str, ...]:
-        """Flags that turn off the filters which the repository itself defines; those of the user stay."""
+        """Flags that turn off filters of the repository; filters of the user stay."""
         filters = sorted(name for name in self._own if _FILTER.fullmatch(name))
-        if unheard := [name for name in filters if "=" in name]:  # a flag cannot name it
+        if unheard := [name for name in filters if "=" in name]:  # such a name cannot be written as a flag
             raise GitError(f"{unheard[0]} of this repository cannot be turned off")
         return tuple(flag for name in filters for flag in ("-c", f"{name}="))
 
     @cached_property
     def _own(self) -> dict[str, str]:
-        """The settings that are the repository's, and not the user's, the system's or ours."""
+        """The settings from the repository, without those of the user, the system and ouro."""
         done = self._git("config", "--list", "--show-scope", "-z")
         if done.returncode:
             raise GitError("the repository's settings cannot be read")

@@ -1,4 +1,4 @@
-"""Exports of a package that are imported when they are first asked for."""
+"""Lazy exports of a package: imported at first use."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ log = logging.getLogger("ouro")
 def start_log(debug: bool = False) -> None:
     """Send what ouro and its libraries log to `~/.ouro/logs/ouro.log` (0600), five files of 1 MB at most.
 
-    Where the file cannot be written, nothing is logged: the screen belongs to the front end.
+    If the file cannot be written, nothing is logged: the screen belongs to the front end.
     """
-    # A log that cannot be written (a full disk) must not be told on the screen; what matters there is said by an event.
+    # A failing log (full disk) must not print to the screen; what the user needs is an event.
     logging.raiseExceptions = False
     root = logging.getLogger()
     root.handlers.clear()

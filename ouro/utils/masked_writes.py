@@ -1,4 +1,4 @@
-"""Writes of what the user typed: they wait until the keys are known, and leave them out."""
+"""Masked writes of what the user typed: they wait until the keys are known, and remove them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 Mask = Callable[[str], str]
 
 writer = ThreadPoolExecutor(1, "masked-writes")
-"""One thread, so that all is written in its order; the interpreter waits for it when it ends."""
+"""One thread keeps the order; the interpreter waits for it at exit."""
 _mask: Mask | None = None
 _waiting: list[tuple[str, Callable[[str], None]]] = []
 
 
 def mask_writes(mask: Mask) -> None:
-    """The keys are known: write what waits, and all that follows, through `mask`."""
+    """Write what waits, and everything later, through `mask`."""
     global _mask
     _mask = mask
     waiting = _waiting[:]
@@ -24,7 +24,7 @@ def mask_writes(mask: Mask) -> None:
 
 
 def write_masked(text: str, write: Callable[[str], None]) -> None:
-    """Have `write` called in a thread, with `text` and no secret in it. It may not raise."""
+    """Call `write` in a thread with `text` without secrets. `write` may not raise."""
     mask = _mask
     if mask is None:
         _waiting.append((text, write))

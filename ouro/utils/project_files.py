@@ -1,4 +1,4 @@
-"""The files of a project, without what .gitignore leaves out; and finding one of them while its name is typed."""
+"""The files of a project without ignored ones, and fuzzy search in their names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 Rules = tuple[tuple[str, "GitIgnoreSpec"], ...]
-"""The .gitignore files that hold in a folder, each with where it lies; the nearest first."""
+"""The .gitignore files that apply in a folder, with their folders; the nearest first."""
 
 _GIT_SECONDS = 20.0
 _NEAR_SPELLING = 70.0
@@ -63,8 +63,8 @@ def walk(root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] =
 def fuzzy_files(query: str, files: Sequence[str], limit: int = 20) -> list[str]:
     """The files that `query` most likely means, best first.
 
-    A name that begins with it, one with a word that does, such a path; then names and paths that hold it anywhere, then
-    those with its letters in order. Where there is none of these, the nearest spellings.
+    First names that begin with it, names with a word that does, such paths; then names and paths that contain it, then
+    those with its letters in order. If nothing matches, the nearest spellings.
     """
     wanted = "".join(query.lower().split())
     if not wanted:
@@ -112,12 +112,12 @@ def _nearest_spellings(wanted: str, files: Sequence[str], limit: int) -> list[st
 
 
 def _listed_by_git(root: Path) -> list[str] | None:
-    """None where git does not answer: no repository, one of another user, no git."""
+    """None if git fails: no repository, one of another user, or no git."""
     try:
         names = set(Git(root, _GIT_SECONDS).paths("--cached", "--others", "--exclude-standard"))
     except GitError:
         return None
-    # A repository inside the repository is a single entry: its own files are what one looks for.
+    # git lists a nested repository as one entry; list its files in its place.
     submodules = (root / ".gitmodules").exists()
     inner = [name for name in names if name.endswith("/") or (submodules and (root / name / ".git").exists())]
     for name in inner:
@@ -128,7 +128,7 @@ def _listed_by_git(root: Path) -> list[str] | None:
 
 
 def _rules_above(root: Path) -> Rules:
-    """The rules of the folders above `root`, up to the repository's; none where they leave out `root` itself."""
+    """The rules of the folders above `root`, up to the repository's root; none if they ignore `root` itself."""
     root = Path(os.path.abspath(root))  # noqa: PTH100 - a link shall not lead to another project's rules
     folders = [root, *root.parents]
     top = next((at for at, folder in enumerate(folders) if (folder / ".git").exists()), len(folders) - 1)

@@ -1,4 +1,4 @@
-"""Which folders are one project: those of one git repository, in all its worktrees. Reads files, runs nothing."""
+"""The repository of a folder, its branch and its worktrees, from files alone; runs no program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMED_BRANCH = re.compile(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
 
 
 def find_root(folder: Path) -> Path:
-    """The root of the repository that `folder` is in, or `folder` where it is in none.
+    """The root of the repository that `folder` is in, or `folder` if it is in none.
 
     It is the folder that holds `.git`, and nothing that a `.git` file or a `commondir` points to: what a
     repository says about itself does not make it another one.
@@ -25,7 +25,7 @@ def find_root(folder: Path) -> Path:
 
 
 def git_branch(cwd: Path) -> str:
-    """The branch that is checked out, or the start of the commit; empty outside a repository. Runs nothing."""
+    """The current branch, or the start of the commit hash; empty outside a repository."""
     git = find_root(cwd) / ".git"
     pointer = _read(git) if git.is_file() else ""
     folder = git.parent / pointer.removeprefix("gitdir:").strip() if pointer else git
@@ -34,7 +34,7 @@ def git_branch(cwd: Path) -> str:
 
 
 def branch_in_note(note: str) -> str:
-    """The branch that an environment block names; empty if it names none."""
+    """The branch in the text of an environment block; empty if there is none."""
     found = _NAMED_BRANCH.search(note)
     branch = found[1].removeprefix("No commits yet on ").partition("...")[0].partition(" [")[0] if found else ""
     return "" if branch == "HEAD (no branch)" else branch
@@ -43,8 +43,8 @@ def branch_in_note(note: str) -> str:
 def repository_of(folder: Path) -> Path | None:
     """The `.git` folder that all worktrees of a repository share; None where `folder` is in no repository.
 
-    A `.git` file is trusted only where the repository it points to knows that worktree: what a folder says of
-    itself does not make it a part of another project.
+    A `.git` file is trusted only if the repository it points to lists that worktree, so that a folder cannot
+    claim to be part of another project.
     """
     top = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent / ".git")), None)
     if top is None:

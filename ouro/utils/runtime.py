@@ -1,4 +1,4 @@
-"""Where ouro's folders are."""
+"""Paths of ouro's folders and files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ouro.errors import ConfigError
 
 
 def get_home() -> Path:
-    """`~/.ouro`, or what OURO_HOME names. Nothing is created.
+    """`~/.ouro`, or OURO_HOME. Creates nothing.
 
     Raises:
         ConfigError: the home folder of that user, or of this one, is not known.
@@ -26,7 +26,7 @@ def get_sessions_dir() -> Path:
 
 
 def get_memory_dir() -> Path:
-    """Where the user's long-term memory is kept."""
+    """The folder of the user's long-term memory."""
     return get_home() / "memory"
 
 
@@ -36,12 +36,12 @@ def get_history_dir() -> Path:
 
 
 def get_recall_log_path() -> Path:
-    """How often each note was recalled; derived from sessions, may be deleted."""
+    """The counts of recalls per note; derived from sessions, may be deleted."""
     return get_home() / "cache" / "recalled.json"
 
 
 def get_index_path() -> Path:
-    """What is derived from memory and sessions for searching; may be deleted at any time."""
+    """The search index over memory and sessions; derived, may be deleted."""
     return get_home() / "cache" / "index.db"
 
 
@@ -58,7 +58,7 @@ def get_trust_path() -> Path:
 
 
 def get_permissions_path() -> Path:
-    """What the user said "always" to, by project."""
+    """The permission rules that the user added with "always", by project."""
     return get_home() / "permissions.yaml"
 
 
@@ -71,7 +71,7 @@ def get_log_path() -> Path:
 
 
 def ensure_private_dir(folder: Path) -> Path:
-    """Make `folder` and its parents below ouro's home, readable by the user alone (0700); gives it back."""
+    """Make `folder` and its parents below ouro's home, readable by the user alone (0700); returns it."""
     home = get_home()
     missing = [folder, *(parent for parent in folder.parents if parent == home or home in parent.parents)]
     for parent in reversed(missing):
@@ -82,8 +82,8 @@ def ensure_private_dir(folder: Path) -> Path:
 
 
 def tilde(path: Path) -> str:
-    """`path` as people read it: with `~` for the user's own folder."""
+    """`path` with `~` for the home folder."""
     try:
         return f"~/{path.relative_to(Path.home())}"
-    except (ValueError, RuntimeError):  # elsewhere; or there is no home
+    except (ValueError, RuntimeError):  # outside of home, or no home
         return str(path)

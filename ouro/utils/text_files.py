@@ -1,4 +1,4 @@
-"""Text files as they are: encoding, byte order mark, line endings and mode are kept when the text changes."""
+"""Text files: a change keeps encoding, byte order mark, line endings and mode."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _ENOUGH_TO_GUESS = 16
-"""Bytes beyond ASCII below which a statistical guess is worse than Western European."""
+"""With fewer non-ASCII bytes, a statistical guess is worse than assuming Western European."""
 
 
 class NotTextError(ValueError):
-    """The bytes are no text."""
+    """The bytes are not text."""
 
 
 class ChangedMeanwhileError(OSError):
@@ -33,7 +33,7 @@ class ChangedMeanwhileError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a text, and what takes its place."""
+    """A span of a text and its replacement."""
 
     start: int
     end: int
@@ -60,7 +60,7 @@ class TextFile:
         return "\r\n" if windows * 2 > self.raw.count("\n") else "\n"
 
     def splice(self, spans: Iterable[Span]) -> TextFile:
-        """With the given spans of `text` replaced (they do not overlap); all else stays byte for byte."""
+        """Replace the given spans of `text` (they do not overlap); everything else stays byte for byte."""
         pieces, at = [], 0
         windows_endings = self._positions_of_windows_endings
         for span in sorted(spans, key=lambda item: (item.start, item.end)):
@@ -123,7 +123,7 @@ def guess_encoding(start: bytes) -> str:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with suppress(UnicodeDecodeError):
         if b"\0" not in start:
-            decoder.decode(start)  # a character cut at the end is no error here
+            decoder.decode(start)  # a character that is cut at the end is not an error here
             return "utf-8"
     return _guess(start[: len(start) // 2 * 2])
 
@@ -161,7 +161,7 @@ def _fits(data: bytes, encoding: str) -> bool:
 
 
 def save(folder: int, name: str, data: bytes, *, expected: os.stat_result | None = None) -> os.stat_result:
-    """Write `name` in an open folder, whole or not at all; its mode stays. Gives what is then there.
+    """Write `name` in an open folder atomically; its mode stays. Returns the new file.
 
     Where a new file cannot take the place of the old one without changing what it is (hard links, another owner,
     a folder that may not be written) it is written in place.

@@ -1,4 +1,4 @@
-"""A YAML file as a tree that knows its lines; what no settings file needs is refused."""
+"""YAML for settings: a tree with line numbers, converted to dataclasses; rarely used YAML features are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class YamlTable:
-    """Keys and what they hold, in the order of the file."""
+    """Keys with their values, in the order of the file."""
 
     entries: Mapping[str, Node]
     key_lines: Mapping[str, int]
@@ -51,10 +51,10 @@ Node = Scalar | Sequence | YamlTable
 
 
 def read_yaml(path: Path, name: str = "") -> YamlTable:
-    """The keys of a YAML file; none where it is missing or empty. `name` is what messages call it.
+    """The keys of a YAML file; empty if it is missing or empty. `name` is its name in messages.
 
     Raises:
-        ConfigError: it cannot be read, is not YAML, or holds what settings never need.
+        ConfigError: it cannot be read, is not YAML, or uses an unsupported feature.
     """
     shown = name or str(path)
     try:
@@ -186,7 +186,7 @@ MAX_SHOWN = 20
 
 
 def read_section(table: YamlTable, section: type[T], name: str, path: str = "") -> T:
-    """A frozen dataclass from the keys of `table`; what is not there keeps its default.
+    """A frozen dataclass from the keys of `table`; missing keys keep their default.
 
     Raises:
         ConfigError: an unknown key, a wrong type, or a key that is missing.
@@ -209,7 +209,7 @@ def field_types(section: type) -> dict[str, Any]:
 
 
 def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> ConfigError:
-    """The error for a key that nothing reads; `known` are the keys that could have been meant."""
+    """The error for an unknown key; `known` are the valid keys."""
     full, names = (f"{path}.{key}", [f"{path}.{name}" for name in known]) if path else (key, list(known))
     import difflib
 
@@ -224,7 +224,7 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
     """The value of `node` as the type `to`.
 
     Raises:
-        ConfigError: it is something else; says what is expected.
+        ConfigError: it has another type; names the expected one.
     """
     origin = get_origin(to)
     if origin in {types.UnionType, Union}:
@@ -254,7 +254,7 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
 
 
 def _is_mapping(to: Any) -> bool:
-    origin = get_origin(to)  # that of a Literal is no class
+    origin = get_origin(to)  # the origin of a Literal is not a class
     return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
@@ -295,7 +295,7 @@ def _scalar(node: Scalar, to: Any, name: str, path: str) -> Any:
         if node.plain and reader is not str:
             return reader(node.text)
     except ValueError:
-        pass  # said by the line below, with file and line
+        pass  # reported below, with file and line
     raise _wrong(node, _expected(to), name, path)
 
 

@@ -68,4 +68,4 @@ async def test_x1_invalid_utf8_is_readable(bench):
 
 async def test_x1_a_spool_folder_that_cannot_be_written_is_said(bench):
     bench.spool.write_text("in the way")
-    assert "the rest could not be kept" in (await bench.run("seq 100000")).text
+    assert "the rest could not be saved" in (await bench.run("seq 100000")).text

@@ -322,7 +322,7 @@ class TestTheFile:
         models_file.write_text("default: gpt-5\n")
         models_file.chmod(0o644)
         assert Catalog.from_files().notices == (
-            "~/.ouro/models.yaml could be read by others on this machine; it is yours alone now (0600).",
+            "~/.ouro/models.yaml could be read by others on this machine; its permissions are now 0600.",
         )
         assert stat.S_IMODE(models_file.stat().st_mode) == 0o600
         assert Catalog.from_files().notices == ()

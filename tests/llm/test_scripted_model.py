@@ -104,7 +104,7 @@ async def test_a_held_reply_waits_between_its_words_and_its_calls():
 
 
 async def test_the_end_of_the_script_is_told():
-    with pytest.raises(RequestRefused, match="end of its script"):
+    with pytest.raises(RequestRefused, match="has no more replies"):
         await chunks_of(ScriptedModel([]))
 
 

@@ -180,7 +180,7 @@ async def test_text_that_is_there_already_is_said_so(files):
     [
         (("", "x"), "old_text is empty"),
         (("x", "x"), "old_text and new_text are the same"),
-        (("zzz", "y"), "Nothing like it is there either"),
+        (("zzz", "y"), "The file has no similar lines"),
     ],
 )
 async def test_useless_edits_are_refused_with_advice(files, pair, reason):

@@ -46,7 +46,7 @@ async def test_the_arguments_are_handed_on_and_checked():
     result = await call(tool, query="tea", max_results="3", since="2026-11-01")
     assert (asked, result.text) == (
         [("tea", 3, "2026-11-01")],
-        "Nothing is found. Try other words, or leave since out.",
+        "No matches. Try other words, or leave since out.",
     )
     assert tool.title(MemorySearchArgs("a\n b", since="2026-11-01")) == 'memory "a b" since 2026-11-01'
     with pytest.raises(ToolError, match="since is a day such as 2026-11-21, not last week"):

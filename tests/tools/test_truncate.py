@@ -68,7 +68,7 @@ def test_a_full_disk_is_said_and_stops_nothing(tmp_path):
     capture.add(b"x\n" * SHOWN)
     capture.close()
     capture.settle(10)
-    assert "the rest could not be kept" in capture.text()
+    assert "the rest could not be saved" in capture.text()
 
 
 def test_what_is_new_is_told_once_and_what_is_gone_is_stated(tmp_path):
