@@ -37,7 +37,6 @@ from ouro.memory.long_term import (
     SessionMemory,
     SessionPart,
     Summaries,
-    SummaryParts,
     TurnMarks,
     TurnRecall,
     categories_with,
@@ -75,10 +74,10 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
     """Whether a background job of the agent is running."""
 
     def build(self, *, captures: bool, is_saved: bool, is_new: bool) -> SessionMemory:
-        """The memory of the session.
+        """Build the memory of the session.
 
         Args:
-            captures: the user stays: what is said becomes notes, and memory is maintained, in the background.
+            captures: the session is interactive: capture notes and maintain memory in the background.
             is_saved: the session is on disk.
             is_new: the session was not resumed.
         """
@@ -86,7 +85,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         manager = self._manager() if self.scopes.stores else None
         capture = self._capture(manager) if manager and is_written else None
         busy = capture.busy if capture else asyncio.Lock()
-        maintenance = self._maintenance(manager, busy, by_itself=is_written, is_new=is_new) if is_saved else None
+        maintenance = self._maintenance(manager, busy, is_automatic=is_written, is_new=is_new) if is_saved else None
         recall = self._recall() if manager else None
         half_life = self.settings.memory.half_life_days
         return SessionMemory(self.memory, manager, self.lookup, recall, capture, maintenance, half_life)
@@ -153,7 +152,7 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
         return notes, Capture(notes, ask, self._mark, categories, manager.alone, asks=asks, root=str(self._root))
 
     def _maintenance(
-        self, manager: LongTermMemoryManager | None, busy: asyncio.Lock, *, by_itself: bool, is_new: bool
+        self, manager: LongTermMemoryManager | None, busy: asyncio.Lock, *, is_automatic: bool, is_new: bool
     ) -> MemoryMaintenance:
         memory = self.memory
 
@@ -166,25 +165,23 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
             return ask
 
-        summaries = Summaries(
-            SummaryParts(memory, self.store, self.session_catalog, asks("compact", "summary"), self._mark)
-        )
+        summaries = Summaries(memory, self.store, self.session_catalog, asks("compact", "summary"), self._mark)
         has_memory = manager is not None and self.lookup is not None and bool(self.scopes.opened)
         return MemoryMaintenance(
             MaintenanceOptions(
                 summaries=summaries if self.settings.sessions.summaries else None,
-                work=partial(self._long_work, manager, asks) if manager is not None and has_memory else None,
+                work=partial(self._note_workers, manager, asks) if manager is not None and has_memory else None,
                 lock=get_history_dir() / "digest.lock",
                 price=self._classifier_price,
                 usage=lambda: memory.usage,
                 channel=self.channel,
-                by_itself=by_itself,
+                is_automatic=is_automatic,
                 is_new=is_new,
                 silent=self.settings.memory.write == "silent",
             )
         )
 
-    def _long_work(self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]) -> NoteWorkers:
+    def _note_workers(self, manager: LongTermMemoryManager, asks: Callable[[Role, str], Ask]) -> NoteWorkers:
         from ouro.memory.long_term import CRYSTALLIZE_INSTRUCTIONS, Crystallizer, NoteConsolidator
         from ouro.memory.sessions.session_reader import read_whole
 
@@ -242,29 +239,31 @@ class MemoryBuilder(msgspec.Struct, frozen=True):
 
 
 def begins_with(scopes: Sequence[ScopeMemory]) -> dict[str, str]:
-    """What the header of a new session records of memory: the version of each scope, and the source of its mark."""
+    """What the header of a new session records: the memory version of each scope, and the source of the mark."""
     return {**{scope.scope: scope.version for scope in scopes}, MARK: secrets.token_hex(16)} if scopes else {}
 
 
 def lookup_in(
-    root: Path, scopes: Sequence[ScopeMemory], settings: Settings, catalog: Catalog, shelf: SessionCatalog
+    root: Path, scopes: Sequence[ScopeMemory], settings: Settings, catalog: Catalog, session_catalog: SessionCatalog
 ) -> Lookup | None:
-    """What searches sessions and memory; none where there is no memory."""
+    """The search over sessions and memory; None if no scope is in use."""
     if not scopes:
         return None
-    has_own = any(each.scope == "repo" for each in scopes)
-    return make_lookup(root if has_own else None, lambda: embedder_of(settings, catalog, shelf), settings.memory.core)
+    has_own = any(scope.scope == "repo" for scope in scopes)
+    return make_lookup(
+        root if has_own else None, lambda: embedder_of(settings, catalog, session_catalog), settings.memory.core
+    )
 
 
-def embedder_of(settings: Settings, catalog: Catalog, shelf: SessionCatalog) -> Embedder | None:
-    """The embedding model that the settings or models.yaml name, else the one of this machine; None for words alone."""
+def embedder_of(settings: Settings, catalog: Catalog, session_catalog: SessionCatalog) -> Embedder | None:
+    """The embedding model of the settings or models.yaml, else a local one; None: search by words only."""
     return chosen_embedder(
-        settings.memory.embedding_model, catalog, VectorBudget(shelf, Limits(**asdict(settings.limits)))
+        settings.memory.embedding_model, catalog, VectorBudget(session_catalog, Limits(**asdict(settings.limits)))
     )
 
 
 def background_roles(settings: Settings, catalog: Catalog, notices: list[str]) -> Mapping[Role, str]:
-    """The full name of the model for each role, by the settings, else by models.yaml; unusable ones go to `notices`."""
+    """Role -> full model name, from the settings, else from models.yaml; adds a notice for each unusable model."""
     roles: dict[Role, str] = {}
     wanted: tuple[tuple[Role, str, str], ...] = (
         ("compact", "", ""),

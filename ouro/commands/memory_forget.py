@@ -35,9 +35,9 @@ async def forget(
                                         yes=yes, no_backup=no_backup, secret=secret)  # fmt: skip
     if secret or backup or no_backup:
         raise UsageError("--secret, --backup and --no-backup need --everywhere.")
-    from ouro.memory.long_term import fitting, forget_entries
+    from ouro.memory.long_term import find_to_forget, forget_entries
 
-    found = await context.memory(lambda memory: fitting(memory.editor, " ".join(text)))
+    found = await context.memory(lambda memory: find_to_forget(memory.editor, " ".join(text)))
     if not found and context.session:
         raise UsageError("No matches.", commands=["memory list"])
     chosen = await _chosen(context, found, pick, yes)

@@ -70,7 +70,7 @@ async def crystallize(context: ActionContext, age: str, days: int, every: bool, 
         steps: list[CrystallizedPart] = []
         if parts and await confirm(context, plan, "Read them", assume_yes=yes):
             if context.session:
-                await context.run(digest.crystallizing(found))
+                await context.run(digest.crystallize_as_turn(found))
                 return None
             if yes:
                 context.say(plan)
@@ -188,7 +188,7 @@ async def _merge_notes(context: ActionContext, digest: MemoryMaintenance, yes: b
         context.say("No notes say the same.")
     elif await confirm(context, plan, "Merge them", assume_yes=yes):
         if context.session:
-            await context.run(digest.merging(found))
+            await context.run(digest.merge_as_turn(found))
             return []
         if yes:
             context.say(plan)

@@ -94,7 +94,7 @@ async def graph(context: ShellContext, output: str, force: bool, html: bool) -> 
         doubted = {(scope.scope, name) for scope in editor.scopes for name in scope.untrusted}
         stores = [scope.store for scope in editor.scopes]
         overview = Overview(index, stores, editor.root or context.cwd, lambda: doubted, half_life)
-        picture = picture_of(overview.all(), overview.ties(), overview.names())
+        picture = picture_of(overview.all(), overview.links(), overview.names())
     if not context.as_json:
         write_document(Path(output).expanduser().absolute(), [html_page(picture)], force=force)
     count = plural(len(picture.nodes), "note or name", "notes and names")

@@ -101,7 +101,7 @@ def test_a_second_process_is_told_to_wait(here, capsys):
     get_history_dir().mkdir(parents=True, exist_ok=True)
     with only_one(get_history_dir() / "digest.lock"):
         code, said = printed(capsys, "crystallize", "--yes")
-    assert (code, "Another ouro is at work" in said.err) == (2, True)
+    assert (code, "Another ouro is maintaining memory" in said.err) == (2, True)
 
 
 def test_what_it_cost_is_in_usage_and_a_limit_that_is_reached_stops_it(here, home, capsys, model_server):

@@ -219,7 +219,7 @@ def test_what_holds_for_all_for_want_of_a_project_says_so(ouro, inside, home):
     assert ouro("off")[0] == 0
     _, out, _ = ouro("remember", "We release on Fridays")
     assert out.startswith("Remembered in user/facts.md (")
-    assert "so it holds for all" in out
+    assert "no project memory is in use here" in out
 
 
 def test_show_without_a_name_shows_the_core_files_as_in_a_session(ouro, inside):

@@ -59,7 +59,7 @@ def test_search_prints_hits_with_their_source(told, capsys):
         "session 00000001 without a title · 2026-11-21",
     )
     where = {line.strip() for line in out.splitlines()}
-    assert any(core in line and "~/.ouro/memory/facts.md, line 1 · nobody has vouched for it" in line for line in where)
+    assert any(core in line and "~/.ouro/memory/facts.md, line 1 · not approved" in line for line in where)
     assert any(note in line and "2026-11-20" in line and "~/.ouro/memory/mem_3f6c1e00.md" in line for line in where)
     assert any(said in line and "message 3, said by user" in line for line in where)
     assert where >= {
@@ -82,7 +82,7 @@ def test_search_tells_what_is_to_be_known_of_each_note(told, home, capsys):
     old = Note(id="mem_00000005", text="The ibis was a heron.")
     (memory / "archive" / old.file_name).write_text(note_text(old))
     found = {hit["id"][-1]: hit for hit in json.loads(printed(capsys, "search", "ibis", "--json")[1])}
-    doubt = "nobody has vouched for it"
+    doubt = "not approved"
     assert {number: hit["badges"] for number, hit in found.items()} == {
         "1": [doubt, "no longer so: mem_00000002 took its place"],
         "2": [doubt, "changed 1 time", "contradicted by mem_00000003", "learned on the branch next"],

@@ -1,6 +1,6 @@
 """Long-term memory: core files and notes that outlive a session, each scope with a git history.
 
-Code outside of `ouro.memory` imports from here, nowhere behind. Everything is loaded when it is first asked for.
+Code outside of `ouro.memory` imports from here only. Modules are imported on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.maintenance.report import step_line as step_line
     from ouro.memory.long_term.maintenance.report import steps_line as steps_line
     from ouro.memory.long_term.maintenance.summaries import Summaries as Summaries
-    from ouro.memory.long_term.maintenance.summaries import SummaryParts as SummaryParts
     from ouro.memory.long_term.manager import LongTermMemoryManager as LongTermMemoryManager
     from ouro.memory.long_term.notes.note import categories_with as categories_with
     from ouro.memory.long_term.notes.notebook import Notebook as Notebook
@@ -88,7 +87,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.remember import RememberResult as RememberResult
     from ouro.memory.long_term.remember import archive_note as archive_note
     from ouro.memory.long_term.remember import confirm_note as confirm_note
-    from ouro.memory.long_term.remember import fitting as fitting
+    from ouro.memory.long_term.remember import find_to_forget as find_to_forget
     from ouro.memory.long_term.remember import forget_entries as forget_entries
     from ouro.memory.long_term.remember import open_file as open_file
     from ouro.memory.long_term.remember import remember_text as remember_text
@@ -153,7 +152,7 @@ __getattr__, __all__ = lazy_exports(
         "maintenance.crystallizer": "CRYSTALLIZE_INSTRUCTIONS CrystallizedPart Crystallizer OldSession",
         "maintenance.note_consolidator": "Merge NoteConsolidator",
         "maintenance.report": "merge_line merges_line plan_of_notes plan_of_sessions step_line steps_line",
-        "maintenance.summaries": "Summaries SummaryParts",
+        "maintenance.summaries": "Summaries",
         "manager": "LongTermMemoryManager",
         "notes.note": "categories_with",
         "notes.notebook": "Notebook",
@@ -164,7 +163,7 @@ __getattr__, __all__ = lazy_exports(
         "recall.recall_log": "RecallLog",
         "recall.turn_recall": "HypothesisModel TurnRecall",
         "receipt": "MemoryReceipt ReceiptLine",
-        "remember": "RememberResult archive_note confirm_note fitting "
+        "remember": "RememberResult archive_note confirm_note find_to_forget "
         "forget_entries open_file remember_text restore_note save_file",
         "scope": "MemoryScopes ScopeMemory open_scopes switch",
         "search": "Badges untrusted_files filter_of filters_in is_memory_trusted "

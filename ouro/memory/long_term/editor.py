@@ -1,4 +1,4 @@
-"""Desk: where a person works on memory by hand: what there is, and the one way in which they change it."""
+"""MemoryEditor: reads memory and changes it for the user; every change by a user goes through it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from ouro.memory.index.index import Index
 
 NOWHERE = TurnRef("", 0)
-"""What is done outside of any session."""
+"""For changes outside of any session."""
 
 
 class MemoryEditor:
-    """One for each thing that is done. Everything blocks: use from a thread, while nothing else writes memory.
+    """Made for one action of the user. Everything blocks: use from a thread, while nothing else writes memory.
 
     Args:
         scopes: those in use, user before repo.
-        index: gives the index, which lists many notes quickly; None: the files are read.
-        moment: the session and turn in which it is done.
+        index: returns the search index, for fast listing; None: read the files.
+        moment: the session and turn of the action.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class MemoryEditor:
         self.index = index
         self.moment = moment
         self.events: list[CoreChanged] = []
-        """What was changed, in order."""
+        """The changes made, in order."""
         self._seen: dict[tuple[str, str], str] = {}
-        """What was read, for changes that are made from it."""
+        """Texts as they were read, to detect changes made meanwhile."""
 
     @property
     def names(self) -> tuple[Scope, ...]:
@@ -58,7 +58,7 @@ class MemoryEditor:
 
     @property
     def root(self) -> Path | None:
-        """The repository that the repo scope speaks of; None where that scope is not in use."""
+        """The repository of the repo scope; None if that scope is not in use."""
         found = next((scope.store.folder for scope in self.scopes if scope.scope == "repo"), None)
         return found.parent.parent if found else None
 
@@ -77,10 +77,10 @@ class MemoryEditor:
         return found
 
     def text(self, scope: Scope, name: str) -> str:
-        """The text of a file; empty where there is none.
+        """The text of a file; empty if it does not exist.
 
         Raises:
-            UsageError: what is there may not be read.
+            UsageError: the file is unsafe to read.
         """
         try:
             text = self.scope(scope).store.read(name)
@@ -94,11 +94,11 @@ class MemoryEditor:
     def write(
         self, scope: Scope, changes: Mapping[str, str | None], subject: str, origin: Origin = "person"
     ) -> CoreChanged | None:
-        """Change files of a scope in one commit; gives what changed, None where nothing did.
+        """Change files of a scope in one commit; returns the event, None if nothing changed.
 
         Raises:
-            UsageError: a file holds what nobody has vouched for: to write it would vouch for that too; or it has
-                changed since it was read here.
+            UsageError: a file has unapproved changes, which writing would approve too; or it has changed since
+                it was read here.
             SecretInMemory: a text holds a secret; nothing was written.
             LongTermMemoryError, OSError: it could not be written.
         """
@@ -113,7 +113,7 @@ class MemoryEditor:
         return events[0] if events else None
 
     def rewrite(self, scope: Scope, name: str, change: Callable[[str], str], subject: str) -> CoreChanged | None:
-        """As `write`, of one file that is read, changed and written while no other ouro may write it.
+        """As `write`, for one file, which is locked from reading to writing.
 
         Raises: as `write`.
         """
@@ -139,7 +139,7 @@ class MemoryEditor:
             return
         waiting = next((proposal.id for proposal in scope.proposals() if proposal.origin == "outside"), "")
         raise UsageError(
-            f"{scope.scope}/{untrusted[0]} holds what was written outside of ouro, and nobody has vouched for.",
+            f"{scope.scope}/{untrusted[0]} has unapproved changes, made outside of ouro.",
             "Accept or reject it first.",
             [f"memory accept {waiting}", f"memory reject {waiting}"],
         )

@@ -1,4 +1,4 @@
-"""The picture of memory: notes and what they name as one HTML page that fetches nothing."""
+"""The graph of notes and entities as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ouro.memory.long_term.overview import ListedEntry
 from ouro.utils.text import clean
 
 _MAX_NAMES = 150
-"""Entities that are drawn: those that at least two notes name, most named first."""
+"""Entities in the graph: those that at least two notes name, the most named first."""
 _GOLDEN = math.pi * (3 - math.sqrt(5))
 _SPACING = 30.0
 _GAP = 120.0
@@ -27,29 +27,29 @@ class GraphNode(msgspec.Struct, frozen=True):
     group: str
     """The category of a note; `names` for entities."""
     label: str
-    """Its beginning, on one line."""
+    """The start of the text, on one line."""
     text: str
     about: str
-    """Scope, category, date, badges and id; of an entity, how many notes name it."""
+    """Scope, category, date, badges and id; for an entity, how many notes name it."""
     x: float
     y: float
-    """Where it stands at first: the page moves what belongs together nearer."""
+    """The initial position; the page moves linked nodes closer."""
     scope: str = ""
     past: bool = False
-    """It is archived, or another one took its place."""
+    """Archived or replaced."""
 
 
 class GraphPicture(msgspec.Struct, frozen=True):
-    """Nodes where they stand, and what ties them: from, way, to."""
+    """Nodes with positions, and edges: from, relationship, to."""
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[tuple[str, str, str], ...]
 
 
 def picture_of(
-    listed: Iterable[ListedEntry], ties: Iterable[tuple[str, str, str]], names: Iterable[tuple[str, str]]
+    listed: Iterable[ListedEntry], links: Iterable[tuple[str, str, str]], names: Iterable[tuple[str, str]]
 ) -> GraphPicture:
-    """Each category as a cluster of its notes, around the entities that several notes name."""
+    """Build the graph: the notes of each category as a cluster, around the shared entities."""
     notes = {item.id: item for item in listed if item.kind == "note"}
     named = [(note, entity) for note, entity in dict.fromkeys(names) if note in notes]
     counts = Counter(entity for _note, entity in named)
@@ -59,36 +59,36 @@ def picture_of(
         groups.setdefault(item.category or "none", []).append(item.id)
     places = _places([len(shared), *(len(group) for group in groups.values())])
     nodes = [_name_node(entity, counts[entity], place) for entity, place in zip(shared, places[0], strict=True)]
-    for (group, ids), spots in zip(groups.items(), places[1:], strict=True):
-        nodes += [_note_node(notes[item], group, spot) for item, spot in zip(ids, spots, strict=True)]
+    for (group, ids), positions in zip(groups.items(), places[1:], strict=True):
+        nodes += [_note_node(notes[item], group, position) for item, position in zip(ids, positions, strict=True)]
     known = {node.id for node in nodes}
-    edges = [*ties, *((note, "names", entity) for note, entity in named)]
+    edges = [*links, *((note, "names", entity) for note, entity in named)]
     return GraphPicture(tuple(nodes), tuple(edge for edge in edges if edge[0] in known and edge[2] in known))
 
 
 def html_page(picture: GraphPicture) -> str:
-    """The page, with the data and its one script inside; it may fetch nothing and send nothing."""
+    """The page with data and script inline; its content policy forbids any request."""
     data = json.dumps(msgspec.to_builtins(picture), ensure_ascii=True)
-    for sign in "<>&":  # nothing that is remembered can close the script
+    for sign in "<>&":  # so that no text of a note can close the script
         data = data.replace(sign, f"\\u{ord(sign):04x}")
     template = (files("ouro.memory.long_term") / "graph_picture.html").read_text(encoding="utf-8")
     return template.replace("/*DATA*/", data, 1)
 
 
-def _note_node(note: ListedEntry, group: str, spot: tuple[float, float]) -> GraphNode:
+def _note_node(note: ListedEntry, group: str, position: tuple[float, float]) -> GraphNode:
     about = " · ".join(filter(None, (note.scope, note.category, note.at[:10], *note.badges, note.id)))
     label = " ".join(clean(note.text).split())[:80] or note.id
     is_past = bool({"archived", "replaced"} & {*note.badges})
-    return GraphNode(note.id, "note", group, label, clean(note.text), clean(about), *spot, note.scope, is_past)
+    return GraphNode(note.id, "note", group, label, clean(note.text), clean(about), *position, note.scope, is_past)
 
 
-def _name_node(entity: str, count: int, spot: tuple[float, float]) -> GraphNode:
+def _name_node(entity: str, count: int, position: tuple[float, float]) -> GraphNode:
     name = clean(entity)
-    return GraphNode(entity, "name", "names", name, name, f"{count} notes name it", *spot)
+    return GraphNode(entity, "name", "names", name, name, f"{count} notes name it", *position)
 
 
 def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:
-    """For each group the places of its members, as seeds stand in a flower: the first one in the middle."""
+    """The positions of each group's members, in a sunflower spiral; the first group is in the middle."""
     radii = [_SPACING * math.sqrt(size + 1) for size in sizes]
     around = radii[1:]
     needed = sum(2 * radius + _GAP for radius in around) / (2 * math.pi)
@@ -99,9 +99,11 @@ def _places(sizes: Sequence[int]) -> list[list[tuple[float, float]]]:
         share = (2 * radius + _GAP) / whole * 2 * math.pi
         centres.append((distance * math.cos(angle + share / 2), distance * math.sin(angle + share / 2)))
         angle += share
-    return [[_seed(number, centre) for number in range(size)] for size, centre in zip(sizes, centres, strict=True)]
+    return [
+        [_spiral_point(number, centre) for number in range(size)] for size, centre in zip(sizes, centres, strict=True)
+    ]
 
 
-def _seed(number: int, centre: tuple[float, float]) -> tuple[float, float]:
+def _spiral_point(number: int, centre: tuple[float, float]) -> tuple[float, float]:
     radius, angle = _SPACING * math.sqrt(number + 0.5), number * _GOLDEN
     return round(centre[0] + radius * math.cos(angle), 1), round(centre[1] + radius * math.sin(angle), 1)

@@ -1,4 +1,4 @@
-"""What other agents, and ouro's own export, remember in files: read, and taken apart into pieces."""
+"""Read the memory files of other agents and ouro's own export, and split them into pieces to import."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK_LINE = re.compile(r"\s*\[[^\]\n]+\]\(([^)\s]+\.md)\).*$")
 _NOTE = re.compile(r"<!-- (mem_[0-9a-f]{8,32}) (user|repo) ([\w-]+)( archived)? -->\n(.*?)\n<!-- /\1 -->", re.DOTALL)
 _TOO_SHORT = 40
-"""Characters under which a piece says little without its heading."""
+"""Characters: a shorter piece gets its heading in front, to be understood alone."""
 _TYPES: dict[str, Scope | None] = {"user": "user", "feedback": None, "project": "repo", "reference": None}
-"""The sorts of memory that Claude Code's topic files name."""
+"""The types in Claude Code's topic files, each with its scope."""
 
 
 class ImportPiece(msgspec.Struct, frozen=True):
@@ -49,11 +49,11 @@ class ImportPiece(msgspec.Struct, frozen=True):
     path: Path
     scope: Scope | None = None
     project: str = ""
-    """The project that it speaks of, where the file says so: a folder, or a name of Claude Code's."""
+    """The project that it is about, if the file says so: a folder, or Claude Code's name for it."""
     category: str = ""
-    """Of the core, where the file says it."""
+    """The core category, if the file says it."""
     note: Note | None = None
-    """Where the file holds a whole note."""
+    """The note, if the file holds a whole one."""
 
 
 class ImportMaterial(msgspec.Struct, frozen=True):
@@ -63,22 +63,22 @@ class ImportMaterial(msgspec.Struct, frozen=True):
 
 
 def read_sources(paths: Sequence[Path]) -> ImportMaterial:
-    """All that the files say, those of folders too.
+    """Read these files and folders.
 
     Raises:
-        UsageError: a path is not there, or holds nothing of the kind.
+        UsageError: a path does not exist, or holds no memory files.
     """
     pieces: list[ImportPiece] = []
     files: list[Path] = []
     skipped: list[SkippedFile] = []
     found: dict[Path, None] = {}
     for item in (path.expanduser().absolute() for path in paths):
-        kept, others = (_files(item), []) if item.is_file() else set_aside(item, _files(item))
-        found |= dict.fromkeys(kept)
+        chosen, others = (_files(item), []) if item.is_file() else split_memory_files(item, _files(item))
+        found |= dict.fromkeys(chosen)
         skipped += others
     depths = dict.fromkeys(found, 0)
     waiting = list(found)
-    for path in waiting:  # what a file names comes behind
+    for path in waiting:  # files that a file names are appended
         try:
             text = _text(path)
             pieces += _pieces(path, text)
@@ -110,7 +110,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    """The texts in a folder, those of hidden folders and links apart; MEMORY.md first."""
+    """The text files below a folder without hidden ones, MEMORY.md first; links to folders are not followed."""
     found: list[Path] = []
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(item for item in folders if not item.startswith("."))
@@ -126,9 +126,9 @@ def _text(path: Path) -> str:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise FileRefused("no plain file")
+            raise FileRefused("not a regular file")
         if found.st_size > _MAX_BYTES:
-            raise FileRefused(f"{found.st_size:,} bytes: more than the {_MAX_BYTES:,} that are read")
+            raise FileRefused(f"{found.st_size:,} bytes; at most {_MAX_BYTES:,} are read")
         return decode_text(file.read(_MAX_BYTES + 1))
 
 
@@ -144,7 +144,7 @@ def _pieces(path: Path, text: str) -> list[ImportPiece]:
     if is_codex(path.parent):
         return [ImportPiece(words, " › ".join([path.name, *above[-2:]]), path, scope, project)
                 for above, words, scope, project in from_codex(_sections(body))]  # fmt: skip
-    kind = front.get("type") or _of(front, "metadata").get("type")
+    kind = front.get("type") or _mapping(front, "metadata").get("type")
     if isinstance(kind, str) and kind in _TYPES:
         scope = _TYPES[kind]
         whole = _COMMENT.sub("", body).strip()
@@ -152,7 +152,7 @@ def _pieces(path: Path, text: str) -> list[ImportPiece]:
     return list(_from_markdown(path, body, front))
 
 
-def _of(front: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _mapping(front: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = front.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -174,7 +174,7 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
                 note = msgspec.convert(item, Note, strict=False)
                 yield ImportPiece(note.text, path.name, path, note.scope, "", note.category, note)
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError, RecursionError) as error:
-        raise FileRefused("no export of ouro's memory") from error
+        raise FileRefused("not an export of ouro's memory") from error
 
 
 def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
@@ -197,15 +197,15 @@ def _plain(line: str) -> str:
 
 
 def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[ImportPiece]:
-    """Each item of a list and each paragraph, with what it is for and the headings above it where it says little."""
+    """Yield list items and paragraphs; short ones with their heading, items of a rule with its file patterns."""
     rule, about = files_of_rule(front), str(front.get("description") or "").strip()
     name = f"{path.name} ({about})" if about else path.name
     scope: Scope | None = "user" if "human" in (front.get("label"), path.stem) else None
     for above, block in _sections(text):
         link = _LINK_LINE.match(block)
-        if NAMED.fullmatch(block) or (link and (path.parent / link[1]).is_file()):
-            continue  # another file that is named: it is read itself, or told of
-        is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in SAYS_NOTHING
+        if INCLUDES.fullmatch(block) or (link and (path.parent / link[1]).is_file()):
+            continue  # a named file: it is read separately or reported as skipped
+        is_short = len(above) > 1 and len(block) < _TOO_SHORT and above[-1] not in EMPTY_HEADINGS
         words = f"{above[-1]}: {block}" if is_short else block
         yield ImportPiece(
             f"For {rule}: {words}" if rule else words, " › ".join([name, *above[-2:]]), path, scope, project_of(path)
@@ -213,7 +213,7 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
 
 
 def _sections(text: str) -> Iterator[tuple[list[str], str]]:
-    """Items of lists and paragraphs, each behind the headings above it."""
+    """Yield list items and paragraphs, each with the headings above it."""
     headings: dict[int, str] = {}
     for block in _blocks(_COMMENT.sub("", text)):
         if heading := _HEADING.match(block):
@@ -224,7 +224,7 @@ def _sections(text: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Headings, items of lists with what is indented below them, and paragraphs."""
+    """Yield headings, list items with their indented lines, and paragraphs."""
     block: list[str] = []
     is_item = is_fenced = False
     for line in text.splitlines():
@@ -249,51 +249,51 @@ _FIELD = re.compile(r"([A-Za-z_][\w-]*):[ \t]*(.*)$", re.MULTILINE)
 _MATERIAL = {"raw_memories.md", "rollout_summaries", "extensions"}
 _REFERENCES = re.compile(r"(?:\s*\[Task \d+\])+\s*$")
 _FOLDER = re.compile(r"\bcwd=`?(/[^\s;,`]+)")
-_OF_THE_PERSON = {"User Profile", "User preferences", "General Tips"}
-_WAYS_THROUGH = {"rollout_summary_files", "keywords", "What's in Memory"}
+_ABOUT_USER = {"User Profile", "User preferences", "General Tips"}
+_NOT_MEMORY = {"rollout_summary_files", "keywords", "What's in Memory"}
 _LABELS = ("scope:", "applies_to:")
 _AGENT_MEMORY = (".claude/projects", ".codex/memories", ".letta/agents")
-"""Below the user's home: where other agents store what they learned from them."""
-SAYS_NOTHING = {"Gemini Added Memories"}
-"""Headings that would tell nothing in front of what stands below them."""
+"""Folders in the user's home where other agents store memory."""
+EMPTY_HEADINGS = {"Gemini Added Memories"}
+"""Headings without information, left out in front of short pieces."""
 
 
 def is_codex(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("memory_summary.md", *_MATERIAL))
 
 
-def set_aside(folder: Path, files: Sequence[Path]) -> tuple[list[Path], list[SkippedFile]]:
-    """The files of an agent's folder that hold memory, and in a line for each sort those that do not."""
-    kept: list[Path] = []
+def split_memory_files(folder: Path, files: Sequence[Path]) -> tuple[list[Path], list[SkippedFile]]:
+    """The files of an agent's folder that hold memory; the others as skipped, one entry for each reason."""
+    chosen: list[Path] = []
     others: Counter[tuple[str, str]] = Counter()
     codex = is_codex(folder)
     for path in files:
         inside = path.relative_to(folder)
-        if reason := _no_memory(inside, codex):
+        if reason := _reason_to_skip(inside, codex):
             others[str(folder / inside.parts[0]), reason] += 1
         else:
-            kept.append(path)
-    return kept, [SkippedFile(name, f"{reason} ({count} files)" if count > 1 else reason)
+            chosen.append(path)
+    return chosen, [SkippedFile(name, f"{reason} ({count} files)" if count > 1 else reason)
                   for (name, reason), count in others.items()]  # fmt: skip
 
 
-def _no_memory(inside: Path, codex: bool) -> str:
+def _reason_to_skip(inside: Path, codex: bool) -> str:
     if "skills" in inside.parts[:-1] or inside.name == "SKILL.md":
-        return "skills: they tell how something is done, and remember nothing"
+        return "skills: they hold instructions, not memory"
     if codex and inside.parts[0] in _MATERIAL:
-        return "material that MEMORY.md there was made of"
-    return "it tells who that agent is, and nothing of you" if inside.stem == "persona" else ""
+        return "raw material of the MEMORY.md there"
+    return "it describes that agent, not you" if inside.stem == "persona" else ""
 
 
 def project_of(path: Path) -> str:
-    """The project whose memory a file of Claude Code is, as that names it (`-home-me-app`); empty for other files."""
+    """The project of a Claude Code memory file, by its name there (`-home-me-app`); empty for other files."""
     parts = path.parts
     at = next((n for n in range(len(parts) - 3) if parts[n : n + 2] == (".claude", "projects")), None)
     return parts[at + 2] if at is not None and "memory" in parts[at + 3 :] else ""
 
 
 def is_project(named: str, root: Path | None) -> bool:
-    """Whether `named` (a path, or a name as `project_of` gives it) is this project, or lies in it."""
+    """Whether `named` (a path, or a name from `project_of`) is this project or a folder in it."""
     if root is None:
         return False
     here = str(root.resolve())
@@ -301,7 +301,7 @@ def is_project(named: str, root: Path | None) -> bool:
 
 
 def front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """The fields before a text, and the text. Cursor writes `globs: *.py`, which is no YAML: then line by line."""
+    """The front matter and the body. Cursor writes `globs: *.py`, which is not YAML: then read line by line."""
     found = _FRONT.match(text)
     if found is None:
         return {}, text
@@ -313,7 +313,7 @@ def front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 def files_of_rule(front: Mapping[str, Any]) -> str:
-    """The patterns of the files that a rule is for (`*.py, *.pyi`); empty where it always holds."""
+    """The file patterns of a rule (`*.py, *.pyi`); empty if it always applies."""
     if str(front.get("alwaysApply", "")).lower() == "true":
         return ""
     given = front.get("globs") or front.get("paths") or ""
@@ -321,62 +321,62 @@ def files_of_rule(front: Mapping[str, Any]) -> str:
 
 
 def from_codex(sections: Iterator[tuple[list[str], str]]) -> Iterator[tuple[list[str], str, Scope, str]]:
-    """Of headings and what stands below them: headings, text, scope, and the folder that it was learned in."""
+    """Yield headings, text, scope and project folder of each section of Codex's memory files."""
     group = folder = ""
     for above, block in sections:
         if above[:1] != [group]:
             group, folder = (above[0] if above else ""), ""
-        if block.startswith(_LABELS) or block == "v1" or not _WAYS_THROUGH.isdisjoint(above):
+        if block.startswith(_LABELS) or block == "v1" or not _NOT_MEMORY.isdisjoint(above):
             folder = found[1] if (found := _FOLDER.search(block)) and block.startswith(_LABELS) else folder
             continue
-        is_mine = not folder or not _OF_THE_PERSON.isdisjoint(above)
-        yield above, _REFERENCES.sub("", block), "user" if is_mine else "repo", "" if is_mine else folder
+        is_own = not folder or not _ABOUT_USER.isdisjoint(above)
+        yield above, _REFERENCES.sub("", block), "user" if is_own else "repo", "" if is_own else folder
 
 
-NAMED = re.compile(r"@\S+(?:\n@\S+)*")
-"""A paragraph that names files and says nothing else."""
+INCLUDES = re.compile(r"@\S+(?:\n@\S+)*")
+"""A paragraph that only names files to include."""
 MAX_DEPTH = 4
-"""Files that name one another, from the first one on."""
+"""Maximum depth of files that include others."""
 _LINE = re.compile(r"^(?:[-*+] )?@(\S+)[ \t]*$", re.MULTILINE)
 _NOT_READ = re.compile(r"<!--.*?(?:-->|\Z)|^\s*(```|~~~).*?(?:^\s*\1|\Z)", re.DOTALL | re.MULTILINE)
 _TEXTS = (".md", ".mdc", ".markdown", ".txt")
 
 
 def named_files(path: Path, text: str, depth: int) -> tuple[list[Path], list[SkippedFile]]:
-    """The files that `text`, which stands in `path`, takes in; and those that are not read, with the reason.
+    """The files that the text of `path` includes with `@file`; and those that are skipped, with the reason.
 
     Args:
-        path: an absolute one. Only what lies in its repository, or else in its folder, or in `~/.claude`, is taken.
-        depth: so many files led to this one.
+        path: absolute. Only files in its repository (else in its folder) or in `~/.claude` are included.
+        depth: the number of includes that led to `path`.
     """
     found: list[Path] = []
     skipped: list[SkippedFile] = []
     names = _LINE.findall(_NOT_READ.sub("", text)) if path.suffix in _TEXTS else []
     for name in dict.fromkeys(names):
         file = (path.parent / Path(name).expanduser()).resolve()
-        if reason := _refused(path, file, depth):
+        if reason := _reason_to_refuse(path, file, depth):
             skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
         else:
             found.append(file)
     return found, skipped
 
 
-def _refused(path: Path, file: Path, depth: int) -> str:
+def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
     allowed = (find_root(path.parent), (Path.home() / ".claude").resolve())
     if not any(folder in file.parents for folder in allowed):
-        return f"{file} lies outside of the project: import it by its name"
+        return f"{file} is outside of the project: import it by its name"
     if not file.is_file():
         return f"there is no file {file}"
     if file.suffix not in _TEXTS:
-        return "it is no Markdown or text"
-    return f"over {MAX_DEPTH} files deep: import it by its name" if depth >= MAX_DEPTH else ""
+        return "it is not Markdown or text"
+    return f"more than {MAX_DEPTH} includes deep: import it by its name" if depth >= MAX_DEPTH else ""
 
 
 def is_trusted_text(path: Path) -> bool:
-    """Whether the text of a file counts as the user's: it lies in no repository, or in one that the user trusts.
+    """Whether the text of a file counts as the user's: it is outside of any repository, or in one the user trusts.
 
-    What a repository brings along are the words of whoever wrote it (M1). The folders in which agents store what they
-    learned from the user are the user's, also where they are git repositories. Blocks.
+    Others may have written the files of a repository (M1). Folders where agents store memory count as the user's, also
+    if they are git repositories. Blocks.
     """
     if any((Path.home() / folder).resolve() in path.resolve().parents for folder in _AGENT_MEMORY):
         return True

@@ -1,4 +1,4 @@
-"""Bringing in what other agents remember: what is new in it, where it goes, and one commit that can be taken back."""
+"""Import of memories from other agents: plan what is new and where it goes, then write it in commits to undo."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ouro.memory.long_term.trust.proposals import Proposal, Proposals, proposal_
 from ouro.memory.tokens import estimate
 
 CORE_TOKENS = 1_500
-"""An import fills so much of a scope's core, which is in every prompt; what goes beyond becomes notes."""
+"""Tokens of core lines that an import adds to a scope, as the core is in every prompt; the rest becomes notes."""
 
 
 class Import(msgspec.Struct, frozen=True):
@@ -30,12 +30,12 @@ class Import(msgspec.Struct, frozen=True):
     """New core lines: scope -> category -> texts."""
     notes: tuple[Note, ...]
     doubles: int
-    """Pieces that are known already, or come twice."""
+    """The number of pieces that exist already or occur twice."""
     refused: tuple[SkippedFile, ...]
-    """Pieces that are not taken: with a secret, or too long."""
+    """Pieces that are not imported, for example because of a secret or their length."""
     files: tuple[Path, ...]
     untrusted: tuple[Path, ...] = ()
-    """Files of repositories that the person does not trust: all of it waits for their yes."""
+    """Files of repositories that the user does not trust: then the whole import waits for approval."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -49,7 +49,7 @@ class Imported(msgspec.Struct, frozen=True):
     undo: Mapping[Scope, str] = {}
     """The commit of each scope."""
     proposals: tuple[str, ...] = ()
-    """Where it waits for the person."""
+    """The ids of pending changes, if the import waits for approval."""
 
 
 def plan_import(
@@ -58,11 +58,11 @@ def plan_import(
     scope: Scope | None = None,
     trusts: Callable[[Path], bool] = lambda _path: True,
 ) -> Import:
-    """What is new in what was read. Writes nothing.
+    """Find what is new in the material, and where it goes. Writes nothing.
 
     Args:
-        scope: all of it goes there; None: where its place and its words say.
-        trusts: whether what a file says is the person's, and not just its repository's.
+        scope: the scope for everything; None: chosen by the file's location and the text.
+        trusts: returns whether the text of a file counts as the user's own.
     """
     existing = all_entries(editor, archived=True)
     seen = {folded(item.text) for item in existing}
@@ -78,10 +78,9 @@ def plan_import(
             doubles += bool(words)
             continue
         if piece.project and scope is None and not is_project(piece.project, editor.root):
-            where = (
-                f"it speaks of another project ({piece.project}): import it there, or with `ouro memory import --scope`"
-            )
-            refused.append(SkippedFile(piece.origin, where))
+            reason = f"it is about another project ({piece.project}): import it there, "
+            reason += "or with `ouro memory import --scope`"
+            refused.append(SkippedFile(piece.origin, reason))
             continue
         try:
             text = _allowed(editor, piece)
@@ -101,24 +100,24 @@ def plan_import(
 
 
 def carry_out(editor: MemoryEditor, found: Import) -> Imported:
-    """Write what is new: one commit a scope, or where a file is not trusted, one proposal a scope.
+    """Write the planned import: one commit a scope, or one proposal a scope if a file is not trusted.
 
     Raises:
-        UsageError: a core file holds what nobody has vouched for.
+        UsageError: a core file has unapproved changes.
         LongTermMemoryError, OSError: it could not be written.
     """
     undo: dict[Scope, str] = {}
-    waiting: list[str] = []
+    proposals: list[str] = []
     subject = f"Import {sum(found.counts.values())} entries: {', '.join(dict.fromkeys(p.name for p in found.files))}"
     for scope in editor.names:
         changes = _changes(editor, scope, found)
         if not changes:
             continue
         if found.untrusted:
-            waiting.append(_proposed(editor, scope, changes, found.untrusted))
+            proposals.append(_proposed(editor, scope, changes, found.untrusted))
         elif done := editor.write(scope, changes, subject, "import"):
             undo[scope] = done.undo
-    return Imported(sum(found.counts.values()), undo, tuple(waiting))
+    return Imported(sum(found.counts.values()), undo, tuple(proposals))
 
 
 def _allowed(editor: MemoryEditor, piece: ImportPiece) -> str:
@@ -129,10 +128,10 @@ def _allowed(editor: MemoryEditor, piece: ImportPiece) -> str:
 
 
 def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None) -> Placement:
-    said = scope or piece.scope or ("repo" if piece.project else _scope_of(editor, piece.path))
-    if said not in editor.names:
-        said = "user"
-    found = replace(place(f"{said}: {text}", editor.names), scope=said)
+    chosen = scope or piece.scope or ("repo" if piece.project else _scope_of(editor, piece.path))
+    if chosen not in editor.names:
+        chosen = "user"
+    found = replace(place(f"{chosen}: {text}", editor.names), scope=chosen)
     if piece.note is not None:
         return replace(found, is_note=True, category=piece.note.category)
     if piece.category in CORE:
@@ -141,7 +140,7 @@ def _place(editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | N
 
 
 def _scope_of(editor: MemoryEditor, path: Path) -> Scope | None:
-    """What lies in the repository speaks of it; what lies elsewhere is the person's."""
+    """Files in the repository go to `repo`, all others to `user`."""
     return "repo" if editor.root is not None and editor.root.resolve() in path.resolve().parents else "user"
 
 
@@ -159,7 +158,7 @@ def note_fields(note: Note) -> dict[str, object]:
 
 
 def _category(found: Placement) -> str:
-    """Of a note, for what would have been a core line."""
+    """The category of a note, for text that was meant for the core."""
     if found.scope == "user":
         return "user-facts" if found.category == "facts" else "coding-preferences"
     return "architectural-decisions" if found.category == "decisions" else "project-conventions"

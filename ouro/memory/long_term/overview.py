@@ -1,4 +1,4 @@
-"""Overview: the notes and core lines there are, and all there is to tell of one, for whoever looks through them."""
+"""Overview: lists notes and core lines with badges, and the details of one note, for browsing memory."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class ListedEntry(msgspec.Struct, frozen=True):
     session: str = ""
     turn: int = 0
     badges: tuple[str, ...] = ()
-    """What matters most first: `unconfirmed` (nobody has vouched for it), `archived`, `replaced`, `contradicted`,
-    `contradicts`, `stale` (a file that it speaks of has changed), `on BRANCH`, `changed 3 times`."""
+    """The most important first: `unconfirmed` (not approved), `archived`, `replaced`, `contradicted`, `contradicts`,
+    `stale` (a file that it names has changed), `on BRANCH`, `changed 3 times`."""
 
 
 class NoteLink(msgspec.Struct, frozen=True):
-    way: str
-    """`refines`, `contradicts` or `relates-to`; with `by` behind it where the other note says so of this one."""
+    relationship: str
+    """`refines`, `contradicts` or `relates-to`; followed by `, by` if the link is from the other note to this one."""
     note_id: str
     text: str
 
@@ -51,24 +51,24 @@ class NoteDetails(msgspec.Struct, frozen=True):
     scope: str
     name: str
     chain: tuple[NoteVersion, ...]
-    """All versions, oldest first, this one among them."""
-    ties: tuple[NoteLink, ...]
+    """All versions, oldest first, including this one."""
+    links: tuple[NoteLink, ...]
     confidence: float
-    """As of now."""
+    """The confidence now, after decay."""
     badges: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 class Overview:
-    """Everything blocks: use from a thread. The list comes from the index, details from the file.
+    """Lists memory from the index, and reads details from the files. Everything blocks: use from a thread.
 
     Args:
-        index: brought up to date with the folders of `stores` before it is read.
-        untrusted: the files, by scope and name, that nobody has vouched for.
-        root: of the repository that is worked in.
+        index: updated from the folders of `stores` before it is read.
+        untrusted: returns scope and name of the files with unapproved changes.
+        root: the root of the current repository.
 
     Raises:
-        SearchUnavailable: the index cannot be read just now.
+        SearchUnavailable: the index cannot be read.
     """
 
     def __init__(
@@ -87,45 +87,45 @@ class Overview:
         self._half_life = half_life_days
 
     def all(self) -> list[ListedEntry]:
-        """Notes and core lines of these scopes, the latest first."""
+        """Notes and core lines of these scopes, newest first."""
         self._index.follow(Sources(memories=tuple(self._folders)))
         with self._index.reading() as database:
-            known = self._signs(database)
+            facts = self._note_facts(database)
             found: list[ListedEntry] = []
             for folder in self._folders:
                 rows = database.execute(
                     f"SELECT {_COLUMNS} FROM notes WHERE scope = ? AND project = ?", (folder.scope, folder.project)
                 )
-                found += [_listed(row, folder, known) for row in rows]
+                found += [_listed(row, folder, facts) for row in rows]
         return sorted(found, key=lambda item: (item.at, item.name, -item.line), reverse=True)
 
     def details(self, note_id: str) -> NoteDetails:
-        """All there is to tell of a note.
+        """The details of a note.
 
         Raises:
-            NoteError: there is none of that id.
+            NoteError: there is no note with that id.
         """
-        kept = self._notebook.find(note_id)
-        note, graph = kept.note, Graph(self._index)
-        chain, ties = graph.chain(note.id), self._ties(note.id)
+        file = self._notebook.find(note_id)
+        note, graph = file.note, Graph(self._index)
+        chain, links = graph.chain(note.id), self._links_of(note.id)
         badges = [
-            *(["unconfirmed"] if (kept.scope, kept.name) in self._untrusted() else []),
-            *(["archived"] if kept.archived else []),
+            *(["unconfirmed"] if (file.scope, file.name) in self._untrusted() else []),
+            *(["archived"] if file.archived else []),
             *(["replaced"] if chain and chain[-1].note_id != note.id else []),
-            *(["contradicted"] if any(tie.way == "contradicts, by" for tie in ties) else []),
-            *(["contradicts"] if any(tie.way == "contradicts" for tie in ties) else []),
+            *(["contradicted"] if any(link.relationship == "contradicts, by" for link in links) else []),
+            *(["contradicts"] if any(link.relationship == "contradicts" for link in links) else []),
             *([f"stale: {', '.join(changed)}"] if (changed := self._anchors.changed(note.anchors)) else []),
             *([f"on {note.branch}"] if note.branch else []),
         ]
         confidence = confidence_now(note, datetime.now(UTC), self._half_life)
-        return NoteDetails(note, kept.scope, kept.name, chain, ties, confidence, tuple(badges), kept.problems)
+        return NoteDetails(note, file.scope, file.name, chain, links, confidence, tuple(badges), file.problems)
 
-    def ties(self) -> list[tuple[str, str, str]]:
-        """All edges between notes: from, relationship, to; those to the note before it are `supersedes`."""
+    def links(self) -> list[tuple[str, str, str]]:
+        """All edges between notes: from, relationship, to. `supersedes` leads to the previous version."""
         with self._index.reading() as database:
             edges = database.execute("SELECT note, relationship, other FROM edges ORDER BY 1, 3").fetchall()
             chains = database.execute("SELECT note, 'supersedes', supersedes FROM notes WHERE supersedes <> ''")
-            return [(str(a), str(way), str(b)) for a, way, b in (*edges, *chains.fetchall())]
+            return [(str(a), str(relationship), str(b)) for a, relationship, b in (*edges, *chains.fetchall())]
 
     def names(self) -> list[tuple[str, str]]:
         with self._index.reading() as database:
@@ -134,12 +134,12 @@ class Overview:
             )
             return [(str(note), str(entity)) for note, entity in rows]
 
-    def _signs(self, database: sqlite3.Connection) -> _Signs:
+    def _note_facts(self, database: sqlite3.Connection) -> _NoteFacts:
         anchors: dict[str, list[Anchor]] = {}
         for note, file, blob in database.execute("SELECT note, file, blob FROM anchors"):
             anchors.setdefault(note, []).append(Anchor(file, blob))
         before = dict(database.execute("SELECT note, supersedes FROM notes WHERE supersedes <> ''"))
-        return _Signs(
+        return _NoteFacts(
             contradicted=_ids(database, "SELECT other FROM edges WHERE relationship = 'contradicts'"),
             contradicting=_ids(database, "SELECT note FROM edges WHERE relationship = 'contradicts'"),
             before=before,
@@ -148,22 +148,22 @@ class Overview:
             is_stale=lambda note: bool(self._anchors.changed(anchors.get(note, ()))),
         )
 
-    def _ties(self, note_id: str) -> tuple[NoteLink, ...]:
+    def _links_of(self, note_id: str) -> tuple[NoteLink, ...]:
         with self._index.reading() as database:
             there = database.execute("SELECT relationship, other FROM edges WHERE note = ?", (note_id,)).fetchall()
             back = database.execute("SELECT relationship, note FROM edges WHERE other = ?", (note_id,)).fetchall()
             texts = {other: _text_of(database, other) for _, other in (*there, *back)}
-        named = [*there, *((f"{way}, by", other) for way, other in back)]
-        return tuple(NoteLink(way, other, texts[other]) for way, other in named)
+        named = [*there, *((f"{relationship}, by", other) for relationship, other in back)]
+        return tuple(NoteLink(relationship, other, texts[other]) for relationship, other in named)
 
 
-class _Signs(msgspec.Struct, frozen=True):
-    """Of all notes: what one row of them does not tell."""
+class _NoteFacts(msgspec.Struct, frozen=True):
+    """Facts about all notes that a single row of the index does not have."""
 
     contradicted: Collection[str]
     contradicting: Collection[str]
     before: Mapping[str, str]
-    """The note that each took the place of."""
+    """Note -> the note that it replaces."""
     replaced: Collection[str]
     untrusted: Collection[tuple[str, str]]
     is_stale: Callable[[str], bool]
@@ -175,23 +175,23 @@ class _Signs(msgspec.Struct, frozen=True):
         return len(seen) - 1
 
 
-def _listed(row: Sequence[Any], folder: MemoryFolder, known: _Signs) -> ListedEntry:
+def _listed(row: Sequence[Any], folder: MemoryFolder, facts: _NoteFacts) -> ListedEntry:
     note_id, kind, scope, category, text, at, path, line, session, turn, branch, archived = row
     name = path.removeprefix(f"{folder.path}/")
-    badges = ["unconfirmed"] if (folder.scope, name) in known.untrusted else []
+    badges = ["unconfirmed"] if (folder.scope, name) in facts.untrusted else []
     if kind == "note":
-        badges += _badges(note_id, known, branch, is_archived=bool(archived))
+        badges += _badges(note_id, facts, branch, is_archived=bool(archived))
     return ListedEntry(note_id, kind, scope, category, text, at, name, line, session, turn, tuple(badges))
 
 
-def _badges(note_id: str, known: _Signs, branch: str, *, is_archived: bool) -> list[str]:
-    changes = known.changes(note_id)
+def _badges(note_id: str, facts: _NoteFacts, branch: str, *, is_archived: bool) -> list[str]:
+    changes = facts.changes(note_id)
     return [
         *(["archived"] if is_archived else []),
-        *(["replaced"] if note_id in known.replaced else []),
-        *(["contradicted"] if note_id in known.contradicted else []),
-        *(["contradicts"] if note_id in known.contradicting else []),
-        *(["stale"] if known.is_stale(note_id) else []),
+        *(["replaced"] if note_id in facts.replaced else []),
+        *(["contradicted"] if note_id in facts.contradicted else []),
+        *(["contradicts"] if note_id in facts.contradicting else []),
+        *(["stale"] if facts.is_stale(note_id) else []),
         *([f"on {branch}"] if branch else []),
         *([f"changed {changes} time{'s' if changes > 1 else ''}"] if changes else []),
     ]
@@ -203,4 +203,4 @@ def _ids(database: sqlite3.Connection, question: str) -> frozenset[str]:
 
 def _text_of(database: sqlite3.Connection, note_id: str) -> str:
     row = database.execute("SELECT text FROM notes WHERE note = ? AND kind = 'note' LIMIT 1", (note_id,)).fetchone()
-    return str(row[0]) if row else "it is not there any more"
+    return str(row[0]) if row else "deleted"

@@ -1,13 +1,13 @@
-"""Where something that a person wants remembered belongs: by rules that need no model.
+"""Choose scope and category of a text that the user wants remembered, by rules and without a model.
 
-In this order, and the first that fits decides:
-1. `user …` or `repo …` in front says the scope.
-2. What is longer than a line of the core, or has several lines, becomes a note; so does what names a file, a command,
-   a package, a symbol or a tool, but for what says `I` or `my`: that is about the person.
-3. All else becomes a line of the core: of decisions.md where it says that something was decided, of preferences.md
-   where it says how something is to be done, of facts.md otherwise.
-The scope, where it was not said: `user` where it says `I` or `my`; `repo` where it names something of the code, says
-`we` or `this project`, is a decision or a fact; `user` for preferences. Without a repository, always `user`.
+The first rule that matches decides:
+1. `user …` or `repo …` at the start sets the scope.
+2. Text longer than a core line, or with several lines, becomes a note. So does text that names a file, command,
+   package, symbol or tool, unless it says `I` or `my`: then it is about the user.
+3. Other text becomes a core line: in decisions.md if it states a decision, in preferences.md if it says how to do
+   something, else in facts.md.
+If no scope is given: `user` for text with `I` or `my`; `repo` for text that names code, says `we` or `this project`, or
+is a decision or a fact; `user` for preferences. Without a repository, always `user`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in
 
 MAX_LINE = 200
-"""Characters of a core line."""
+"""Maximum characters of a core line."""
 _NAMED = re.compile(r"\s*(user|repo)(?:\s*:\s*|\s+(?=\S))", re.IGNORECASE)
-_PERSON = re.compile(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b")
+_OWN = re.compile(r"\b(?:I|I'm|I’m|[Mm]e|[Mm]y|[Mm]ine|[Mm]yself)\b")
 _HERE = re.compile(
     r"\b(?:we|our|ours|us|team|here|(?:this|the) (?:project|repo|repository|codebase|code base|service|app))\b",
     re.IGNORECASE,
@@ -50,35 +50,35 @@ class Placement(msgspec.Struct, frozen=True):
     text: str
     scope: Scope
     category: str
-    """Of the core, or of a note."""
+    """A core category, or a category of notes."""
     is_note: bool
     why: str
     """The rule that decided, in a few words."""
 
 
 def place(text: str, scopes: Collection[Scope], scope: Scope | None = None) -> Placement:
-    """Where `text` belongs.
+    """Choose the place of `text`.
 
     Args:
         scopes: those in use.
-        scope: said already; it counts more than what stands in the text.
+        scope: given by the user; overrides the text.
     """
     if scope is None and (named := _NAMED.match(text)):
         scope, text = ("user" if named[1].lower() == "user" else "repo"), text[named.end() :]
     text = text.strip()
-    is_own = bool(_PERSON.search(text))
+    is_own = bool(_OWN.search(text))
     entities = entities_in(text)
     is_long = len(text) > MAX_LINE or "\n" in text
     is_note = is_long or bool(entities and not is_own)
     category = _category(text)
     chosen = scope or _scope(text, category, is_own=is_own, names=bool(entities))
-    left = ""
+    note = ""
     if chosen not in scopes and scope is None:
-        chosen, left = "user", "; no project has a memory in use here, so it holds for all"
+        chosen, note = "user", "; no project memory is in use here"
     if not is_note:
-        return Placement(text, chosen, category, False, f"it reads as one of the {category}{left}")
+        return Placement(text, chosen, category, False, f"it reads as one of the {category}{note}")
     why = "it is longer than a line" if is_long else f"it names {entities[0].partition(':')[2]}"
-    return Placement(text, chosen, _note_category(text, category, chosen), True, f"{why}{left}")
+    return Placement(text, chosen, _note_category(text, category, chosen), True, f"{why}{note}")
 
 
 def _scope(text: str, category: str, *, is_own: bool, names: bool) -> Scope:

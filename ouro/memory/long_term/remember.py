@@ -199,7 +199,7 @@ class Forgotten(msgspec.Struct, frozen=True):
     """One for each scope."""
 
 
-def fitting(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
+def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     """The entries to forget: the one with that id, else those with all the words, else what the search finds.
 
     Raises:
@@ -330,14 +330,14 @@ def save_file(editor: MemoryEditor, opened: OpenedFile, after: str) -> SavedFile
             after = carried_over(FileEdit(opened.name, opened.text, after), now)
         done = editor.write(opened.scope, {opened.name: after or None}, f"Edit {opened.name}")
     except OuroError as error:
-        hint = f"{error.hint} Your text is in {_kept(opened, after)}.".strip()
+        hint = f"{error.hint} Your text is in {_save_refused_text(opened, after)}.".strip()
         raise UsageError(error.message, hint, error.commands) from error
     name = opened.name.rpartition("/")[2]
     problems = parse_note(name, after).problems if is_note_name(name) and after else ()
     return SavedFile(done is not None, done.undo if done else "", problems)
 
 
-def _kept(opened: OpenedFile, text: str) -> str:
+def _save_refused_text(opened: OpenedFile, text: str) -> str:
     path = ensure_private_dir(get_home() / "cache") / f"{EDITED}{opened.scope}-{opened.name.replace('/', '-')}"
     write_private(path, text)
     return tilde(path)

@@ -1,4 +1,4 @@
-"""One scope of long-term memory: which text is trusted, which changes are pending, and how they become one another."""
+"""ScopeMemory: one scope of memory, its trusted text and its pending changes. MemoryScopes: those of a session."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ouro.memory.long_term.trust.proposals import Proposal, Proposals, by_agent,
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.tokens import estimate
 
-FOREIGN_REASON = "it was written outside of ouro, and nobody has confirmed it"
+FOREIGN_REASON = "it was written outside of ouro and is not approved"
 _CONSOLIDATED = "consolidated"
-"""The name of the file beside a history that has the digests of the texts that were consolidated."""
+"""The state file with the digests of consolidated texts."""
 _OFF = "off"
-"""The name of the file beside a history that says that its memory is switched off."""
+"""The state file that marks a memory as switched off."""
 
 
 class TurnRef(msgspec.Struct, frozen=True):
@@ -42,7 +42,7 @@ class TurnRef(msgspec.Struct, frozen=True):
     session: str
     turn: int
     message: int = 0
-    """The number of the user's message; 0: it is not known."""
+    """The number of the user's message; 0: not known."""
 
     def trailers(self, origin: str) -> dict[str, str]:
         numbers = {TURN: self.turn, MESSAGE: self.message}
@@ -59,14 +59,14 @@ class ScopeMemory:
         """The trusted core: category -> text."""
         self.loaded = LoadedScope(store.scope, str(store.folder), "", {})
         self.refused: tuple[SkippedFile, ...] = ()
-        """What the last turn wrote and was removed again, because it held a secret."""
+        """Changes of the last turn that were removed because they held a secret."""
         self.undo_bases: dict[str, str] = {}
-        """Commit -> the commit before all that it completed, where that was more than one."""
+        """For a commit that ends a group of commits: the commit before the group."""
         self._proposals = Proposals(store.repository)
         self._foreign: tuple[FileEdit, ...] = ()
         """Changes in the files that are not trusted."""
         self._known: frozenset[tuple[str, str | None]] = frozenset()
-        """Name and text of what differed from the accepted commit when it was last read."""
+        """Name and text of the files that differed from the accepted commit when last read."""
         self._accepted = ""
         self._approved_in_turn: set[str] = set()
         """Files that were approved after a tool of the current turn."""
@@ -77,7 +77,7 @@ class ScopeMemory:
 
     @property
     def version(self) -> str:
-        """The name of the trusted texts: a commit, or where there is none for just these, their digest."""
+        """The version of the trusted texts: a commit, or their digest if no commit has exactly these texts."""
         return self.store.accepted if self.store.accepted and not self._foreign else digest(self.texts)
 
     @property
@@ -86,7 +86,7 @@ class ScopeMemory:
 
     @property
     def untrusted(self) -> tuple[str, ...]:
-        """The files that hold a change that is not trusted."""
+        """The files with a change that is not trusted."""
         return tuple(edit.name for edit in self._foreign)
 
     @property
@@ -95,16 +95,16 @@ class ScopeMemory:
 
     @property
     def core_digest(self) -> str:
-        """Changes whenever the trusted core does."""
+        """A digest of the trusted core."""
         return digest(self.texts)
 
     @property
     def was_consolidated(self) -> bool:
-        """Whether a model has compressed these very texts, or could not: it would cost the same again."""
+        """Whether a model was already asked to consolidate exactly these texts."""
         return self.core_digest in self.store.repository.own(_CONSOLIDATED).split()
 
     def note_consolidation(self, digests: Iterable[str]) -> None:
-        """Record texts that need no consolidation: those that a model was given, and those that it made of them."""
+        """Record texts that need no consolidation: the input and the output of a run."""
         self.store.repository.create()
         self.store.repository.keep(_CONSOLIDATED, " ".join(digests))
 
@@ -112,7 +112,7 @@ class ScopeMemory:
         return self.store.repository.exists and git_history.find_commit(self.store.repository, commit) is not None
 
     def open(self) -> None:
-        """Read it. What was approved and not committed, as when ouro was killed, is committed now."""
+        """Read the files; commit what was approved but not committed, for example because ouro was killed."""
         self.store.open()
         self.loaded = self.store.load_all()
         if not self.loaded.files and not self.loaded.head:
@@ -128,7 +128,7 @@ class ScopeMemory:
         self._accept_all()
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
-        """The texts of a version; None where they cannot be found any more."""
+        """The texts of a version; None if they no longer exist."""
         if version in (self.version, digest(self.texts)):
             return self.texts
         try:
@@ -144,7 +144,7 @@ class ScopeMemory:
         return (*self._proposals.list(), Proposal(number, self.scope, "outside", self._foreign, FOREIGN_REASON))
 
     def tool_ended(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> None:
-        """A tool has run: what it wrote here in trusted words is approved, and survives a kill of ouro (M13)."""
+        """After a tool call: approve what it wrote here if its words are trusted. A kill of ouro keeps this (M13)."""
         if not self.store.has_changed_since_load(self.loaded):
             return
         self.store.ensure_repo()  # to commit at the end of the turn
@@ -158,7 +158,7 @@ class ScopeMemory:
             self._approved_in_turn.add(edit.name)
 
     def turn_ended(self, provenance: Provenance, at: TurnRef, *, asks: bool) -> list[CoreChanged]:
-        """The turn is over: each change of it becomes trusted, pending, foreign or refused. Returns what to show."""
+        """After a turn: its changes become trusted, pending, foreign or refused. Returns the events to show."""
         approved_in_turn, self._approved_in_turn = self._approved_in_turn, set()
         if not self.store.has_changed_since_load(self.loaded):
             return []
@@ -175,8 +175,8 @@ class ScopeMemory:
             if edit.name in not_approved or not has_made(self.store, edit)
         ]
         trusted, pending = edits_in(changes, ChangeState.TRUSTED), edits_in(changes, ChangeState.PENDING)
-        self._put_back([change for change in changes if change.state is ChangeState.REFUSED], at)
-        if written := edits_in(changes, ChangeState.TRUSTED, ChangeState.PENDING):  # the history gets both
+        self._restore_refused([change for change in changes if change.state is ChangeState.REFUSED], at)
+        if written := edits_in(changes, ChangeState.TRUSTED, ChangeState.PENDING):  # both are committed
             self.store.commit_changes(subject_of(written), at.trailers("agent"), [edit.name for edit in written])
         reason = next((change.reason for change in changes if change.state is ChangeState.PENDING), "")
         events = [self._propose(pending, reason, provenance.sources, at)] if pending else []
@@ -189,10 +189,10 @@ class ScopeMemory:
         return events + (self.foreign_events() if self._foreign != foreign_before else [])
 
     def refresh(self, *, agent_was_idle: bool) -> list[CoreChanged]:
-        """Between turns: take in what an editor, another session or a pull has changed. Returns what to show.
+        """Between turns: read what an editor, another session or a pull has changed. Returns the events to show.
 
         Args:
-            agent_was_idle: nothing of the agent ran meanwhile, so that the user made the changes.
+            agent_was_idle: no agent was running, so the changes are the user's.
         """
         answered_elsewhere = self._foreign and self.store.accepted != self._accepted  # in another window
         if not answered_elsewhere and not self.store.has_changed_since_load(self.loaded):
@@ -211,12 +211,12 @@ class ScopeMemory:
         return [self._event(changed, "outside", base)] if changed else []
 
     def foreign_events(self) -> list[CoreChanged]:
-        """What is in the files and not trusted, as it is shown to the user."""
+        """The events that show changes in the files that are not trusted."""
         found = (proposal for proposal in self.proposals() if proposal.origin == "outside")
         return [change_of(self.scope, proposal.edits, "outside", proposal=proposal.id) for proposal in found]
 
     def accept(self, proposal: Proposal, at: TurnRef) -> CoreChanged:
-        """PENDING or FOREIGN → TRUSTED: the user wants it so."""
+        """PENDING or FOREIGN → TRUSTED: the user accepts the change."""
         base = self.store.accepted
         if proposal.origin == "outside":
             done: Sequence[FileEdit] = proposal.edits
@@ -231,22 +231,22 @@ class ScopeMemory:
         return self._event(done, "person", base)
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
-        """The user does not want it. Where it is in the files, they become as before; the history has it."""
+        """Drop a change; one that is in the files is reverted there. The git history keeps it."""
         if proposal.origin == "agent":
             self._proposals.remove(proposal.id)
             return
         names, subject = [edit.name for edit in proposal.edits], subject_of(proposal.edits)
         self.store.commit_changes(subject, {ORIGIN: "outside"}, names)
         before = {edit.name: edit.before for edit in proposal.edits}
-        self.store.save_and_commit(before, f"Take back: {subject}", at.trailers("undo"))
+        self.store.save_and_commit(before, f"Reject: {subject}", at.trailers("undo"))
         self._reload()
         self._accept_all()
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, CoreChanged]:
-        """Undo a commit with all of its turn, or one hunk of it; what was written since stays.
+        """Undo a commit with all of its turn, or one hunk; later changes stay.
 
         Raises:
-            UsageError: there is nothing of it left to undo.
+            UsageError: there is nothing left to undo.
             MemoryUnusable: the commit cannot be read.
         """
         found = git_history.find_commit(self.store.repository, commit)
@@ -268,7 +268,7 @@ class ScopeMemory:
         origin: str,
         seen: Mapping[str, str] | None = None,
     ) -> list[CoreChanged]:
-        """Write files for the user or for ouro itself, and commit them. Returns what to show; empty: no change.
+        """Write files for the user or for ouro itself, and commit them. Returns the events to show.
 
         Raises:
             SecretInMemory: a text holds a secret; nothing was written.
@@ -283,7 +283,7 @@ class ScopeMemory:
         return self.reload(done, origin, base)
 
     def reload(self, edits: Sequence[FileEdit], origin: str, base: str) -> list[CoreChanged]:
-        """Take in trusted edits that were written to the store. Returns what to show."""
+        """Read trusted edits that were written to the store. Returns the events to show."""
         self._reload()
         self._accept_all()
         return [self._event(edits, origin, base)] if edits else []
@@ -292,22 +292,22 @@ class ScopeMemory:
         return TurnApproval(provenance, self.store.folder, self.store.secret_in, asks=asks)
 
     def _new_edits(self, edits: Iterable[FileEdit]) -> list[FileEdit]:
-        """Those since the last reading, in files that hold no foreign change: it would be trusted with them."""
+        """New edits, without those in files with a foreign change, which would become trusted with them."""
         foreign = {edit.name for edit in self._foreign}
         return [edit for edit in edits if (edit.name, edit.after) not in self._known and edit.name not in foreign]
 
-    def _put_back(self, refused: Sequence[MemoryChange], at: TurnRef) -> None:
-        """Files with a secret become as they were (M8)."""
+    def _restore_refused(self, refused: Sequence[MemoryChange], at: TurnRef) -> None:
+        """Restore the files that would hold a secret (M8)."""
         self.refused = tuple(SkippedFile(change.edit.name, change.reason) for change in refused)
         if refused:
             before = {change.edit.name: change.edit.before for change in refused}
-            self.store.save_and_commit(before, "Take out a secret", at.trailers("undo"))
+            self.store.save_and_commit(before, "Remove a secret", at.trailers("undo"))
 
     def _propose(self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef) -> CoreChanged:
         found = by_agent(self.scope, edits, reason, sources, at.session, at.turn, timestamp())
         self._proposals.add(found)
         before = {edit.name: edit.before for edit in edits}
-        self.store.save_and_commit(before, f"Wait for the person: {subject_of(edits)}", at.trailers("undo"))
+        self.store.save_and_commit(before, f"Leave pending: {subject_of(edits)}", at.trailers("undo"))
         return change_of(self.scope, edits, "agent", proposal=found.id)
 
     def _approve_and_commit(self, edits: Sequence[FileEdit], trailers: Mapping[str, str]) -> None:
@@ -353,13 +353,13 @@ class MemoryScopes(msgspec.Struct, frozen=True):
     opened: tuple[ScopeMemory, ...] = ()
     """In use, user before repo."""
     stores: tuple[GitMemoryStore, ...] = ()
-    """Of all scopes that the settings allow, also of one that was switched off."""
+    """The stores of all scopes that the settings allow, also of those switched off."""
     problems: tuple[str, ...] = ()
-    """Why a scope could not be opened, for the user."""
+    """Warnings for the user: why a scope could not be opened."""
 
 
 def open_scopes(stores: Sequence[GitMemoryStore]) -> MemoryScopes:
-    """Open the scopes that can be read and are not switched off. Blocks; never fails."""
+    """Open the scopes that can be read and are not switched off. Blocks; problems become warnings."""
     opened: list[ScopeMemory] = []
     problems: list[str] = []
     for store in stores:
@@ -378,7 +378,7 @@ def open_scopes(stores: Sequence[GitMemoryStore]) -> MemoryScopes:
 
 
 def switch(store: GitMemoryStore, *, on: bool) -> None:
-    """Use a memory from the next session on, or do not. Blocks."""
+    """Switch a memory on or off, from the next session on. Blocks."""
     store.repository.create()
     store.repository.keep(_OFF, "" if on else "off")
 
@@ -388,6 +388,6 @@ def reason_of(error: Exception) -> str:
 
 
 def _fingerprint(loaded: LoadedScope) -> str:
-    """Changes whenever the core does, or the file of a note."""
+    """A fingerprint of the core and the note files."""
     notes = {name: loaded.files.get(name, "") for name in loaded.notes}
     return f"{digest(loaded.core)} {digest(notes)}"

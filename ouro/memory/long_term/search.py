@@ -1,4 +1,4 @@
-"""What the tool memory_search and `memory search` share: filters, whose notes may be told, where a hit is from."""
+"""Search of sessions and memory, for the tool memory_search and `memory search`: filters, trust, sources, badges."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+)
 
 
 def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None], core_files: Sequence[str] = ()) -> Lookup:
-    """What searches the user's sessions and memory, and the memory of the repository at `root`; opens nothing yet."""
+    """A lookup over sessions, user memory and the memory of the repository at `root`; opens nothing yet."""
 
     def sources() -> Sources:
         from ouro.memory.index.index import Sources
@@ -49,14 +49,11 @@ def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None], core
 
 
 def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | None = None) -> SearchMemory:
-    """The search as the tool asks for it.
+    """The search function of the tool. It finds notes of the user and of this repository, and only approved ones.
 
     Args:
-        lookup: finds.
-        scopes: long-term memory in use; what in it nobody has vouched for is not given.
-        root: of the repository that is worked in.
-
-    Of notes, those of the user and of this repository are given: whether anybody vouched for others is known elsewhere.
+        scopes: long-term memory in use.
+        root: the root of the current repository.
     """
     from ouro.memory.index.note_indexer import project_of
 
@@ -74,7 +71,7 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
 
 
 def filters_in(line: str) -> tuple[str, dict[str, str]]:
-    """What was typed, as the words to look for and the filters: `locking since:2026-01-01 session:"the parser"`."""
+    """Split typed text into search words and filters: `locking since:2026-01-01 session:"the parser"`."""
     given = {name: quoted or plain for name, quoted, plain in _FILTER.findall(line)}
     return " ".join(_FILTER.sub(" ", line).split()), given
 
@@ -82,17 +79,17 @@ def filters_in(line: str) -> tuple[str, dict[str, str]]:
 def filter_of(
     given: Mapping[str, str], sessions: Callable[[], Sequence[SessionInfo]], cwd: Path, notes_of: Sequence[str]
 ) -> SearchFilter:
-    """The filter that a person means; notes in the archive are found, too. Blocks where a session is named.
+    """The search filter for typed filters; it includes archived notes. Blocks if a session is named.
 
     Args:
-        given: by the names of `FILTERS`; what is empty narrows nothing.
-        sessions: all there are, last used first.
-        cwd: what the name of a project's folder, and of a session, is seen from.
-        notes_of: the repositories whose notes may be told.
+        given: values by the names of `FILTERS`; empty ones do not filter.
+        sessions: returns all sessions, last used first.
+        cwd: names of projects and sessions are relative to it.
+        notes_of: the repositories whose notes may be shown.
 
     Raises:
-        UsageError: it is no day, or no scope.
-        SessionError: no session is meant, or several.
+        UsageError: `since` is not a day, or there is no such scope.
+        SessionError: no session has that name, or several.
     """
     from ouro.memory.index.search import SearchFilter
 
@@ -113,10 +110,10 @@ def filter_of(
 
 
 def trusted_projects(index: Index, cwd: Path) -> list[str]:
-    """The repositories of which the index has notes, and which the person trusts now. Blocks.
+    """The repositories with notes in the index that the user trusts now. Blocks.
 
     Raises:
-        SearchUnavailable: the index cannot be read just now.
+        SearchUnavailable: the index cannot be read.
     """
     with index.reading() as database:
         known = [row[0] for row in database.execute("SELECT DISTINCT project FROM files WHERE project <> ''")]
@@ -124,9 +121,9 @@ def trusted_projects(index: Index, cwd: Path) -> list[str]:
 
 
 def is_memory_trusted(project: Path, cwd: Path) -> bool:
-    """Whether the memory of the repository `project` may be read: the person trusts what it would have ouro obey.
+    """Whether the memory of the repository `project` may be read: the user trusts the files that change what ouro does.
 
-    Where `cwd` is in it, or in a worktree of it, that one is asked about. Runs git.
+    If `cwd` is in it or in one of its worktrees, the trust of that worktree counts. Runs git.
     """
     from ouro.memory.index.note_indexer import project_of
     from ouro.memory.long_term.git.folders import repo_folder
@@ -138,18 +135,17 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
 
 
 def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
-    """The files of memory that nobody has vouched for, by their whole paths."""
+    """The absolute paths of the memory files with unapproved changes."""
     return frozenset(f"{scope.store.folder}/{name}" for scope in scopes for name in scope.untrusted)
 
 
 def _with_badges(lookup: Lookup, root: Path | None, hits: Sequence[MemoryHit]) -> Sequence[Found]:
-
     badges = Badges(lookup.search().index, root or Path("/"))
     return [Found(clean(hit.text), source_of(hit, badges.of(hit))) for hit in hits]
 
 
 def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
-    """Where a hit is from, on one line, with its `badges`: of which scope and category, when, in which file."""
+    """The source of a hit on one line: scope, category, date, file, badges."""
     what = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
     if hit.kind == "core":
         parts = [f"core memory {what}", hit.at[:10], f"{tilde(Path(hit.path))}, line {hit.number}", *badges]
@@ -165,7 +161,7 @@ def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
 
 
 def opening_of(hit: MemoryHit, *, in_session: bool) -> str:
-    """What opens a hit where it is: a slash command in a session, else a command line."""
+    """The command that opens a hit: a slash command in a session, else a command line."""
     if hit.kind in ("message", "output"):
         return f"/resume {hit.session[:8]}" if in_session else f"ouro --resume {hit.session[:8]}"
     name = f"{hit.scope}/{hit.id}" if hit.kind == "core" else hit.id
@@ -173,12 +169,11 @@ def opening_of(hit: MemoryHit, *, in_session: bool) -> str:
 
 
 class Badges:
-    """Blocks on the index, and on the files that notes speak of.
+    """Finds the badges of hits. Blocks on the index, and on the files that notes name.
 
     Args:
-        index: has the notes.
-        root: of the repository that is worked in, whose files the notes of no repository speak of.
-        untrusted: the files that nobody has vouched for, by their whole paths.
+        root: the current repository; the files of user notes are looked for in it.
+        untrusted: the absolute paths of the files with unapproved changes.
     """
 
     def __init__(self, index: Index, root: Path, untrusted: Collection[str] = ()) -> None:
@@ -190,12 +185,12 @@ class Badges:
         self._anchors = cache(lambda project: Anchors(Path(project) if project else root))
 
     def of(self, hit: MemoryHit) -> tuple[str, ...]:
-        """In words, what matters most first; nothing for what holds, everywhere, and never changed.
+        """The badges of a hit, the most important first; empty for a current note that never changed.
 
         Raises:
-            SearchUnavailable: the index cannot be read just now.
+            SearchUnavailable: the index cannot be read.
         """
-        found = ["nobody has vouched for it"] if hit.path in self._untrusted else []
+        found = ["not approved"] if hit.path in self._untrusted else []
         return (*found, *(self._of_note(hit) if hit.kind == "note" else ()))
 
     def _of_note(self, hit: MemoryHit) -> list[str]:

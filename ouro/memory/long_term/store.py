@@ -313,7 +313,7 @@ class GitMemoryStore:
         with self.repository.alone():
             plan = plan_undo(self.scope, self.repository, self._files.find, found, hunk, base)
             changes = {edit.name: edit.after for edit in plan.edits}
-            undone = {} if hunk else {UNDOES: " ".join(each.id for each in plan.commits)}
+            undone = {} if hunk else {UNDOES: " ".join(item.id for item in plan.commits)}
             marks = {ORIGIN: "undo", **(trailers or {}), **undone}
             made = ""
             if changes:

@@ -219,7 +219,7 @@ async def test_what_nobody_has_vouched_for_is_marked_and_not_changed(app, memory
         await pilot.press(*"klingon")
         await shows(pilot, "[unconfirmed]")
         await pilot.press("tab", "a")
-        await shows(pilot, "nobody has vouched for")
+        await shows(pilot, "has unapproved changes")
         assert doubtful.read_text() == before
 
 

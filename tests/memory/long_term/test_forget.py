@@ -6,7 +6,7 @@ from fakes.desks import desk_of
 from ouro.errors import UsageError
 from ouro.memory.long_term.entries import all_entries, note_entries
 from ouro.memory.long_term.notes.note import Note, new_id
-from ouro.memory.long_term.remember import fitting, forget_entries, remember_text
+from ouro.memory.long_term.remember import find_to_forget, forget_entries, remember_text
 
 
 @pytest.fixture
@@ -23,21 +23,21 @@ def test_what_fits_is_found_by_its_words_in_core_and_notes(desk):
     remember_text(desk, "My heron is called Rex")
     remember_text(desk, "The heron answers on port 7777, see api.py")
     remember_text(desk, "Always answer in German")
-    assert [each.text for each in fitting(desk, "HERON")] == [
+    assert [each.text for each in find_to_forget(desk, "HERON")] == [
         "My heron is called Rex",
         "The heron answers on port 7777, see api.py",
     ]
-    assert [each.text for each in fitting(desk, "answering german")] == ["Always answer in German"]
-    assert fitting(desk, "zebra") == []
+    assert [each.text for each in find_to_forget(desk, "answering german")] == ["Always answer in German"]
+    assert find_to_forget(desk, "zebra") == []
     with pytest.raises(UsageError, match="Say what to forget"):
-        fitting(desk, "  ")
+        find_to_forget(desk, "  ")
 
 
 def test_lines_go_and_notes_are_put_away_in_one_commit_a_scope_that_can_be_undone(desk, ouro, repository):
     remember_text(desk, "repo: tabs, always")
     remember_text(desk, "We always review tabs")
     note = remember_text(desk, "tabs in api.py are 4 wide")
-    done = forget_entries(desk, fitting(desk, "tabs"))
+    done = forget_entries(desk, find_to_forget(desk, "tabs"))
     assert all_entries(desk) == []
     [change] = done.changes
     assert not (repository / ".ouro/memory/preferences.md").exists()
@@ -53,7 +53,7 @@ def test_all_versions_of_a_note_go_with_it(desk):
     second = desk.notebook.add(
         desk.notebook.linked(Note(id=new_id(), scope="user", text="Rex is 4"), "supersede", first.id), "capture"
     ).note
-    [entry] = fitting(desk, "Rex")
+    [entry] = find_to_forget(desk, "Rex")
     assert (entry.id, entry.versions) == (second.id, 2)
     forget_entries(desk, [entry])
     assert {each.id for each in note_entries(desk) if each.archived} == {first.id, second.id}
@@ -61,7 +61,7 @@ def test_all_versions_of_a_note_go_with_it(desk):
 
 def test_a_line_that_changed_meanwhile_is_not_taken_for_another(desk, ouro):
     remember_text(desk, "Always answer in German")
-    found = fitting(desk, "german")
+    found = find_to_forget(desk, "german")
     (ouro / "memory" / "preferences.md").write_text("- Never shout\n")
     with pytest.raises(UsageError, match="has changed meanwhile"):
         forget_entries(desk, found)
@@ -71,7 +71,7 @@ def test_a_line_that_changed_meanwhile_is_not_taken_for_another(desk, ouro):
 def test_one_that_is_named_by_its_id_is_meant_alone(desk):
     remember_text(desk, "My heron is called Rex")
     remember_text(desk, "My other heron is called Max")
-    assert [each.text for each in fitting(desk, "user/facts.md:2")] == ["My other heron is called Max"]
+    assert [each.text for each in find_to_forget(desk, "user/facts.md:2")] == ["My other heron is called Max"]
 
 
 def test_what_another_ouro_wrote_since_the_file_was_read_is_not_written_over(desk, ouro, repository):

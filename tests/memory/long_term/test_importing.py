@@ -89,13 +89,13 @@ def test_what_is_named_and_not_read_is_told(repository, tmp_path):
     for number in range(1, 6):
         (repository / f"{number}.md").write_text(f"Part {number}.\n\n@{number + 1}.md\n")
     reading = read_sources([repository])
-    outside = f"{tmp_path}/secret.md lies outside of the project: import it by its name"
+    outside = f"{tmp_path}/secret.md is outside of the project: import it by its name"
     assert [each.text for each in reading.pieces] == [f"Part {number}." for number in range(1, 5)]
     assert [(each.name, each.reason) for each in reading.skipped] == [
         (f"@{tmp_path}/secret.md in CLAUDE.md", outside),
         ("@link.md in CLAUDE.md", outside),
-        ("@run.sh in CLAUDE.md", "it is no Markdown or text"),
-        ("@5.md in 4.md", "over 4 files deep: import it by its name"),
+        ("@run.sh in CLAUDE.md", "it is not Markdown or text"),
+        ("@5.md in 4.md", "more than 4 includes deep: import it by its name"),
     ]
 
 

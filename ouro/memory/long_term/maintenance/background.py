@@ -1,4 +1,4 @@
-"""Background work on memory: summaries of sessions, merging of notes, reading of old sessions."""
+"""MemoryMaintenance: session summaries, merging of notes and crystallizing of old sessions, in the background."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ if TYPE_CHECKING:  # made when they are first needed
 DAYS = 7
 """The age at which a session is read."""
 SETTLE_SECONDS = 1.0
-"""After the start, before the open task of the last session is shown: not while the user already types."""
+"""Delay after the start, in seconds, before the open task of the last session is shown."""
 
 
 class NoteWorkers:
+    """What merges and crystallizes notes; made when first needed."""
+
     def __init__(self, consolidator: NoteConsolidator, crystallizer: Crystallizer) -> None:
         self.consolidator = consolidator
         self.crystallizer = crystallizer
@@ -40,179 +42,179 @@ class NoteWorkers:
 
 class MaintenanceOptions(msgspec.Struct, frozen=True):
     summaries: Summaries | None
-    """None where the settings want none."""
+    """None if `sessions.summaries` is off."""
     work: Callable[[], NoteWorkers] | None
-    """Made when it is first needed; None where memory is off."""
+    """Makes the workers when they are first needed; None where memory is off."""
     lock: Path
-    """A file of ours beside the histories: one process at a time does any of this."""
+    """A lock file: one process at a time maintains memory."""
     price: Callable[[int], float | None]
-    """Of so many tokens."""
+    """Returns the price of so many tokens in US dollars; None if not known."""
     usage: Callable[[], Usage]
-    """Of all model calls of the session."""
+    """Returns the usage of all model calls of the session."""
     channel: SessionChannel
-    by_itself: bool = False
-    """Out of band, without being asked: where a person stays."""
+    is_automatic: bool = False
+    """Maintain memory after turns, in the background: for interactive sessions."""
     is_new: bool = True
-    """The session was not taken up again."""
+    """The session was not resumed."""
     silent: bool = False
 
 
 class MemoryMaintenance:
-    """For one session. Never in the way: after a turn, one thing at a time, ended when the session is closed."""
+    """Maintains the memory of one session after its turns, one task at a time; closing the session cancels it."""
 
-    def __init__(self, parts: MaintenanceOptions) -> None:
-        self._parts = parts
-        self._made: NoteWorkers | None = None
-        self._channel = parts.channel
+    def __init__(self, options: MaintenanceOptions) -> None:
+        self._options = options
+        self._workers: NoteWorkers | None = None
+        self._channel = options.channel
         self._has_caught_up = False
-        self._is_at_it = False
+        self._is_running = False
 
     def start(self) -> None:
-        """Begin to show what the last session left open, in one line; returns at once."""
-        if self._parts.by_itself and self._parts.is_new and self._parts.summaries:
-            self._channel.start("last time", self._tell_last_time(self._parts.summaries))
+        """Show in the background, in one line, what the last session left open; returns at once."""
+        if self._options.is_automatic and self._options.is_new and self._options.summaries:
+            self._channel.start("last time", self._show_last_time(self._options.summaries))
 
     def after_turn(self) -> None:
-        """See what there is to do, out of band; gives back at once."""
-        if self._parts.by_itself and not self._is_at_it:
-            self._is_at_it = True
-            self._channel.start("digest", self._all())
+        """Start what is due in the background; returns at once."""
+        if self._options.is_automatic and not self._is_running:
+            self._is_running = True
+            self._channel.start("digest", self._run())
 
     def price(self, tokens: int) -> float | None:
-        """About what it costs to have so many tokens read; None where it is not known."""
-        return self._parts.price(tokens)
+        """The estimated price of reading so many tokens, in US dollars; None if not known."""
+        return self._options.price(tokens)
 
     async def find_notes(self, *, every: bool = True) -> tuple[Clusters, int]:
-        """The clusters of notes that a model would be asked about, and about how many tokens that takes.
+        """The clusters of notes to merge, and an estimate of the tokens that merging takes.
 
         Raises:
             UsageError: memory is off here.
         """
-        consolidator = self._work.consolidator
+        consolidator = self._notes.consolidator
         found = await asyncio.to_thread(lambda: consolidator.find(every=every))
         return found, await asyncio.to_thread(consolidator.tokens, found)
 
     async def merge_notes(self, found: Clusters) -> AsyncGenerator[Merge, None]:
-        """Have them merged, one after the other.
+        """Merge these clusters, one after the other.
 
         Raises:
-            UsageError: another ouro is at it, or memory is off here.
-            ModelError: the model did not answer; what was done stays.
+            UsageError: another process maintains memory, or memory is off here.
+            ModelError: the model did not answer; finished clusters stay merged.
         """
-        with self._alone():
-            async with aclosing(self._work.consolidator.merge(found)) as merges:
+        with self._locked():
+            async with aclosing(self._notes.consolidator.merge(found)) as merges:
                 async for merge in merges:
-                    self._tell_merge(merge)
+                    self._emit_merge(merge)
                     yield merge
 
-    def merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
-        """The same as a turn, told line by line.
+    def merge_as_turn(self, found: Clusters) -> AsyncGenerator[Event, None]:
+        """`merge_notes` as a turn, with one line for each cluster.
 
         Raises:
-            UsageError: a turn is under way.
+            UsageError: a turn is running.
         """
-        return self._channel.run_as_turn(lambda: self._merging(found))
+        return self._channel.run_as_turn(lambda: self._merge_as_turn(found))
 
-    def crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
-        """`crystallize` as a turn, told line by line.
+    def crystallize_as_turn(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
+        """`crystallize` as a turn, with one line for each part.
 
         Raises:
-            UsageError: a turn is under way.
+            UsageError: a turn is running.
         """
-        return self._channel.run_as_turn(lambda: self._crystallizing(sessions))
+        return self._channel.run_as_turn(lambda: self._crystallize_as_turn(sessions))
 
     def used(self, since: Usage | None = None) -> Usage:
-        """What the model calls of this session took, since then."""
-        now, then = self._parts.usage(), since or Usage()
+        """The usage of this session's model calls since `since`."""
+        now, then = self._options.usage(), since or Usage()
         cost = None if now.cost is None else now.cost - (then.cost or 0.0)
         return Usage(now.input - then.input, now.cached - then.cached, 0, now.output - then.output, cost)
 
     async def find_sessions(self, days: int = DAYS) -> tuple[OldSession, ...]:
-        """The sessions that would be read, oldest first, and those left out and why.
+        """The sessions to read, oldest first, also those that are skipped, with the reason.
 
         Raises:
             UsageError: memory is off here.
         """
-        crystallizer = self._work.crystallizer
+        crystallizer = self._notes.crystallizer
         return await asyncio.to_thread(crystallizer.pending, days)
 
     async def crystallize(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
-        """Have them read, piece by piece; whoever stops in between goes on there.
+        """Crystallize these sessions part by part; after an interruption the next call continues there.
 
         Raises:
-            UsageError: another ouro is at it, or memory is off here.
-            ModelError: the model did not answer as it should; what was done stays.
+            UsageError: another process maintains memory, or memory is off here.
+            ModelError: the answer was missing or not usable; finished parts stay done.
         """
-        with self._alone():
-            async with aclosing(self._work.crystallizer.read(sessions)) as steps:
+        with self._locked():
+            async with aclosing(self._notes.crystallizer.read(sessions)) as steps:
                 async for step in steps:
-                    self._tell_captured(step.captured)
+                    self._emit_captured(step.captured)
                     yield step
 
     @property
-    def _work(self) -> NoteWorkers:
-        if self._parts.work is None:
+    def _notes(self) -> NoteWorkers:
+        if self._options.work is None:
             raise UsageError("Memory is off here.", "By `memory.enabled`, --no-memory or --ephemeral.")
-        if self._made is None:
-            self._made = self._parts.work()
-        return self._made
+        if self._workers is None:
+            self._workers = self._options.work()
+        return self._workers
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with only_one(self._parts.lock) as is_mine:
+    def _locked(self) -> Iterator[None]:
+        with only_one(self._options.lock) as is_mine:
             if not is_mine:
-                raise UsageError("Another ouro is at work on memory just now.", "Try again when it is done.")
+                raise UsageError("Another ouro is maintaining memory.", "Try again when it has finished.")
             yield
 
-    async def _all(self) -> None:
+    async def _run(self) -> None:
         try:
-            if self._parts.summaries:
-                await self._try("summary", self._parts.summaries.keep_up())
+            if self._options.summaries:
+                await self._run_step("summary", self._options.summaries.keep_up())
             if not self._has_caught_up:
-                self._has_caught_up = True  # once a session: what failed now is tried at the next start
+                self._has_caught_up = True  # once a session; a failed task is retried at the next start
                 await self._catch_up()
         finally:
-            self._is_at_it = False
+            self._is_running = False
 
     async def _catch_up(self) -> None:
-        with only_one(self._parts.lock) as is_mine:
+        with only_one(self._options.lock) as is_mine:
             if not is_mine:
                 return
-            if self._parts.summaries:
-                await self._try("summary", self._parts.summaries.catch_up())
-            if self._parts.work is not None:
-                await self._try("consolidation of notes", self._merge_what_is_new())
-                await self._try("crystallization", self._read_what_is_old())
+            if self._options.summaries:
+                await self._run_step("summary", self._options.summaries.catch_up())
+            if self._options.work is not None:
+                await self._run_step("consolidation of notes", self._merge_new_notes())
+                await self._run_step("crystallization", self._crystallize_old_sessions())
 
-    async def _try(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_step(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
         except (OuroError, OSError) as error:
             log.warning("%s: %s", name, error)
 
-    async def _merge_what_is_new(self) -> None:
-        consolidator = self._work.consolidator
+    async def _merge_new_notes(self) -> None:
+        consolidator = self._notes.consolidator
         if not await asyncio.to_thread(consolidator.is_due):
             return
         found = await asyncio.to_thread(consolidator.find)
         async with aclosing(consolidator.merge(found)) as merges:
             async for merge in merges:
-                self._tell_merge(merge)
+                self._emit_merge(merge)
 
-    async def _read_what_is_old(self) -> None:
+    async def _crystallize_old_sessions(self) -> None:
         from ouro.memory.long_term.maintenance.crystallizer import for_one_run
 
-        crystallizer = self._work.crystallizer
+        crystallizer = self._notes.crystallizer
         if not await asyncio.to_thread(crystallizer.is_due):
             return
         sessions = for_one_run(await asyncio.to_thread(crystallizer.pending))
         async with aclosing(crystallizer.read(sessions)) as steps:
             async for step in steps:
-                self._tell_captured(step.captured)
+                self._emit_captured(step.captured)
         await asyncio.to_thread(crystallizer.note_done)
 
-    async def _merging(self, found: Clusters) -> AsyncGenerator[Event, None]:
-        before, done = self._parts.usage(), []
+    async def _merge_as_turn(self, found: Clusters) -> AsyncGenerator[Event, None]:
+        before, done = self._options.usage(), []
         async with aclosing(self.merge_notes(found)) as merges:
             async for merge in merges:
                 done.append(merge)
@@ -220,8 +222,8 @@ class MemoryMaintenance:
         yield Said(merges_line(done, self.used(before)))
         yield TurnFinished("answered")
 
-    async def _crystallizing(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
-        before, done = self._parts.usage(), []
+    async def _crystallize_as_turn(self, sessions: Sequence[OldSession]) -> AsyncGenerator[Event, None]:
+        before, done = self._options.usage(), []
         whole = sum(session.parts for session in sessions if not session.skipped)
         async with aclosing(self.crystallize(sessions)) as steps:
             async for step in steps:
@@ -231,21 +233,21 @@ class MemoryMaintenance:
         yield Said(steps_line(done, skipped, self.used(before)))
         yield TurnFinished("answered")
 
-    async def _tell_last_time(self, summaries: Summaries) -> None:
+    async def _show_last_time(self, summaries: Summaries) -> None:
         await asyncio.sleep(SETTLE_SECONDS)
         if left := await summaries.open_line():
-            self._tell(Said(f"Last time: {left} · /resume latest"))
+            self._emit(Said(f"Last time: {left} · /resume latest"))
 
-    def _tell_merge(self, merge: Merge) -> None:
-        if merge.written is not None and not self._parts.silent:
+    def _emit_merge(self, merge: Merge) -> None:
+        if merge.written is not None and not self._options.silent:
             event = note_event(merge.written)
             text = f"{event.text} (out of {len(merge.notes)} notes)"
-            self._tell(msgspec.structs.replace(event, text=text))
+            self._emit(msgspec.structs.replace(event, text=text))
 
-    def _tell_captured(self, captured: Captured) -> None:
-        events: list[NoteKept] = [] if self._parts.silent else [note_event(change) for change in captured.written]
+    def _emit_captured(self, captured: Captured) -> None:
+        events: list[NoteKept] = [] if self._options.silent else [note_event(change) for change in captured.written]
         for event in [*events, *([proposal_event(captured.proposed)] if captured.proposed else [])]:
-            self._tell(event)
+            self._emit(event)
 
-    def _tell(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         self._channel.emit(event)

@@ -1,6 +1,6 @@
-"""Crystallizer: notes of what lasts from sessions older than a week, each read once, part by part.
+"""Crystallizer: captures what is still true from sessions older than a week, each read once, part by part.
 
-It captures as in live sessions, with the same protection (M1).
+It captures as in open sessions, with the same protection (M1).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MIN_DAYS = 7
 """The age at which a session is read, and the time between two runs in the background."""
 MAX_SESSIONS = 5
 MAX_TOKENS = 30_000
-"""In one run in the background."""
+"""Limits of one background run."""
 REQUEST_TOKENS = 1_500
-"""About, of a request without the words of the session."""
+"""Estimated size of a request without the text of the session."""
 PART_TIMEOUT = 180.0
 """Seconds a model may take for one part."""
 CRYSTALLIZE_INSTRUCTIONS = """\
@@ -39,7 +39,7 @@ This session is more than a week old. Write notes only about what is still true:
 repeatedly, problems that could occur again, decisions with their reasons. Write no note about work that is finished."""
 _STATE = "crystallized"
 _MAX_FAILURES = 3
-"""Of one session; then it is left out."""
+"""Failures after which a session is skipped."""
 ReadPart = Callable[[SessionPart, Sequence[Message], CaptureMoment], Awaitable[Captured]]
 
 
@@ -47,7 +47,7 @@ class _Progress(msgspec.Struct, frozen=True):
     upto: int = 0
     """The last message."""
     at: str = ""
-    """When the session was last used by then; empty until it is read to its end."""
+    """When the session was last used, once it is read to its end; empty before."""
     failures: int = 0
 
 
@@ -60,11 +60,11 @@ class _State(msgspec.Struct, frozen=True):
 class OldSession(msgspec.Struct, frozen=True):
     info: SessionInfo
     parts: int = 0
-    """The number of requests; parts that were read before do not count."""
+    """The number of parts to read; parts that were read before do not count."""
     tokens: int = 0
-    """To be read, about."""
+    """An estimate of what there is to read."""
     skipped: str = ""
-    """Why it is left out."""
+    """The reason, if it is skipped."""
 
 
 class CrystallizedPart(msgspec.Struct, frozen=True):
@@ -114,11 +114,11 @@ class Crystallizer:
     def pending(
         self, days: int = MIN_DAYS, check: Callable[[int, int], None] = lambda _done, _all: None
     ) -> tuple[OldSession, ...]:
-        """The older sessions that were not read to their end, oldest first, also those left out. Blocks.
+        """The older sessions that were not read to their end, oldest first, also skipped ones. Blocks.
 
         Args:
             days: since they were last used.
-            check: called with how many are done, and their number; what it raises ends the work.
+            check: called with (done, total); what it raises ends the work.
         """
         before, known = _stamp(days=days), self._state().sessions
         old = [
@@ -181,7 +181,7 @@ class Crystallizer:
         return OldSession(info, len(parts), words + len(parts) * REQUEST_TOKENS)
 
     def _transcript(self, session_id: str) -> Transcript | None:
-        """The current branch, without outputs of tools; None when it must not, or cannot, be read."""
+        """The current branch without tool outputs; None if it cannot be read or memory was off."""
         try:
             whole = self._read(session_id)
             transcript = Transcript()
@@ -214,7 +214,7 @@ class Crystallizer:
 
 
 def for_one_run(sessions: Sequence[OldSession]) -> tuple[OldSession, ...]:
-    """Those to read in one run in the background; at least one."""
+    """The sessions to read in one background run; at least one."""
     found: list[OldSession] = []
     tokens = 0
     for session in sessions:

@@ -1,4 +1,4 @@
-"""Near-duplicates: clusters of notes that say about the same, by words and vectors. A model has to confirm them."""
+"""Near-duplicates: clusters of notes with similar text or vectors. A model confirms them before they are merged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def clusters(
         notes: those that may be merged: not superseded, archived or pending.
         fresh: the ids of the notes to find duplicates of.
         alike: finds notes of similar meaning.
-        check: called with how many of `fresh` are done, and their number; what it raises ends the work.
+        check: called with (done, total) of `fresh`; what it raises ends the work.
     """
     known = {note.id: note for note in notes}
     groups: dict[tuple[str, str], list[Note]] = defaultdict(list)

@@ -28,9 +28,9 @@ MIN_NEW = 10
 MERGE_TIMEOUT = 120.0
 """Seconds a model may take for one cluster."""
 MIN_SAVED = 0.15
-"""Of the tokens of a cluster: a merged note that saves less is not written."""
+"""Share of a cluster's tokens that a merged note must save to be written."""
 _MIN_SHARED = 0.5
-"""Of the words of a merged note: so many must be in the notes it is made of, else it says something else."""
+"""Share of a merged note's words that must be in the notes it is made of."""
 _STATE = "notes-merged"
 _MAX_KEPT = 2_000
 _MAX_ENTITIES = 24
@@ -102,11 +102,11 @@ class NoteConsolidator:
         return any(len(new) >= MIN_NEW for new in self._new().values())
 
     def find(self, *, every: bool = False, check: Callable[[int, int], None] = lambda _done, _all: None) -> Clusters:
-        """The clusters to ask a model about: those with new notes, or all. Blocks.
+        """The clusters to merge: those with new notes, or all. Blocks.
 
         Args:
             every: also clusters of notes from before the last run.
-            check: called with how many notes are done, and their number; what it raises ends the work.
+            check: called with (done, total) notes; what it raises ends the work.
         """
         notes = self._current()
         new = {note_id for ids in self._new().values() for note_id in ids}
@@ -115,12 +115,12 @@ class NoteConsolidator:
         return [group for group in clusters(notes, fresh, self._alike, check) if _fingerprint(group) not in kept]
 
     def tokens(self, found: Clusters) -> int:
-        """About how many tokens the models will read and write for these clusters."""
+        """An estimate of the tokens that a model reads and writes for these clusters."""
         read = sum(estimate(message.text) for messages in map(self._request, found) for message in messages)
         return read + sum(estimate(note.text) for group in found for note in group[-1:])
 
     async def merge(self, found: Clusters) -> AsyncGenerator[Merge, None]:
-        """Merge these clusters, one after the other; an interruption keeps those that are done.
+        """Merge these clusters, one after the other; after an interruption the finished ones stay merged.
 
         Raises:
             ModelError: the model did not answer; the rest stays as it is.
@@ -154,12 +154,12 @@ class NoteConsolidator:
         return [system(_INSTRUCTIONS), user(asked)]
 
     def _read(self, answer: str, group: tuple[Note, ...]) -> Operation | None:
-        """The operation with the merged text; None when the answer has none, or one about something else."""
+        """The operation with the merged text; None if the answer has none, or one about another subject."""
         limits = OperationLimits(group, self._categories, (group[0].scope,))
         found = [item for item in read_operations(answer, limits)[0] if item.verb in ("supersede", "confirm")]
         if len(found) != 1:
             return None
-        if found[0].verb == "confirm":  # the text of one of them, word for word
+        if found[0].verb == "confirm":  # the text of one of the notes, unchanged
             twin = next(note for note in group if note.id == found[0].target)
             return replace(found[0], text=twin.text, category=twin.category)
         words, known = _words(found[0].text), {word for note in group for word in _words(note.text)}
@@ -199,7 +199,7 @@ class NoteConsolidator:
                 self._save(scope, replace(self._state(scope), notes=ids))
 
     def _note_kept(self, group: Sequence[Note]) -> None:
-        """Ask about these again only when one of them changes, or another note joins them."""
+        """Record that a cluster stays as it is, until one of its notes changes or another joins."""
         state = self._state(group[0].scope)
         self._save(group[0].scope, replace(state, kept=(*state.kept, _fingerprint(group))[-_MAX_KEPT:]))
 
@@ -223,7 +223,7 @@ def _saved(group: Sequence[Note], text: str) -> float:
 
 
 def _fingerprint(group: Sequence[Note]) -> str:
-    """Changes whenever the cluster does."""
+    """Identifies the notes of a cluster and their versions."""
     parts = sorted(f"{note.id}\0{note.text}" for note in group)
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 

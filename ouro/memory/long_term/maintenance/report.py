@@ -1,4 +1,4 @@
-"""Progress and results of background work on memory, in lines: the same in a session and in the shell."""
+"""Lines of text for the progress and results of memory maintenance, in a session and in the shell."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def merge_line(done: int, whole: int, merge: Merge) -> str:
 
 
 def merges_line(merges: Sequence[Merge], used: Usage) -> str:
-    """The sum: what was merged, and its cost."""
+    """The summary line: what was merged, and the cost."""
     done = [merge for merge in merges if merge.written is not None]
-    gone = sum(len(item.notes) - 1 for item in done)
-    return f"{plural(len(done), 'cluster')} merged, {plural(gone, 'note')} fewer; {_cost(used)}."
+    removed = sum(len(item.notes) - 1 for item in done)
+    return f"{plural(len(done), 'cluster')} merged, {plural(removed, 'note')} fewer; {_cost(used)}."
 
 
 def plan_of_notes(found: Clusters, tokens: int, price: float | None) -> str:
@@ -45,7 +45,7 @@ def plan_of_sessions(found: Sequence[OldSession], price: float | None) -> str:
 
 
 def step_line(done: int, whole: int, step: CrystallizedPart) -> str:
-    """One piece that was read: `2 of 7 · 0d9f3c52 Mend the import: kept 2, proposed 1`."""
+    """The result for one part: `2 of 7 · 0d9f3c52 Mend the import: kept 2, proposed 1`."""
     session, captured = step.session, step.captured
     part = f" (part {step.part} of {session.parts})" if session.parts > 1 else ""
     return (
@@ -54,7 +54,7 @@ def step_line(done: int, whole: int, step: CrystallizedPart) -> str:
 
 
 def steps_line(steps: Sequence[CrystallizedPart], skipped: Sequence[OldSession], used: Usage) -> str:
-    """The sum: what was read, its results, what was left out and why, and the cost."""
+    """The summary: what was read, the results, what was skipped and why, and the cost."""
     sessions = {item.session.info.id for item in steps}
     kept = sum(len(item.captured.written) for item in steps)
     proposed = sum(len(item.captured.proposed) for item in steps)

@@ -178,7 +178,7 @@ class Recall:
         found: list[tuple[_Candidate, NoteFile]] = []
         for member in sorted(candidates, key=lambda one: -one.score)[: 2 * self._settings.top_k]:
             kept = self._trusted(member.note_id, situation) or self._trusted(member.fits, situation)
-            if kept := kept or self._kept(member.note_id):
+            if kept := kept or self._find(member.note_id):
                 found.append((member, kept))
         away = {kept.note.branch for _, kept in found if not is_visible(kept.note, situation.branch)}
         merged = situation.merged(frozenset(filter(None, away))) if away else frozenset()
@@ -229,10 +229,10 @@ class Recall:
 
         A planted note that names another one as its earlier version must neither hide that one nor be quoted as it.
         """
-        kept = self._kept(note_id)
+        kept = self._find(note_id)
         return None if kept is None or (kept.scope, kept.name) in situation.untrusted else kept
 
-    def _kept(self, note_id: str) -> NoteFile | None:
+    def _find(self, note_id: str) -> NoteFile | None:
         try:
             return self._notebook.find(note_id)
         except NoteError:

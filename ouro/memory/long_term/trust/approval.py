@@ -55,7 +55,9 @@ class TurnApproval:
     def after_tool(self, edit: FileEdit) -> MemoryChange:
         """WRITTEN → TRUSTED, where a call can have written it, in words of the user; else it stays WRITTEN."""
         is_ours = self._provenance.may_have_written(self._folder, edit.name)
-        is_trusted = is_ours and not self._asks and not self._provenance.doubt(edit.before or "", edit.after or "")
+        is_trusted = (
+            is_ours and not self._asks and not self._provenance.reason_to_confirm(edit.before or "", edit.after or "")
+        )
         return MemoryChange(edit, ChangeState.TRUSTED if is_trusted else ChangeState.WRITTEN)
 
     def after_turn(self, edit: FileEdit, *, is_approved: bool, was_approved: bool) -> MemoryChange:
@@ -72,8 +74,8 @@ class TurnApproval:
             return MemoryChange(edit, ChangeState.REFUSED, f"holds a secret ({kind})")
         if is_approved and not self._asks:
             return MemoryChange(edit, ChangeState.TRUSTED)
-        doubt = self._provenance.doubt(edit.before or "", edit.after or "")
-        if reason := doubt or (ASKS if self._asks else ""):
+        reason = self._provenance.reason_to_confirm(edit.before or "", edit.after or "")
+        if reason := reason or (ASKS if self._asks else ""):
             return MemoryChange(edit, ChangeState.PENDING, reason)
         return MemoryChange(edit, ChangeState.TRUSTED)
 

@@ -1,4 +1,4 @@
-"""Provenance: whether what was written into memory is in words of the user, by construction and not by a model (M1).
+"""Provenance: checks without a model whether text written into memory is in the user's own words (M1).
 
 While nothing from outside has come into the transcript, what the agent writes is trusted. From then on (a tool result,
 a long paste, a summary) a line is trusted only where all its words are in one message of the user; anything else is
@@ -21,9 +21,9 @@ from ouro.memory.long_term.git.history import line_changes
 from ouro.messages import PIPED, Image, Message, Text, ToolCall, ToolReply
 
 OWN_LINE = "I ran this in a shell:"
-"""Begins the message with the output of a shell line of the user: its words are a program's."""
+"""Starts a message with the output of the user's shell line: those words come from a program."""
 MAX_OWN_WORDS = 1_000
-"""Characters of a message that is taken for the user's own words; a longer one holds pasted material."""
+"""Characters: a longer message counts as pasted material, not as the user's own words."""
 _FILE_TOOLS = {"read", "write", "edit", "apply_patch"}
 _HARMLESS = {"todo", "ask_user"}
 _READING = {"read", "grep", "glob", "memory_search"}
@@ -63,7 +63,7 @@ class _Sentence(msgspec.Struct, frozen=True):
 
 
 class Provenance:
-    """What a transcript says about the words in memory.
+    """Finds in a transcript the source of words that were written into memory.
 
     Args:
         messages: the transcript up to now.
@@ -85,43 +85,43 @@ class Provenance:
         earlier = () if is_whole else ("what came earlier",)
         self.sources = (*earlier, *_sources(messages, self._is_trusted))
         """What came into the transcript from outside, the latest last, as it is shown to the user."""
-        self._messages = [list(_sentences(each.text)) for each in messages if _is_said(each)]
+        self._messages = [list(_sentences(message.text)) for message in messages if _is_own(message)]
         turn = _last_turn(messages)
-        self._calls = [call for each in turn for call in each.tool_calls if call.name not in {*_READING, *_HARMLESS}]
+        self._calls = [call for item in turn for call in item.tool_calls if call.name not in {*_READING, *_HARMLESS}]
         self.knows_all_writing = bool(turn) and all(map(self._is_trusted, self._calls))
-        """Nothing ran in this turn that could have written any file."""
+        """All calls of this turn are known to write nothing but memory."""
 
-    def doubt(self, before: str, after: str) -> str:
-        """Why the user has to confirm a change of a memory file; empty where it is trusted."""
+    def reason_to_confirm(self, before: str, after: str) -> str:
+        """The reason why the user has to confirm a change of a memory file; empty if it is trusted."""
         if not self.sources:
             return ""
         for gone, new in _hunks(before, after):
-            if line := next((line for line in new if not self._is_said(line)), ""):
+            if line := next((line for line in new if not self._is_covered(line)), ""):
                 return f"`{line.strip()[:80]}` is not in the user's own words"
-            if line := next((line for line in gone if not self._may_go(line, new)), ""):
+            if line := next((line for line in gone if not self._may_remove(line, new)), ""):
                 return f"the user did not ask to remove `{line.strip()[:80]}`"
         return ""
 
     def may_have_written(self, folder: Path, name: str) -> bool:
-        """Whether a call of the turn that runs, or has just ended, may have changed a file of that memory folder."""
+        """Whether a call of the current or last turn may have changed a file of that memory folder."""
         if not self.knows_all_writing:
             return True
         path = (folder / name).resolve()
         return any(
-            any((self._cwd / Path(each).expanduser()).resolve() == path for each in _paths(call))
+            any((self._cwd / Path(given).expanduser()).resolve() == path for given in _paths(call))
             if call.name in _FILE_TOOLS
             else _moves(str(call.arguments.get("command")), name)
             for call in self._calls
         )
 
-    def _is_said(self, line: str) -> bool:
+    def _is_covered(self, line: str) -> bool:
         words, negative = _content(line)
         return not words or any(_covers(message, words, negative) for message in self._messages)
 
-    def _may_go(self, line: str, new: Sequence[str]) -> bool:
-        """Whether a line may be removed: another line about the same replaces it, or the user said so."""
+    def _may_remove(self, line: str, new: Sequence[str]) -> bool:
+        """Whether a line may be removed: a new line on the same subject replaces it, or the user said so."""
         words, _ = _content(line)
-        replaced = any(_shared(words, _content(each)[0]) for each in new)
+        replaced = any(_shared(words, _content(other)[0]) for other in new)
         return not words or replaced or any(_covers(message, words, None) for message in self._messages)
 
     def _is_trusted(self, call: ToolCall) -> bool:
@@ -145,18 +145,18 @@ def _paths(call: ToolCall) -> list[str]:
 
 
 def _moves(line: str, name: str) -> bool:
-    """Whether one of the git commands, each of them allowed, removes or restores that file: `add` does neither."""
+    """Whether one of the allowed git commands removes or moves that file."""
     above, _, base = name.rpartition("/")
     for command in line.split("&&"):
         verb, *named = shlex.split(command)[3:]
-        wanted = [each.rstrip("/") for each in named if verb in ("rm", "mv")]
-        if any(fnmatchcase(part, each) for part in (name, base, above or ".") for each in wanted):
+        wanted = [pattern.rstrip("/") for pattern in named if verb in ("rm", "mv")]
+        if any(fnmatchcase(part, pattern) for part in (name, base, above or ".") for pattern in wanted):
             return True
     return False
 
 
 def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """From the user's last message on that did not come between two calls; empty where there is none."""
+    """The messages from the user's last message on, not counting one sent during tool calls; empty if none."""
     said = (
         place
         for place in range(len(messages) - 1, -1, -1)
@@ -166,7 +166,7 @@ def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
     return () if place is None else messages[place:]
 
 
-def _is_said(message: Message) -> bool:
+def _is_own(message: Message) -> bool:
     text = message.text
     return message.role == "user" and len(text) <= MAX_OWN_WORDS and not text.startswith((OWN_LINE, PIPED))
 
@@ -174,7 +174,7 @@ def _is_said(message: Message) -> bool:
 def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
     calls: dict[str, ToolCall] = {}
     for message in messages:
-        if message.role == "user" and message.parts_of(Text) and message.text and not _is_said(message):
+        if message.role == "user" and message.parts_of(Text) and message.text and not _is_own(message):
             yield _named_message(message.text)
         if message.role == "user" and message.parts_of(Image):
             yield "a picture"
@@ -184,7 +184,7 @@ def _sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) ->
                 yield _named(call) if call is not None else reply.name
         if not message.cut:
             calls |= {call.id: call for call in message.tool_calls}
-    # A call without a result has said nothing so far, but it may have written.
+    # A call without a result has no output yet, but it may have written a file.
     yield from (_named(call) for call in calls.values() if call.name not in _READING and not trusts(call))
 
 
@@ -215,7 +215,7 @@ def _sentences(text: str) -> Iterator[_Sentence]:
 
 
 def _content(text: str) -> tuple[set[str], bool]:
-    """The words with a meaning, and whether one of them negates it; in scripts without blanks each sign is a word."""
+    """The content words, and whether one negates them; in scripts without blanks each character is a word."""
     plain = unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
     found = {piece for word in _WORD.findall(plain) for piece in ([*word] if _has_no_blanks(word) else [word])}
     return found - _SMALL - _NEGATIONS, bool(found & _NEGATIONS)
@@ -226,11 +226,11 @@ def _has_no_blanks(word: str) -> bool:
 
 
 def _covers(message: Sequence[_Sentence], words: set[str], negative: bool | None) -> bool:
-    about = [each for each in message if _shared(words, each.words)]
-    known = {word for each in about for word in each.words}
-    if not all(any(_same(word, each) for each in known) for word in words):
+    about = [sentence for sentence in message if _shared(words, sentence.words)]
+    said = {word for sentence in about for word in sentence.words}
+    if not all(any(_same(word, other) for other in said) for word in words):
         return False
-    return negative is None or negative == any(each.is_negative for each in about)
+    return negative is None or negative == any(sentence.is_negative for sentence in about)
 
 
 def _shared(some: set[str] | frozenset[str], others: set[str] | frozenset[str]) -> bool:
@@ -238,7 +238,7 @@ def _shared(some: set[str] | frozenset[str], others: set[str] | frozenset[str]) 
 
 
 def _same(word: str, other: str) -> bool:
-    """Whether they are one word, or two forms of it: `test`, `tests`, `testing`."""
+    """Whether two words are equal or inflected forms: `test`, `tests`, `testing`."""
     if word == other:
         return True
     shorter, longer = sorted((word, other), key=len)
@@ -246,16 +246,16 @@ def _same(word: str, other: str) -> bool:
 
 
 def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
-    """A function that returns whether a path of a tool call is one of the folders, or a file of memory in one.
+    """Return a check whether a tool call's path is one of the folders, or a memory file in one.
 
-    Other files there are not checked by anybody: their words are from outside.
+    Other files in these folders are not checked for approval, so their text counts as untrusted.
     """
     real = [folder.resolve() for folder in folders]
 
     def is_below(text: str) -> bool:
         try:
             path = (cwd / Path(text).expanduser()).resolve()
-        except (ValueError, RuntimeError, OSError):  # not a path: a NUL in it, `~nobody`, a ring of links
+        except (ValueError, RuntimeError, OSError):  # not a path: NUL, `~nobody`, a symlink loop
             return False
         return any(path == folder or _is_file_of(folder, path) for folder in real)
 
@@ -263,7 +263,7 @@ def below(folders: Sequence[Path], cwd: Path) -> Callable[[str], bool]:
 
 
 def _is_file_of(folder: Path, path: Path) -> bool:
-    """Whether ouro reads it as memory, or would if it were there."""
+    """Whether ouro reads it as memory, or would if it existed."""
     if not path.is_relative_to(folder):
         return False
     name = str(path.relative_to(folder))

@@ -50,11 +50,11 @@ def note_page(details: NoteDetails) -> MemoryPage:
     page.add("")
     _add_turn(page, note.session_id, note.turn, note.trigger)
     _add_chain(page, details)
-    if details.ties:
+    if details.links:
         page.add("")
         page.add("Related notes", "who")
-        for tie in details.ties:
-            page.add(f"{tie.way}: {one_line(tie.text)}", link=PageLink("note", tie.note_id))
+        for note_link in details.links:
+            page.add(f"{note_link.relationship}: {one_line(note_link.text)}", link=PageLink("note", note_link.note_id))
     if note.entities or note.relations:
         page.add("")
         page.add("Names", "who")
