@@ -1,1 +1,1 @@
-"""The slash commands: one function each, its docstring its help."""
+"""Actions: what users run as a slash command or as `ouro WORD`."""

@@ -1,4 +1,4 @@
-"""Action: one thing that a user can ask for, as a slash command, as `ouro WORD`, or both."""
+"""Action: a slash command, an `ouro WORD` command, or both."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Argument(msgspec.Struct, frozen=True):
 
 
 def arg(*names: str, **options: Any) -> Argument:
-    """An argument, in the words of `ArgumentParser.add_argument`."""
+    """An argument, with the parameters of `ArgumentParser.add_argument`."""
     return Argument(names, options)
 
 
 class Action(msgspec.Struct, frozen=True):
-    """What a user can ask for. Its function is loaded when it is first run."""
+    """The declaration of a command. Its function is imported when it is first run."""
 
     name: str
     """With its group in front: `memory show`."""
@@ -40,7 +40,7 @@ class Action(msgspec.Struct, frozen=True):
     arguments: tuple[Argument, ...] | None = None
     """None: a slash command that takes its argument as text, written as in `usage`."""
     examples: tuple[str, ...] = ()
-    """As they are typed behind `/` or `ouro`."""
+    """As typed after `/` or `ouro`."""
     place: Literal["session", "shell", "both"] = "session"
     argument: str = ""
     """How the argument of the slash command is written: `[name]`."""
@@ -49,7 +49,7 @@ class Action(msgspec.Struct, frozen=True):
     between_turns: bool = False
     """The slash command waits until the agent is idle."""
     takes_text: bool = False
-    """In a slash command, all that follows the flags is one text: quotes have no meaning."""
+    """In a slash command, everything after the flags is one text, without quoting."""
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -60,12 +60,12 @@ class Action(msgspec.Struct, frozen=True):
 
     @property
     def usage(self) -> str:
-        """How it is written: `/model [name]`."""
+        """The usage line: `/model [name]`."""
         return f"/{self.name} {self.argument}".rstrip()
 
 
 ActionContext: TypeAlias = "SessionContext | ShellContext"
-"""What an action may use: the user, and what belongs to the folder. A session and the shell each have theirs."""
+"""What an action may use: the user's terminal, and the objects of the folder."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -74,15 +74,15 @@ class Answer(msgspec.Struct, frozen=True):
     value: Any
     """What `--json` prints."""
     view: View
-    """What people read."""
+    """What users read."""
     exit_code: int = 0
 
 
 class MemoryAccess(msgspec.Struct, frozen=True):
-    """Long-term memory while an action works on it. Everything in it blocks."""
+    """Access to long-term memory for an action. Everything in it blocks."""
 
     editor: MemoryEditor
-    """The scopes in use; what it changed is reported."""
+    """The scopes in use; changes are reported as events."""
     timeline: Timeline
     """Their history."""
     began_with: Mapping[str, str] = {}
@@ -90,7 +90,7 @@ class MemoryAccess(msgspec.Struct, frozen=True):
 
 
 async def confirm(context: ActionContext, question: str, yes: str, *, assume_yes: bool = False) -> bool:
-    """Whether the user agrees; `assume_yes` asks nothing."""
+    """Whether the user agrees; `assume_yes` skips the question."""
     if assume_yes:
         return True
     return await context.choose(question, [Choice("yes", yes), Choice("no", "No")]) == "yes"

@@ -1,4 +1,4 @@
-"""All actions, in one list: the order is that of help and completion."""
+"""All actions, in the order of help and completion."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
             arg("--notes", action="store_true", help="only the notes"), _YES),
            ("memory consolidate", "memory consolidate notes"), "both"),
     Action("memory crystallize", "memory_maintenance.crystallize",
-           "Have a model read old sessions of this folder for what is worth remembering",
+           "Have a model make notes from old sessions of this folder",
            (arg("age", nargs="?", default="", metavar="DAYS|all", help="older than that (7)"),
             arg("--days", type=int, default=7, metavar="N", help="the same"),
             arg("--all", dest="every", action="store_true", help="of any age"), _YES),
@@ -163,7 +163,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
            ("memory reindex",), "shell"),
     Action("memory index", "memory_maintenance.index_state", "Show the size of the index and what is in it", (),
            ("memory index",), "shell"),
-    Action("memory test", "memory_maintenance.measure", "Measure how well the search finds what is known to be there",
+    Action("memory test", "memory_maintenance.measure", "Measure how well the search finds known notes and messages",
            (arg("--docs", default="", metavar="FILE", help="JSON lines: id, text, speaker, date, session, turn"),
             arg("--queries", default="", metavar="FILE", help="JSON lines: qid, query"),
             arg("--k", type=int, default=25, metavar="N", help="ids to print for each question (25)"),
@@ -180,7 +180,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
 MEMORY_WORDS: Mapping[str, Action] = {
     action.name.removeprefix("memory "): action for action in MEMORY_ACTIONS if action.place != "shell"
 }
-"""What may follow `/memory`."""
+"""The actions of `/memory`, by word."""
 
 
 def _shortcut(name: str, usage: str, *examples: str) -> Action:
@@ -269,7 +269,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
 )  # fmt: skip
 
 ACTIONS: tuple[Action, ...] = tuple(action for action in SHELL_ACTIONS if action.place != "session")
-"""All that `ouro WORD` runs."""
+"""The actions of `ouro WORD`."""
 
 
 def find_command(word: str) -> Action | None:

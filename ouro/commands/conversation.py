@@ -1,4 +1,4 @@
-"""Commands about the session: its beginning, its end, what is in it."""
+"""Commands on the session: new, resume, rename, copy, export, todos, tasks, exit."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ouro.utils.text import clean
 
 
 async def clear(front_end: FrontEnd, _argument: str) -> None:
-    """Begin a new session; this one is kept."""
+    """Begin a new session; this one is saved."""
     before = front_end.session.id
     await front_end.open(OpenRequest())
     front_end.say(f"A new session. The one before: /resume {before}")
 
 
 async def resume(front_end: FrontEnd, argument: str) -> None:
-    """Continue an earlier session: the one that is named, or one that the user picks."""
+    """Continue an earlier session: the named one, or one that the user picks."""
     request = OpenRequest(argument) if argument else await front_end.pick_session(front_end.session.session_catalog)
     if request is not None:
         await front_end.open(request)
@@ -39,7 +39,7 @@ async def rename(front_end: FrontEnd, argument: str) -> None:
 
 
 async def exit_(front_end: FrontEnd, _argument: str) -> None:
-    """Leave ouro; the session is kept."""
+    """Leave ouro; the session is saved."""
     front_end.leave()
 
 
@@ -54,7 +54,7 @@ async def copy(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def export(front_end: FrontEnd, argument: str) -> None:
-    """Write the session, all of it, to a Markdown, HTML or JSON file."""
+    """Write the whole session to a Markdown, HTML or JSON file."""
     from ouro.commands.export import ENDINGS, document, format_of
     from ouro.utils.files import write_document
 
@@ -78,7 +78,7 @@ async def todos(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def tasks(front_end: FrontEnd, argument: str) -> None:
-    """Show what runs in the background, or end one of it."""
+    """List background jobs, or end one."""
     action, _, job = argument.partition(" ")
     if action == "kill" and job.strip():
         await front_end.session.kill_job(job.strip())
@@ -87,7 +87,7 @@ async def tasks(front_end: FrontEnd, argument: str) -> None:
     if argument:
         raise UsageError("/tasks lists them; /tasks kill ID ends one.")
     jobs = front_end.session.jobs()
-    front_end.show(facts(*((job.id, _described(job)) for job in jobs)) or "Nothing runs in the background.")
+    front_end.show(facts(*((job.id, _described(job)) for job in jobs)) or "No background jobs.")
 
 
 def _described(job: JobInfo) -> str:

@@ -39,7 +39,7 @@ _NO_VECTORS = "The README installs one; or name one by `memory.embedding_model` 
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     subject: str
     state: State
@@ -59,7 +59,7 @@ async def doctor(context: ShellContext) -> Answer:
 
 
 def _run(check: Check, context: ShellContext) -> list[DoctorFinding]:
-    """What a check found. A check that fails is a finding: the others still run."""
+    """The findings of a check. A check that fails is a finding; the others still run."""
     found: list[DoctorFinding] = []
     try:
         found += check(context)
@@ -83,12 +83,15 @@ def _terminal(_context: ShellContext) -> Iterator[DoctorFinding]:
     size = shutil.get_terminal_size()
     if term in {"", "dumb"}:
         yield DoctorFinding(
-            "terminal", "note", f"TERM is {term or 'not set'}: no full screen.", "ouro uses its plain prompt here."
+            "terminal",
+            "note",
+            f"TERM is {term or 'not set'}: the full screen is not possible.",
+            "ouro uses its plain prompt here.",
         )
     else:
         yield DoctorFinding("terminal", "good", f"{term}, {size.columns}x{size.lines}")
     if encoding != "utf8":
-        what = f"text is written as {sys.stdout.encoding}: signs beyond it are lost."
+        what = f"text is written as {sys.stdout.encoding}: other characters are lost."
         yield DoctorFinding("terminal", "note", what, "Set LANG to a UTF-8 locale, such as C.UTF-8.")
 
 
@@ -120,7 +123,7 @@ def _folder(path: Path) -> Iterator[DoctorFinding]:
     shown, info = tilde(path), path.stat()
     if info.st_uid != os.getuid():
         yield DoctorFinding(
-            "folders", "bad", f"{shown} belongs to another user.", "Give it back to yourself, or set OURO_HOME."
+            "folders", "bad", f"{shown} belongs to another user.", "Change its owner, or set OURO_HOME."
         )
     elif info.st_mode & 0o077:
         yield DoctorFinding("folders", "bad", f"{shown} is open to others.", f"chmod 700 {shown}")
@@ -178,7 +181,7 @@ def _vectors(context: ShellContext) -> Iterator[DoctorFinding]:
 
 
 def _setting(context: ShellContext, path: str) -> str:
-    """A setting; empty where a settings file is broken, which the check of settings shows."""
+    """A setting; empty if a settings file is broken, which the check of settings reports."""
     try:
         return str(context.setting(path) or "")
     except ConfigError:

@@ -1,4 +1,4 @@
-"""FrontEnd: what a slash command may ask of the screen or prompt that it was typed into."""
+"""FrontEnd: the protocol of a screen or prompt, for slash commands."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ouro.session import OpenRequest, RewindScope, Session, SessionCatalog
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """Where the user wants to go from here: before a message, to a branch, or to a copy of the session."""
+    """The user's choice: rewind to before a message, visit a branch, or fork."""
 
     kind: Literal["rewind", "visit", "fork"]
     number: int
-    """Of the message to go back before; of a branch, its last one."""
+    """The message to rewind to before; of a branch, its last message."""
     scopes: tuple[RewindScope, ...] = ()
-    """What is undone with it."""
+    """What else is undone."""
 
 
 class FrontEnd(Protocol):
-    """What a command may ask of the front end."""
+    """What a command may call."""
 
     @property
     def session(self) -> Session:
@@ -33,21 +33,21 @@ class FrontEnd(Protocol):
 
     @property
     def keys(self) -> Sequence[tuple[str, str]]:
-        """The keys that work here, and what each does: for help."""
+        """The keys and their actions, for help."""
         ...
 
     @property
     def theme(self) -> str:
-        """The look in use."""
+        """The current theme."""
         ...
 
     @property
     def themes(self) -> Sequence[str]:
-        """The looks to choose from; none where the terminal's own colours are used."""
+        """The themes; empty if the terminal sets the colours."""
         ...
 
     def set_theme(self, name: str) -> None:
-        """Use one of `themes`, now and the next time."""
+        """Use and save one of `themes`."""
         ...
 
     def show(self, markdown: str) -> None:
@@ -55,67 +55,67 @@ class FrontEnd(Protocol):
         ...
 
     def say(self, text: str, level: Level = "info") -> None:
-        """Tell one line."""
+        """Show one line."""
         ...
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Let the user pick one; None when they did not."""
+        """Let the user pick one; None if they cancel."""
         ...
 
     async def choose_way_back(self) -> WayBack | None:
-        """Show what lies behind, and let the user choose; None when they did not."""
+        """Show earlier messages and branches, and let the user choose; None if they cancel."""
         ...
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Show the conversation anew, for it is another one now, with a draft in the prompt."""
+        """Show the transcript again, after it changed, with a draft in the prompt."""
         ...
 
     async def pick_session(
         self, session_catalog: SessionCatalog, search: str = "", only: Collection[str] = ()
     ) -> OpenRequest | None:
-        """Let the user pick a session, to continue it or a copy of it; None when they did not.
+        """Let the user pick a session to continue or fork; None if they cancel.
 
         Args:
-            session_catalog: the sessions there are.
+            session_catalog: all sessions.
             search: words to begin the search with.
-            only: the ids of those that answer to what was asked for; empty: all there are.
+            only: the ids to choose from; empty: all.
         """
         ...
 
     async def open(self, request: OpenRequest) -> None:
-        """Close this session and open another in its place; keep this one when that fails, and say why."""
+        """Close this session and open another; keep this one and show the error if that fails."""
         ...
 
     async def go_to(self, message: int) -> None:
-        """Show the conversation from the message of that number on."""
+        """Scroll to the message of that number."""
         ...
 
     async def edit(self, text: str) -> str:
-        """Text after the user has edited it, in their editor.
+        """Open `text` in the user's editor; returns the edited text.
 
         Raises:
-            UsageError: no editor can be lent the terminal.
+            UsageError: no editor can be opened here.
         """
         ...
 
     async def send(self, text: str) -> None:
-        """Send a message to the agent, as if it had been typed."""
+        """Send a message to the agent as if the user had typed it."""
         ...
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show what happens as a turn is shown: it can be interrupted, and what is said meanwhile waits.
+        """Show events like a turn: the user can interrupt it, and new messages are queued.
 
         Raises:
-            UsageError: a turn or a shell line is under way.
+            UsageError: a turn or a shell command is running.
         """
         ...
 
     async def browse_memory(self) -> bool:
-        """Let the user look through long-term memory; False where there is no screen for that."""
+        """Open the memory browser; False if there is no screen for it."""
         ...
 
     def copy(self, text: str) -> None:
-        """Put text on the clipboard."""
+        """Copy to the clipboard."""
         ...
 
     def redraw(self) -> None:

@@ -1,4 +1,4 @@
-"""Commands that tell how things stand."""
+"""Commands that show state: help, status, theme, config, doctor, feedback."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ async def theme(front_end: FrontEnd, argument: str) -> None:
 
 
 async def config(front_end: FrontEnd, _argument: str) -> None:
-    """Show each setting, its value, and where that comes from."""
+    """Show each setting, its value and its source."""
     front_end.show(block(await _ouro(front_end, "config")))
 
 
 async def doctor(front_end: FrontEnd, _argument: str) -> None:
-    """Check the installation, and say what to mend."""
+    """Check the installation."""
     front_end.show(block(await _ouro(front_end, "doctor")))
 
 
 async def feedback(front_end: FrontEnd, _argument: str) -> None:
-    """Show what a report of a fault should tell."""
+    """Show what to put into a bug report."""
     known = (
         f"ouro {__version__}, Python {platform.python_version()}, {platform.system()} {platform.release()}",
         f"terminal {os.environ.get('TERM_PROGRAM') or os.environ.get('TERM', 'unknown')}",
@@ -96,7 +96,7 @@ async def feedback(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def _ouro(front_end: FrontEnd, subcommand: str) -> str:
-    """What `ouro SUBCOMMAND` prints: the settings are not read down here."""
+    """The output of `ouro SUBCOMMAND`; this layer may not read settings."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ouro", subcommand, cwd=front_end.session.cwd,
         env={**os.environ, "NO_COLOR": "1"}, stdin=asyncio.subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""What belongs to the installation: settings, shell completion, the demo."""
+"""Commands on the installation: config, completion, demo."""
 
 from __future__ import annotations
 

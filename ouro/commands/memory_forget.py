@@ -1,4 +1,4 @@
-"""Forgetting: out of use, or as plain text out of everything that ouro saves."""
+"""Forget: stop using a memory, or remove its text from everything that ouro saves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def forget(
 
 
 async def _chosen(context: ActionContext, found: Sequence[MemoryEntry], pick: str, yes: bool) -> Sequence[MemoryEntry]:
-    """All with --yes, those of --pick, else what the user picks."""
+    """All with --yes, those of --pick, else the user's choice."""
     from ouro.commands.shell import places_in
 
     if yes or not found:

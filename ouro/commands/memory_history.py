@@ -1,4 +1,4 @@
-"""The history of memory: log, diff, blame, evidence, why, undo, and memory as it was."""
+"""The history of memory: log, diff, blame, evidence, why, undo, as-of."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
     planned = await context.memory(lambda memory: memory.timeline.plan_undo(commit, hunk))
     if not planned.edits:
         raise UsageError("Nothing is left to undo: the lines changed since.")
-    # In a session the commit that was named is undone at once; on the command line --yes says so.
+    # A session undoes a named commit at once; the command line needs --yes.
     is_sure = yes or (context.session is not None and commit != "last")
     if not is_sure:
         context.show(views.undo_plan(planned))
@@ -125,10 +125,10 @@ def date_and_file(text: str) -> tuple[str, str]:
 
 
 def taught_by(timeline: Timeline, named: str) -> tuple[str, int, int]:
-    """Session, turn and message of the commit that is named, or of the one that made that file or note. Blocks.
+    """Session, turn and message of a commit, or of the commit that made a file or note. Blocks.
 
     Raises:
-        UsageError: there is neither.
+        UsageError: there is no such commit, file or note.
     """
     try:
         commit = timeline.find(named).commit
@@ -178,7 +178,7 @@ async def _offer_to_open(context: ActionContext, said: TurnEvidence, answer: Ans
 
 
 def _core_tokens(timeline: Timeline, versions: Mapping[str, str]) -> dict[str, int]:
-    """The core files as a session began with them, with their tokens; a version that is no commit is left out."""
+    """The core files as a session began with them, with their tokens; a version without a commit is left out."""
     from ouro.memory.tokens import estimate
 
     found: dict[str, int] = {}

@@ -57,7 +57,7 @@ async def consolidate(context: ActionContext, what: str, core: bool, notes: bool
 
 
 async def crystallize(context: ActionContext, age: str, days: int, every: bool, yes: bool) -> Answer | None:
-    """Have a model read old sessions of this folder for what is worth remembering."""
+    """Have a model make notes from old sessions of this folder."""
     from ouro.memory.long_term import plan_of_sessions, step_line, steps_line
 
     if age not in ("", "all") and not age.isdecimal():
@@ -139,7 +139,7 @@ async def measure(
 
 
 def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: bool) -> None:
-    """Answer the questions of one file over the documents of another: one JSON line a question, best first."""
+    """Search the documents of one file for the queries of another: one JSON line a query, best hits first."""
     from ouro.memory.index.benchmark import BenchmarkQuestion, Document, answer_line, answers, read_lines
     from ouro.memory.index.embeddings import local_embedder
 
@@ -153,7 +153,7 @@ def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: b
 
 
 def _recall_in(search: Search, project: str) -> Recall:
-    """Recall as a session in that repository has it, without its token budget: only the order counts here."""
+    """The recall of a session in that repository, without its token budget: only the order counts."""
     from ouro.memory.index.benchmark import MAX_HITS
     from ouro.memory.long_term import Notebook, Recall, RecallSettings, repo_store, user_store
     from ouro.utils.runtime import get_history_dir, get_memory_dir
@@ -166,7 +166,7 @@ def _recall_in(search: Search, project: str) -> Recall:
 
 
 async def _digest(context: ActionContext, session: Session) -> MemoryMaintenance:
-    """What works on memory, with money left for it.
+    """The background maintenance of memory, if the budget allows it.
 
     Raises:
         UsageError: memory is off.
@@ -174,7 +174,7 @@ async def _digest(context: ActionContext, session: Session) -> MemoryMaintenance
     """
     if session.memory.maintenance is None:
         raise UsageError("Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral.")
-    if warning := await session.budget.check(0):  # every model call from here on keeps to the limits
+    if warning := await session.budget.check(0):  # every model call below observes the limits
         context.say(warning, "warning")
     return session.memory.maintenance
 

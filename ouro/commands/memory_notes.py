@@ -1,4 +1,4 @@
-"""Notes and core files: list, show, search, edit, remember, and what becomes of them."""
+"""Notes and core files: list, show, search, remember, edit, confirm, archive, restore, accept, reject, receipt."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ async def _find_pending(context: ActionContext, number: str) -> Proposal:
     """The pending change of that id or its start, or the only one.
 
     Raises:
-        UsageError: there is none, or several.
+        UsageError: none or several match.
     """
     pending = await context.memory(lambda memory: _pending(memory.editor))
     found = [proposal for proposal in pending if proposal.id.startswith(number)]

@@ -1,4 +1,4 @@
-"""Commands about the model, and how freely it may work."""
+"""Commands on the model and its permissions: model, think, permissions, plan."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def think(front_end: FrontEnd, argument: str) -> None:
 
 
 async def permissions(front_end: FrontEnd, argument: str) -> None:
-    """Show the permission rules, and choose what is asked before it is done."""
+    """Show the permission rules, and set the mode."""
     if not argument:
         rules = front_end.session.permission_rules()
         listed = "\n".join(f"- {code(rule)}" for rule in rules)
@@ -60,7 +60,7 @@ async def permissions(front_end: FrontEnd, argument: str) -> None:
 
 
 async def plan(front_end: FrontEnd, argument: str) -> None:
-    """Go into plan mode, or out of it; with words, plan that."""
+    """Enter or leave plan mode; with text, plan that."""
     leaves = front_end.session.status().mode == "plan" and not argument
     set_mode(front_end, "ask" if leaves else "plan")
     if argument:
@@ -68,7 +68,7 @@ async def plan(front_end: FrontEnd, argument: str) -> None:
 
 
 def set_mode(front_end: FrontEnd, name: str) -> None:
-    """Change the mode, and tell.
+    """Change the mode and show it.
 
     Raises:
         UsageError: there is no such mode.

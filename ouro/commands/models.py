@@ -1,4 +1,4 @@
-"""Models: which can be used, why the others cannot, and setting one up."""
+"""Models: list them, with the reason if one is not usable, or set one up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:
-    """List the models; exit code 3 if none can be used."""
+    """List the models; exit code 3 if none is usable."""
     if setup:
         return await _set_up(context)
     from ouro.llm import Catalog

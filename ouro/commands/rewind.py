@@ -1,4 +1,4 @@
-"""Commands that go back in the conversation, forward again, and on in a copy of it."""
+"""Commands on branches of the session: rewind, undo, redo, fork."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISTED = 20
 
 
 async def rewind(front_end: FrontEnd, argument: str) -> None:
-    """Go back before a message of yours (1: the last one), to edit and send it again."""
+    """Go back to before an earlier message (1: the last one), to edit and send it again."""
     past = front_end.session.rewind
     while past.has_earlier and len(past.points()) < (int(argument) if argument.isdigit() else LISTED):
         await past.earlier()
@@ -39,19 +39,19 @@ async def undo(front_end: FrontEnd, _argument: str) -> None:
 
 
 async def redo(front_end: FrontEnd, _argument: str) -> None:
-    """Return to where the conversation was before you went back."""
+    """Return to where the session was before you went back."""
     await front_end.session.rewind.redo()
     front_end.show_again()
     front_end.say("Returned to where the conversation was.")
 
 
 async def fork(front_end: FrontEnd, argument: str) -> None:
-    """Go on in a copy of the session; this one stays as it is."""
+    """Continue in a copy of the session; this one stays unchanged."""
     await _open_copy(front_end, await front_end.session.rewind.fork(title=argument))
 
 
 async def go(front_end: FrontEnd, way: WayBack) -> None:
-    """Go the way that the user chose."""
+    """Carry out the user's choice."""
     past = front_end.session.rewind
     match way.kind:
         case "rewind":
@@ -61,7 +61,7 @@ async def go(front_end: FrontEnd, way: WayBack) -> None:
         case "visit":
             await past.visit(way.number)
             front_end.show_again()
-            front_end.say("This is the branch that was left. /redo returns to where the conversation was.")
+            front_end.say("This is the branch that you left. /redo returns to where the session was.")
         case "fork":
             point = next((candidate for candidate in past.points() if candidate.number == way.number), None)
             await _open_copy(front_end, await past.fork(way.number), point)
@@ -97,17 +97,17 @@ async def choose_from_list(front_end: FrontEnd) -> WayBack | None:
 
 
 def one_line(text: str) -> str:
-    """The words of a message, on one line."""
+    """The text of a message on one line."""
     return " ".join(clean(text).split()) or "(no words)"
 
 
 def describe_point(point: Point) -> str:
-    """What would go with a message: `6 messages, 3 tool calls`."""
+    """What a rewind to before a message removes: `6 messages, 3 tool calls`."""
     return _counted(point.messages, point.calls)
 
 
 def branch_label(branch: Branch) -> tuple[str, str]:
-    """What a branch is called in a list, and what is in it."""
+    """The label of a branch in a list."""
     first = one_line(branch.texts[0]) if branch.texts else "what the agent did"
     return f"↳ left: {first}", _counted(branch.messages, branch.calls)
 
@@ -121,7 +121,7 @@ async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None)
     before = front_end.session.id
     await front_end.open(OpenRequest(copy))
     if front_end.session.id == before:
-        return  # it could not be opened, and that was told
+        return  # it could not be opened; the error is on the screen
     if point is not None:
         front_end.show_again(point.text, point.images)
     what = "a copy" if copy else "a new session: nothing was said before that message"

@@ -1,4 +1,4 @@
-"""Setting up a model, step by step, for any front end that can ask."""
+"""Set up a model, step by step, for any front end that can ask."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ OTHER = "other"
 
 
 class Asker(Protocol):
-    """What the set-up needs of a front end."""
+    """The questions that the set-up needs from a front end."""
 
     def say(self, text: str) -> None:
-        """Tell one line."""
+        """Show one line."""
         ...
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Let the user pick one; None when they did not."""
+        """Let the user pick one; None if they cancel."""
         ...
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
-        """A line of text, empty when they gave none; a secret is not shown while it is typed."""
+        """A line of text; may be empty. A secret is not shown while it is typed."""
         ...
 
 
 async def set_up(asker: Asker) -> str:
-    """Let the user choose a model and write it to models.yaml; gives its name, empty when they stopped.
+    """Let the user choose a model and write it to models.yaml; returns its name, empty if they cancel.
 
     Raises:
         ConfigError: models.yaml is broken or cannot be written.
@@ -49,7 +49,7 @@ async def set_up(asker: Asker) -> str:
 
 
 def places(servers: Sequence[LocalServer]) -> tuple[Choice, ...]:
-    """Where a model may be: servers that answer on this machine, providers, any other server."""
+    """The sources of models: local servers that answer, providers, any other server."""
     found = [
         Choice(server.provider.name, server.provider.title, f"on this machine, {plural(len(server.models), 'model')}")
         for server in servers
@@ -109,7 +109,7 @@ async def _other_server(asker: Asker) -> str:
 
 
 async def _ask_key(asker: Asker, title: str) -> str:
-    return "".join((await asker.ask(title, secret=True)).split())  # a pasted key may bring line ends along
+    return "".join((await asker.ask(title, secret=True)).split())  # a pasted key may contain newlines
 
 
 def _written(asker: Asker, entry_name: str, entry: ModelEntry, default: str) -> str:

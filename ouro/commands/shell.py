@@ -40,7 +40,7 @@ NO_TERMINAL = "stdin is not a terminal: pass --yes to confirm."
 
 
 class SettingValue(Protocol):
-    """A setting as it holds in this folder."""
+    """The value of a setting in this folder, with its source."""
 
     @property
     def value(self) -> Any: ...
@@ -50,10 +50,10 @@ class SettingValue(Protocol):
 
 
 class Opener(Protocol):
-    """Opens what belongs to this folder and to its settings. Everything but `session` blocks."""
+    """Opens the objects of this folder. Everything but `session` blocks."""
 
     def settings(self) -> tuple[Mapping[str, SettingValue], Sequence[str]]:
-        """Each setting by its path, and what is wrong with them. Raises ConfigError."""
+        """Each setting by its path, and warnings. Raises ConfigError."""
         ...
 
     def memory(self) -> AbstractContextManager[tuple[MemoryEditor, Sequence[GitMemoryStore]]]:
@@ -61,27 +61,27 @@ class Opener(Protocol):
         ...
 
     def index(self) -> AbstractContextManager[Index]:
-        """The index as it is on disk."""
+        """The index on disk, not updated."""
         ...
 
     def sources(self, index: Index) -> Sources:
-        """What the index is made of."""
+        """The sources of the index."""
         ...
 
     def search(self, *, words_only: bool = False) -> AbstractContextManager[Search]:
-        """A search over the files as they are now; with vectors by the embedding model that is configured."""
+        """A search over the current files; with vectors if an embedding model is configured."""
         ...
 
     def make_vectors(self, index: Index, tables: Sequence[str] = ("notes",)) -> None:
-        """Make the vectors that the index lacks, where there is an embedding model."""
+        """Make missing vectors, if an embedding model is configured."""
         ...
 
     def session(self) -> AbstractAsyncContextManager[Session]:
-        """A session that is not saved: models, memory and budgets as a session here has them."""
+        """A session that is not saved, with the models, memory and budgets of this folder."""
         ...
 
     def mask(self) -> Callable[[str], str]:
-        """Replaces keys and other secrets in a text."""
+        """Replace keys and other secrets in a text."""
         ...
 
     def demo(self, front_end: str) -> int:
@@ -146,7 +146,7 @@ def _declare(parser: argparse.ArgumentParser, action: Action) -> None:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl+C raises at once. asyncio would wait for the next await, and much here blocks on purpose."""
+    """Ctrl+C raises at once. asyncio would wait for the next await, but most actions block."""
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -208,13 +208,13 @@ class ShellContext:
         return self._numbers(title, choices, "Numbers such as `1,3` or `2-5`, `all`, or Enter for none: ")
 
     async def ask(self, title: str, *, secret: bool = False) -> str:
-        """A line, without the blanks around it; empty at the end of input."""
+        """A stripped line; empty at the end of input."""
         from getpass import getpass
 
         return getpass(f"{title}: ").strip() if secret else self._answer(f"{title}: ")
 
     def setting(self, path: str) -> Any:
-        """The value of a setting as it holds in this folder."""
+        """The value of a setting in this folder."""
         return self.opener.settings()[0][path].value
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
@@ -232,7 +232,7 @@ class ShellContext:
             file = Path(folder, name)
             file.write_text(text, encoding="utf-8")
             try:
-                # Blocking on purpose: nothing else runs.
+                # Blocks: nothing else runs.
                 exit_code = subprocess.run([*shlex.split(command), str(file)], check=False).returncode  # noqa: ASYNC221
             except OSError as error:
                 raise UsageError(f"{command} could not be started: {error.strerror}.") from error
@@ -273,7 +273,7 @@ class ShellContext:
             hits = search.find(words, limit, filter_of(filters, lambda: sessions, self.cwd, trusted))
             try:
                 doubted = await self.memory(lambda memory: untrusted_files(memory.editor.scopes))
-            except UsageError:  # memory is off: sessions are found all the same
+            except UsageError:  # memory is off: only sessions are searched
                 doubted = frozenset()
             badges = Badges(search.index, find_root(self.cwd), doubted)
             return [(hit, badges.of(hit)) for hit in hits]
@@ -332,7 +332,7 @@ class ShellContext:
 
 
 def places_in(numbers: str, count: int) -> list[int]:
-    """The places in a list of `count` that `2 5-9` or `1,3` names, from 0.
+    """The indexes in a list of `count` for `2 5-9` or `1,3`, from 0.
 
     Raises:
         UsageError: a number is not in the list.

@@ -1,4 +1,4 @@
-"""Slash commands: which action a typed line means, and running it in a session."""
+"""Slash commands: parse a typed line and run its action in a session."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _REMEMBER = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\s*\Z")
 
 
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
-    """Run the command that `text` is; False when it is none and should be sent as a message.
+    """Run the command in `text`; False if it is not a command and should be sent as a message.
 
-    A path (`/usr/bin`, `/tmp`) is none. For an unknown command the nearest ones are shown. `#text` is `/remember text`.
+    A path (`/usr/bin`, `/tmp`) is not a command. An unknown command shows similar ones. `#text` is `/remember text`.
     """
     if line := _REMEMBER.match(text):
         text = f"/remember {line[1]}"
@@ -56,7 +56,7 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
 
 
 async def run_command(front_end: FrontEnd, command: Action, argument: str) -> None:
-    """Run a slash command with its argument as it was typed.
+    """Run a slash command with its typed argument.
 
     Raises:
         OuroError: it failed.
@@ -92,7 +92,7 @@ async def _run(front_end: FrontEnd, action: Action, argument: str) -> None:
 
 
 def show(front_end: FrontEnd, view: View) -> None:
-    """Single lines as notices, all else as Markdown."""
+    """Show single lines as notices, everything else as Markdown."""
     if all(isinstance(item, TextLine) for item in view):
         for item in view:
             assert isinstance(item, TextLine)
@@ -102,10 +102,10 @@ def show(front_end: FrontEnd, view: View) -> None:
 
 
 def parse_line(action: Action, argument: str) -> dict[str, Any]:
-    """The arguments of an action as they were typed behind its slash command.
+    """Parse what was typed after a slash command.
 
     Raises:
-        UsageError: they do not fit.
+        UsageError: the arguments are not valid.
     """
     usage = f"/{action.name}"
     parser = _LineParser(prog=usage, add_help=False)
@@ -136,7 +136,7 @@ def _words(action: Action, argument: str) -> list[str]:
 
 
 class _LineParser(ArgumentParser):
-    """Raises what argparse would print."""
+    """Raises an error in place of printing it."""
 
     defaults: Sequence[str] = ()
 
@@ -176,7 +176,7 @@ class SessionContext:
         return await self.front_end.choose(title, choices)
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
-        """One, or all of them."""
+        """Choose one or all."""
         every = [Choice("all", f"All {len(choices)}")] if len(choices) > 1 else []
         picked = await self.front_end.choose(title, [*choices, *every])
         return [choice.value for choice in choices if picked in (choice.value, "all")]
@@ -185,7 +185,7 @@ class SessionContext:
         raise UsageError("This is asked for on the command line only.")
 
     def progress(self, text: str) -> None:
-        """A session shows what is under way by itself."""
+        """Do nothing: a session shows progress itself."""
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
         await self.front_end.run(events)

@@ -1,4 +1,4 @@
-"""What was used, as tables: by model, in this session, today, this month and in all."""
+"""Usage: tokens and cost by model for this session, today, this month and all time."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _period_data(period: UsagePeriod) -> dict[str, Any]:
 
 
 def usage_lines(periods: Iterable[UsagePeriod]) -> list[str]:
-    """The tables; a price that is not known is said to be so, never shown as free."""
+    """The tables; an unknown price is marked as unknown, never shown as free."""
     shown = list(periods)
     tables = [[(_NAMES[period.name], *_HEADS), *_rows(period)] for period in shown]
     widths = [max(len(row[column]) for table in tables for row in table) for column in range(len(_HEADS) + 1)]
@@ -62,7 +62,7 @@ def usage_lines(periods: Iterable[UsagePeriod]) -> list[str]:
 
 
 def budget_lines(budgets: Iterable[SpendingLimit]) -> list[str]:
-    """The limits that are set, and what of each is left."""
+    """The limits, with what is left of each."""
     return [
         f"${limit.spent:.2f} of ${limit.limit:.2f} spent {_BUDGETS[limit.period]}, ${limit.left:.2f} left "
         f"({limit.setting})"
@@ -86,7 +86,7 @@ def _row(use: ModelUse) -> tuple[str, ...]:
 
 
 def cost_text(used: Usage) -> str:
-    """Money, or that the price is not known."""
+    """The cost, or that it is unknown."""
     return UNKNOWN if used.cost is None else f"${used.cost:.4f}"
 
 

@@ -1,4 +1,4 @@
-"""Commands about the model's window: what fills it, and how to make room in it."""
+"""Commands on the context window: compact, pin, context."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ouro.utils.text import clean, cut
 
 BAR = 24
 LISTED = 30
-"""Messages that a list to choose from has; older ones are named by their number."""
+"""The length of the list of messages to pin; older ones need their number."""
 
 
 async def compact(front_end: FrontEnd, argument: str) -> None:
-    """Sum up the conversation to make room, and mind what you name; the session keeps everything."""
+    """Summarize the session to make room; the session file keeps every message."""
     await front_end.run(front_end.session.window.compact(argument))
 
 
 async def pin(front_end: FrontEnd, argument: str) -> None:
-    """Keep a message word for word through every compaction; a pinned one no longer."""
+    """Keep a message word for word through every compaction, or unpin it."""
     messages = front_end.session.window.pinnable()
     if not messages:
-        raise UsageError("Nothing has been said yet that could be pinned.")
+        raise UsageError("There are no messages to pin yet.")
     number = messages[-1].number if argument == "last" else _number(argument) if argument else None
     if number is None:
         choices = [_choice(message) for message in messages[: -LISTED - 1 : -1]]
-        chosen = await front_end.choose("Which message is to stay word for word?", choices)
+        chosen = await front_end.choose("Keep which message word for word?", choices)
         if chosen is None:
             return
         number = int(chosen)
@@ -61,7 +61,7 @@ def _advice(report: WindowReport) -> str:
     if report.limit:
         lines.append(f"By itself it comes at {report.limit:,} tokens; `/compact` does it now.")
     else:
-        lines.append("It does not come by itself (`compaction.auto`); `/compact` does it now.")
+        lines.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
     return " ".join(lines)
 
 

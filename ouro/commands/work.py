@@ -1,4 +1,4 @@
-"""Commands that set the agent to work on the repository, and show what has changed."""
+"""Commands on the repository: init, review, diff."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def review(front_end: FrontEnd, argument: str) -> None:
 async def diff(front_end: FrontEnd, _argument: str) -> None:
     """Show what differs from the last commit."""
     text = await changes(front_end.session.cwd)
-    front_end.show(block(text, "diff") if text.strip() else "Nothing differs from the last commit.")
+    front_end.show(block(text, "diff") if text.strip() else "No changes since the last commit.")
 
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -75,10 +75,10 @@ SECONDS = 20.0
 
 
 async def changes(folder: Path) -> str:
-    """The unified diff of the working tree against the last commit, files that git does not know among it.
+    """The unified diff of the working tree against the last commit, with untracked files.
 
     Raises:
-        UsageError: the folder is not in a git repository, or git does not answer.
+        UsageError: the folder is not in a git repository, or git fails.
     """
     try:
         return await asyncio.to_thread(_changes, Git(folder, SECONDS))
@@ -88,7 +88,7 @@ async def changes(folder: Path) -> str:
 
 def _changes(git: Git) -> str:
     if not git.ask("rev-parse", "--git-dir"):
-        raise UsageError("This folder is not in a git repository, so there is nothing to compare with.")
+        raise UsageError("This folder is not in a git repository, so there is no diff.")
     base = "HEAD" if git.ask("rev-parse", "--verify", "--quiet", "HEAD") else EMPTY_TREE
     known = git.ask("diff", base)
     names = git.paths("--others", "--exclude-standard")
@@ -96,4 +96,4 @@ def _changes(git: Git) -> str:
     if len(names) > MAX_NEW_FILES:
         new.append(f"… and {len(names) - MAX_NEW_FILES} more new files")
     text = "".join((known, *new))
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}\n… cut: the diff is larger than that"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}\n… cut: the diff is too large"

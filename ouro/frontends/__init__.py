@@ -1,1 +1,1 @@
-"""What people see: each reads the same events."""
+"""Front ends: full screen, plain prompt and headless; all read the same events."""

@@ -1,4 +1,4 @@
-"""What was typed into the prompt: one file for all sessions and front ends, a line an entry."""
+"""Prompt history: one file for all sessions and front ends, one entry per line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEPT_BYTES = 2_000_000
 class PromptHistory:
     """The history file, shared by all sessions that are open.
 
-    A line is one entry, with `\\n` and `\\\\` for a new line and a backslash. What begins with a blank is not kept.
+    A line is one entry, with `\\n` and `\\\\` for a new line and a backslash. Text after a leading space is not saved.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,7 +25,7 @@ class PromptHistory:
         self._own: list[str] = []
 
     def entries(self) -> list[str]:
-        """All entries, oldest first, our own last, none twice; a file that cannot be read is taken for empty."""
+        """All entries without duplicates, oldest first, this process last; an unreadable file counts as empty."""
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT_BYTES))
@@ -36,13 +36,13 @@ class PromptHistory:
         return list(dict.fromkeys(reversed(found)))[::-1]
 
     def add(self, text: str) -> None:
-        """Keep an entry: here as it is, in the file without the secrets that it holds."""
+        """Save an entry: unchanged in memory, without secrets in the file."""
         if text.strip() and not text.startswith(" "):
             self._own.append(text)
             write_masked(text, self._write)
 
     def _write(self, text: str) -> None:
-        """A disk that refuses is told to the log: a lost history line is no reason to stop."""
+        """An error of the disk is only logged: a lost history entry must not stop ouro."""
         try:
             ensure_private_dir(self._path.parent)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -52,7 +52,7 @@ class PromptHistory:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            log.warning("the history line was not kept: %s", error)
+            log.warning("the history line was not saved: %s", error)
 
 
 class HistoryWalk:
@@ -63,7 +63,7 @@ class HistoryWalk:
         self._at = len(self._lines) - 1
 
     def move(self, by: int) -> str | None:
-        """The entry that many steps away; None beyond the ends."""
+        """The entry `step` steps away; None beyond the ends."""
         if not 0 <= self._at + by < len(self._lines):
             return None
         self._at += by

@@ -1,4 +1,4 @@
-"""Streaming Markdown, cut into the blocks that are finished."""
+"""Streaming Markdown, cut into finished blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 class MarkdownBlocks:
-    """Takes pieces of Markdown as they come, and gives each block once nothing can be added to it.
+    """Takes Markdown in pieces, and returns each block when it is complete.
 
     A block ends at a blank line before a line that is not indented, and outside a code fence.
     """
@@ -19,7 +19,7 @@ class MarkdownBlocks:
         self._fence = ""
 
     def add(self, piece: str) -> list[str]:
-        """The blocks that are finished now."""
+        """Add a piece; returns the blocks that are complete now."""
         *lines, self._rest = (self._rest + piece).split("\n")
         return [block for line in lines for block in self._take(line)]
 
@@ -29,7 +29,7 @@ class MarkdownBlocks:
         return last
 
     def discard(self) -> None:
-        """Forget what was not given yet: a retry has made it void."""
+        """Drop the incomplete block: a retry repeats it."""
         self._lines, self._rest, self._fence = [], "", ""
 
     def _take(self, line: str) -> list[str]:

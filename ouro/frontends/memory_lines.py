@@ -1,4 +1,4 @@
-"""Memory events and receipts in words, the same on every front end."""
+"""Memory events and receipts as text, the same on every front end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions in words, the same on every front end: age, size, cost, excerpt, resume card."""
+"""Sessions as text, the same on every front end: age, size, cost, excerpt, resume card."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:
 
 
 def now() -> datetime:
-    """Now, as `age` takes it."""
+    """The current time, for `age`."""
     return datetime.now(UTC)
 
 

@@ -57,5 +57,5 @@ async def test_tasks_ends_a_job():
     front_end = FakeFrontEnd()
     await dispatch(front_end, "/tasks")
     await dispatch(front_end, "/tasks kill 3")
-    assert front_end.shown == ["Nothing runs in the background."]
+    assert front_end.shown == ["No background jobs."]
     assert front_end.session.killed_jobs == ["3"]

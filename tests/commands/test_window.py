@@ -58,4 +58,4 @@ async def test_context_says_where_nothing_comes_by_itself_and_nothing_is_to_be_d
     window = front_end.session.window
     window.told = replace(window.told, limit=0, outlook=None, largest="")
     await dispatch(front_end, "/context")
-    assert "There is nothing to compact yet. It does not come by itself" in front_end.shown[0]
+    assert "There is nothing to compact yet. Automatic compaction is off" in front_end.shown[0]

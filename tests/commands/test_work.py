@@ -35,7 +35,7 @@ async def test_diff_shows_changed_and_new_files(repository):
 async def test_diff_without_changes_without_commits_and_without_git(repository, tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=repository))
     await dispatch(front_end, "/diff")
-    assert front_end.shown == ["Nothing differs from the last commit."]
+    assert front_end.shown == ["No changes since the last commit."]
 
     fresh = tmp_path / "fresh"
     fresh.mkdir()

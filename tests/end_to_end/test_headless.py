@@ -104,7 +104,7 @@ def test_exit_code_2_for_wrong_usage(ouro):
     assert ouro.headless("--no-such-flag").code == 2
     assert ouro.headless("-p", "x", "--max-turns", "0").code == 2
     nothing = ouro.headless("-p")
-    assert (nothing.code, nothing.err.splitlines()[0]) == (2, "ouro: There is nothing to do.")
+    assert (nothing.code, nothing.err.splitlines()[0]) == (2, "ouro: The prompt is empty.")
     (ouro.home / "config.yaml").write_text("moddel: x\n")
     config = ouro.headless("-p", "hello")
     assert config.code == 2

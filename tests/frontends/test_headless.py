@@ -128,7 +128,7 @@ async def test_a_pipe_that_stays_silent_does_not_stop_a_prompt(monkeypatch):
 
 
 async def test_nothing_to_do_is_wrong_usage():
-    with pytest.raises(UsageError, match="nothing to do") as error:
+    with pytest.raises(UsageError, match="prompt is empty") as error:
         await headless(FakeSession(), "  ")
     assert error.value.exit_code == 2
 

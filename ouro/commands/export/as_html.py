@@ -1,4 +1,4 @@
-"""A session as one HTML page of its own: no script, nothing loaded, every text escaped."""
+"""A session as a self-contained HTML page: no script, no remote resources, every text escaped."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def as_html(whole: WholeSession, found: Survey) -> Iterator[str]:
 
 
 def escaped(text: str) -> str:
-    """A text without meaning in HTML, nor to a terminal."""
+    """A text escaped for HTML, without terminal control."""
     return html.escape(clean(text))
 
 
@@ -78,7 +78,7 @@ def _contents(found: Survey) -> str:
         for prompt in found.prompts
     )
     return (
-        f"<nav><details><summary>{len(found.prompts)} messages of yours</summary>\n<ol>\n{lines}</ol></details></nav>\n"
+        f"<nav><details><summary>{len(found.prompts)} of your messages</summary>\n<ol>\n{lines}</ol></details></nav>\n"
     )
 
 
@@ -108,7 +108,7 @@ def _message(said: ExportedMessage) -> str:
 def _part(part: Text | Context | Thinking | Image, said: ExportedMessage) -> str:
     match part:
         case Text(text):
-            # What a user typed stands as it was typed.
+            # A user's text is shown verbatim.
             return f'<div class="typed">{escaped(text)}</div>\n' if said.by_user else rendered(text)
         case Context(text):
             return _folded("Added for the model", f"<pre>{escaped(text)}</pre>")
@@ -156,7 +156,7 @@ def _body(reply: ToolReply) -> str:
 
 def _diff(lines: Iterable[str]) -> str:
     marked: list[str] = []
-    in_head = True  # the names of the files are no lines of theirs
+    in_head = True  # file headers are not changed lines
     for line in lines:
         in_head = not line.startswith("@@") and (in_head or line.startswith("--- "))
         kind = (
@@ -179,11 +179,11 @@ def _folded(title: str, body: str) -> str:
 
 
 _LONGEST = 200_000
-"""Characters above which a text is shown as it is: nobody reads it, and rendering would take minutes."""
+"""Characters. A longer text is shown verbatim, as rendering would take minutes."""
 
 
 def rendered(text: str) -> str:
-    """Markdown as HTML; markup in it is shown, never obeyed, and no picture is fetched."""
+    """Markdown as HTML; HTML in it is escaped, and no image is fetched."""
     text = clean(text)
     if len(text) > _LONGEST:
         return f"<pre>{html.escape(text)}</pre>\n"
@@ -191,7 +191,7 @@ def rendered(text: str) -> str:
 
 
 def highlighted(text: str, language: str) -> str:
-    """Code as HTML, with its words marked where the language is known."""
+    """Code as HTML, highlighted if the language is known."""
     text = clean(text).rstrip("\n")
     name = language.strip().split()[0].lower() if language.strip() else ""
     if not name or len(text) > _LONGEST:
@@ -212,7 +212,7 @@ def highlighted(text: str, language: str) -> str:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    # Without `html`: what looks like markup is text. Links of other kinds than these few are not made.
+    # Without `html`, markup is text. Only links of these kinds are made.
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.add_render_rule("fence", _fence)
     parser.add_render_rule("code_block", _fence)
@@ -226,7 +226,7 @@ def _fence(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _
 
 
 def _picture(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
-    """A picture that lies elsewhere, as its name and address: to load it would tell its owner who reads."""
+    """A remote image as its name and URL: loading it would track the reader."""
     address = html.escape(str(tokens[index].attrs.get("src", ""))[:500])
     return f"<i>[picture: {html.escape(tokens[index].content)} {address}]</i>"
 
@@ -287,7 +287,7 @@ h2, summary { break-after: avoid; } img, .person { break-inside: avoid-page; }
 
 
 def page_style() -> str:
-    """The whole style sheet, the colours of code among it."""
+    """The whole style sheet, with the colours of code."""
     light, dark = _code_colours("friendly"), _code_colours("github-dark")
     return (
         f"{_PAGE}@media screen {{\n{light}\n}}\n"
@@ -299,5 +299,5 @@ def _code_colours(style: str) -> str:
     from pygments.formatters import HtmlFormatter
 
     rules = str(HtmlFormatter(style=style).get_style_defs("pre")).splitlines()
-    # The page's own colours stay behind the code.
+    # The page keeps its own background behind code.
     return "\n".join(rule for rule in rules if rule.startswith("pre ."))

@@ -1,4 +1,4 @@
-"""A session as a Markdown document: tools, thinking and what was added fold, and nothing in them can break out."""
+"""A session as a Markdown document: tools, thinking and added context fold; no content can break out of its fold."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _facts(whole: WholeSession, found: Survey) -> str:
 
 
 def used(usage: Usage) -> str:
-    """Tokens and money, in words."""
+    """Tokens and cost as text."""
     if not usage.input and not usage.output:
         return ""
     cost = "price unknown" if usage.cost is None else f"${usage.cost:.4f}"
@@ -93,7 +93,7 @@ def _part(part: Text | Context | Thinking | Image) -> str:
 
 
 def _contained(text: str) -> str:
-    """Markdown from outside, closed at its end: no open fence, and no markup but Markdown's."""
+    """Untrusted Markdown with fences closed and HTML escaped."""
     fence = ""
     lines: list[str] = []
     for line in clean(text).split("\n"):
@@ -110,7 +110,7 @@ def _contained(text: str) -> str:
 
 
 def _without_markup(line: str) -> str:
-    """A line in which `<` begins no tag; within code spans it never does."""
+    """A line with `<` escaped outside of code spans."""
     pieces_of_line = re.split(r"(`+[^`]*`+)", line)
     return "".join(span if span.startswith("`") else _ACTIVE.sub(r"\\<", span) for span in pieces_of_line)
 

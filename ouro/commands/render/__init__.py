@@ -1,1 +1,1 @@
-"""What actions show, printed as Markdown, text or JSON."""
+"""Views: what actions show, as Markdown, text or JSON."""

@@ -1,4 +1,4 @@
-"""Facts and texts from outside as Markdown."""
+"""Facts and untrusted texts as Markdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TODO_MARKS = {"pending": "☐", "in_progress": "▶", "done": "☑"}
 
 
 def code(text: str) -> str:
-    """Text from outside, shown as it is within a line."""
+    """Untrusted text as inline code."""
     line = " ".join(clean(text).split()) or " "
     fence = "`" * (1 + max((len(run) for run in _TICKS.findall(line)), default=0))
     pad = " " if line.startswith("`") or line.endswith("`") else ""
@@ -22,7 +22,7 @@ def code(text: str) -> str:
 
 
 def block(text: str, language: str = "") -> str:
-    """Text from outside, shown as it is in lines of its own."""
+    """Untrusted text as a code block."""
     fence = "`" * max(3, 1 + max((len(run) for run in _TICKS.findall(text)), default=0))
     return f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"
 
@@ -38,12 +38,12 @@ def todo_list(todos: Iterable[Todo]) -> str:
 
 
 def escape(text: str) -> str:
-    """Text from outside, without meaning in Markdown."""
+    """Untrusted text with Markdown escaped."""
     return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", clean(text))
 
 
 def unified_diff(change: FileChange) -> list[str]:
-    """A change as the lines of a unified diff, without line ends."""
+    """A change as the lines of a unified diff."""
     before = f"a/{change.path}" if change.before is not None else "/dev/null"
     after = f"b/{change.moved_to or change.path}" if change.after is not None else "/dev/null"
     lines = difflib.unified_diff(

@@ -1,4 +1,4 @@
-"""What the actions on long-term memory show."""
+"""The views of the actions on long-term memory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WRITERS: Mapping[str, str] = {
 
 
 def undo_hint(context: ActionContext, *commits: str) -> list[TextLine]:
-    """How each commit is undone. In a session the event that shows a change has it."""
+    """How to undo each commit. In a session, the event of the change shows this."""
     if context.session is not None:
         return []
     return [line("Undo: ", CommandText(f"memory undo {commit[:7]}")) for commit in commits if commit]
@@ -80,7 +80,7 @@ def entries(found: Sequence[MemoryEntry], limit: int = MAX_LISTED) -> View:
 
 
 def entry_row(entry: MemoryEntry) -> tuple[str, ...]:
-    """Where it is, what it says, and where it came from."""
+    """Place, text and source of an entry."""
     place = entry.id if entry.kind == "core" else f"{entry.scope}/{entry.id[:12]}"
     category = entry.category if entry.kind == "note" else ""
     return CodeSpan(place), one_line(entry.text, _WIDTH), " · ".join(filter(None, (category, provenance(entry))))
@@ -101,7 +101,7 @@ def folders(found: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> View:
 
 
 def pending(found: Sequence[Proposal]) -> View:
-    """Changes that wait for approval."""
+    """Changes pending approval."""
     rows = []
     for proposal in found:
         names = [edit.name for edit in proposal.edits]
@@ -115,7 +115,7 @@ def pending(found: Sequence[Proposal]) -> View:
 
 
 def details(found: EntryDetails) -> View:
-    """A note or core line with all that is known of it."""
+    """A note or core line with all its details."""
     entry = found.entry
     facts = [entry.scope, entry.category, provenance(entry)]
     view: list[ViewItem] = [
@@ -141,7 +141,7 @@ def details(found: EntryDetails) -> View:
 
 
 def hits(found: Sequence[Mapping[str, Any]]) -> View:
-    """What a search found, best first."""
+    """Search hits, best first."""
     if not found:
         return [line("No matches. Try other words or fewer filters.")]
     view: list[ViewItem] = []
@@ -182,7 +182,7 @@ def stats(found: MemoryStats) -> View:
 
 
 def remembered(done: RememberResult) -> View:
-    """What became of a text to remember."""
+    """The result of remembering a text."""
     entry = done.entry
     place = f"{entry.scope}/{entry.file}" if entry.kind == "core" else f"{entry.scope} note {entry.id[:12]}"
     text = one_line(entry.text, 100)
@@ -207,7 +207,7 @@ def forgotten(count: int, undo: Sequence[str]) -> View:
 
 
 def findings(found: Sequence[Finding], off: Sequence[str]) -> View:
-    """What the check of memory found."""
+    """The findings of the check of memory."""
     rows: list[tuple[str, ...]] = []
     for finding in found:
         rows.append((_MARKS[finding.level], finding.where, finding.what))
@@ -244,7 +244,7 @@ def blame(found: FileBlame, file: str) -> View:
 
 
 def turn(said: TurnEvidence) -> View:
-    """The words of a turn."""
+    """The messages of a turn."""
     at, title = said.at[:16].replace("T", " "), said.title or said.session_id[:8]
     view = [line(f"Turn {said.turn} (message {said.number}) of ", CodeSpan(title), f", {at}")]
     if said.is_left:
@@ -301,7 +301,7 @@ def commits_text(found: Sequence[Commit]) -> str:
 
 
 def old_files(found: Sequence[OldFile], *, is_whole: bool) -> View:
-    """Files as they were; of notes only the names, unless one was asked for."""
+    """Files of an earlier version; notes only by name, unless one was asked for."""
     view: list[ViewItem] = []
     for scope in dict.fromkeys(file.scope for file in found):
         own = [file for file in found if file.scope == scope]
@@ -334,7 +334,7 @@ def import_plan(found: Import) -> View:
 
 
 def places(found: ForgetReport, *, warns: bool) -> View:
-    """Where a text is that should be forgotten everywhere."""
+    """The places of a text that is to be forgotten everywhere."""
     rows: list[tuple[str, ...]] = [(f"{place.count:>6,}", place.place) for place in found.places if place.count]
     rows += [("session", CodeSpan(name)) for name in found.sessions]
     if not found.count:
@@ -345,7 +345,7 @@ def places(found: ForgetReport, *, warns: bool) -> View:
 
 
 def forgotten_everywhere(done: ForgetReport, placeholder: str) -> View:
-    """What was replaced, and what could not be."""
+    """The places that were changed, and those that failed."""
     rows = [(f"{place.count:>6,}", place.place) for place in done.places]
     return [
         Title(f"Forgotten in {done.count:,} places"),
@@ -357,7 +357,7 @@ def forgotten_everywhere(done: ForgetReport, placeholder: str) -> View:
 
 
 def receipt(found: MemoryReceipt) -> View:
-    """What of the core is in every prompt of the session."""
+    """The core entries in every prompt of the session."""
     price = "" if found.price is None else f", ${found.price:.5f} from the cache"
     view: list[ViewItem] = [Title(f"What memory put into the prompt: {found.tokens:,} tokens a request{price}")]
     for scope, file in dict.fromkeys((row.scope, row.file) for row in found.lines):
@@ -389,7 +389,7 @@ def recalled(found: NotesRecalled) -> View:
 
 
 def _origin(commit: Commit) -> tuple[str, str]:
-    """When and by whom, and in which session and turn."""
+    """Date, author, session and turn."""
     session, number = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
     taught = f"{session[:8]}{f':{number}' if number else ''}"
     return f"{commit.at[:16].replace('T', ' ')} {WRITERS.get(commit.origin, commit.origin)}", taught

@@ -1,4 +1,4 @@
-"""View: what an action shows, written once and printed as Markdown, as text or as JSON."""
+"""View: the output of an action, printed as Markdown, text or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ouro.utils.text import clean
 
 
 class CodeSpan(str):
-    """An id, a path or a quoted text: shown as it is."""
+    """An id, a path or a quoted text: shown verbatim."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class TextLine(msgspec.Struct, frozen=True):
 
 
 class Title(msgspec.Struct, frozen=True):
-    """What the lines below are about."""
+    """A heading."""
 
     text: str
 
@@ -63,7 +63,7 @@ def line(*spans: str, level: Level = "info") -> TextLine:
 
 
 def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> list[RowTable]:
-    """A table, as part of a document; without rows there is none."""
+    """A table; empty without rows."""
     found = tuple(tuple(row) for row in rows)
     return [RowTable(found, is_numbered)] if found else []
 
@@ -103,12 +103,12 @@ def as_text(view: View, prefix: str = "ouro ") -> str:
 
 
 def as_json(value: Any) -> str:
-    """For programs, and readable for people."""
+    """Indented JSON."""
     return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False)
 
 
 def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
-    """Cells side by side; the last one of a row is as long as it is."""
+    """Cells in columns; the last cell of a row is not padded."""
     shown = [[_text_span(cell, prefix) for cell in row] for row in rows]
     count = max(map(len, shown), default=1)
     widths = [max((len(row[place]) for row in shown if len(row) > place + 1), default=0) for place in range(count - 1)]

@@ -1,1 +1,1 @@
-"""Without anybody at the keys: text, JSON and streamed JSON."""
+"""Headless: runs without a user; prints text, JSON or streamed JSON."""

@@ -1,4 +1,4 @@
-"""Answers that must match a JSON schema: sent to the model, checked when it has answered."""
+"""JSON schemas for answers: added to the prompt, checked against the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FENCE = re.compile(r"```[\w-]*\n(.*?)```", re.DOTALL)
 
 
 class AnswerMisfit(OuroError):
-    """The answer does not fit the schema; the message says where."""
+    """The answer does not match the schema; the message names the place."""
 
 
 class AnswerSchema:
@@ -48,7 +48,7 @@ class AnswerSchema:
         return cls(schema)
 
     def add_to(self, prompt: str) -> str:
-        """The prompt, with the form that the answer must have."""
+        """The prompt with the schema of the answer."""
         return (
             f"{prompt}\n\nWhen the work is done, answer with one JSON value and nothing else: no words around it, "
             f"no code fence. It has to fit this JSON schema:\n{json.dumps(self._schema)}"
@@ -58,7 +58,7 @@ class AnswerSchema:
         """The JSON value of an answer.
 
         Raises:
-            AnswerMisfit: it holds none, or one that does not fit.
+            AnswerMisfit: it is not JSON, or does not match the schema.
         """
         value = _json_of(answer)
         from jsonschema.exceptions import best_match

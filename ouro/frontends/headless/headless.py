@@ -1,4 +1,4 @@
-"""Headless: one prompt in, the answer out; or a conversation in JSON lines."""
+"""Headless: one prompt and its answer, or a whole session as JSON lines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class HeadlessOptions:
-    """What `ouro -p` was asked for."""
+    """The options of `ouro -p`."""
 
     prompt: str = ""
     input: Literal["text", "stream-json"] = "text"
@@ -78,7 +78,7 @@ async def run_headless(
     """Run the prompt without a user; return the exit code.
 
     Raises:
-        OuroError: it could not begin; `exit_code` says what the program should end with.
+        OuroError: it could not begin; `exit_code` is the exit code of the program.
     """
     streams = streams or Streams.standard()
     if options.input == "stream-json" and options.output != "stream-json":
@@ -98,7 +98,7 @@ async def run_headless(
 
 
 class HeadlessRun(TurnObserver):
-    """The prompts of one process, and what comes of them."""
+    """The prompts of one process and their results."""
 
     def __init__(
         self, session: Session, options: HeadlessOptions, streams: Streams, schema: AnswerSchema | None
@@ -198,7 +198,7 @@ class HeadlessRun(TurnObserver):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _answer_prompt(self, draft: Draft) -> None:
-        """Send a prompt, again where its answer does not fit the schema, and print the result."""
+        """Send a prompt, repeated if its answer does not match the schema, and print the result."""
         try:
             started = time.monotonic()
             result = self._result = Result(self._session.id, self._session.status().model)
@@ -260,7 +260,7 @@ class HeadlessRun(TurnObserver):
                 deliver = self._queue.queue if given.queue else self._queue.say
                 deliver(Draft(given.text, images))
             case PermissionInput():
-                self._open.pop(given.question_id, None)  # it closes a moment later: the input may end before
+                self._open.pop(given.question_id, None)  # the session closes a moment later; the input may end before
                 self._session.answer(given.question_id, Permit(given.choice, given.comment))
             case AnswerInput():
                 self._open.pop(given.question_id, None)

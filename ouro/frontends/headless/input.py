@@ -13,12 +13,12 @@ from ouro.errors import UsageError
 from ouro.messages import PIPED
 
 PATIENCE = 3.0
-"""Seconds to wait for the first byte of a pipe when there is a prompt already: CI leaves pipes open for ever."""
+"""Seconds to wait for the first byte of a pipe if there is a prompt already: CI leaves pipes open for ever."""
 BLOCK = 65_536
 
 
 class ImageInput(msgspec.Struct, forbid_unknown_fields=True):
-    """A picture that comes along: its bytes in base64."""
+    """An attached image: its bytes in base64."""
 
     media_type: str
     data: bytes
@@ -26,7 +26,7 @@ class ImageInput(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class UserInput(msgspec.Struct, tag="user", tag_field="type", forbid_unknown_fields=True):
-    """A message. While a turn runs it steers it, unless `queue` holds it back for the next turn."""
+    """A message. It steers a running turn; with `queue` it waits for the next turn."""
 
     text: str
     images: list[ImageInput] = []
@@ -60,7 +60,7 @@ def parse_input(line: bytes) -> Input:
     """One line of the input.
 
     Raises:
-        UsageError: it is not one of the inputs; the message says what is wrong.
+        UsageError: it is not a valid input; the message names the error.
     """
     try:
         return _DECODER.decode(line)
@@ -69,7 +69,7 @@ def parse_input(line: bytes) -> Input:
 
 
 async def lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
-    """The lines that arrive on a file descriptor, empty ones left out, until its end."""
+    """The non-empty lines of a file descriptor, until its end."""
     rest = b""
     while stdin is not None and (block := await read_block(stdin)):
         *whole, rest = (rest + block).split(b"\n")
@@ -83,7 +83,7 @@ async def lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
 async def read_prompt(prompt: str, stdin: int | None) -> str:
     """The prompt of the command line joined with what stdin holds, stdin first.
 
-    A terminal is not read. A pipe that says nothing is given up after `PATIENCE` when there is a prompt.
+    A terminal is not read. With a prompt, a silent pipe is given up after `PATIENCE`.
 
     Raises:
         UsageError: both are empty.
@@ -91,7 +91,7 @@ async def read_prompt(prompt: str, stdin: int | None) -> str:
     piped = b"" if stdin is None or os.isatty(stdin) else await _read_all(stdin, PATIENCE if prompt else None)
     material, prompt = piped.decode(errors="replace").strip(), prompt.strip()
     if not material and not prompt:
-        raise UsageError("There is nothing to do.", 'Say it: ouro -p "fix the failing test", or pipe it in.')
+        raise UsageError("The prompt is empty.", 'Usage: ouro -p "fix the failing test", or pipe a prompt in.')
     return f"{PIPED}{material}\n\n{prompt}" if material and prompt else material or prompt
 
 
@@ -107,12 +107,12 @@ async def _read_all(stdin: int, patience: float | None) -> bytes:
 
 
 async def read_block(stdin: int) -> bytes:
-    """What is there to read, waiting for it without a thread: a thread in a read outlives an interrupt."""
+    """The next bytes. Waits without a thread: a thread that reads outlives an interrupt."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:
         loop.add_reader(stdin, readable.set)
-    except OSError:  # a file or /dev/null: always readable, and not for a selector
+    except OSError:  # a file or /dev/null: always readable, but a selector refuses it
         return os.read(stdin, BLOCK)
     try:
         await readable.wait()

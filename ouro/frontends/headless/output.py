@@ -1,4 +1,4 @@
-"""What headless writes: the answer on stdout, in the format asked for; progress on stderr."""
+"""Headless output: the answer on stdout, progress on stderr."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EXIT_CODES: dict[Outcome, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A call that needed a permission without a user to give it."""
+    """A tool call that was refused because no user could approve it."""
 
     tool: str
     title: str
@@ -46,7 +46,7 @@ class Refusal:
 
     @property
     def advice(self) -> str:
-        """How to allow it the next time; empty where no rule can."""
+        """How to allow it the next time; empty if no rule can."""
         return f"--allow '{self.rule}'" if self.rule else ""
 
 
@@ -58,9 +58,9 @@ class Result:
     detail: str = ""
     text: str = ""
     data: Any = None
-    """The value of the answer, where a schema was asked for."""
+    """The value of the answer, with a schema."""
     misfit: str = ""
-    """Where the answer does not fit the schema."""
+    """Why the answer does not match the schema."""
     usage: Usage = field(default_factory=Usage)
     turns: int = 0
     """Model calls."""
@@ -91,7 +91,7 @@ class Result:
 
 
 class Pipe:
-    """A stream whose reader may go away: then `gone` is set, and what is written is dropped."""
+    """A stream whose reader may close: then `gone` is set, and writes are dropped."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -102,7 +102,7 @@ class Pipe:
         return self._stream is not None and self._stream.isatty()
 
     def write(self, text: str) -> None:
-        """Write and flush; characters that the stream cannot hold are written out."""
+        """Write and flush; characters that the encoding lacks are escaped."""
         if self._stream is None or self.gone:
             return
         encoding = self._stream.encoding or "utf-8"
@@ -113,7 +113,7 @@ class Pipe:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Point the stream at nothing: the interpreter flushes it once more when it ends."""
+        """Redirect the stream to /dev/null: the interpreter flushes it once more at exit."""
         self.gone = True
         try:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -148,7 +148,7 @@ class Output:
 
 
 class Progress:
-    """Tells on stderr what goes on: a line a tool, and what went wrong."""
+    """Prints progress on stderr: one line per tool, and errors."""
 
     def __init__(self, pipe: Pipe, *, quiet: bool) -> None:
         self._pipe = pipe
@@ -158,11 +158,11 @@ class Progress:
         self._titles: dict[str, str] = {}
 
     def say(self, text: str) -> None:
-        """Tell one thing, cleaned of terminal control."""
+        """Print one line without terminal control."""
         self._pipe.write(f"ouro: {clean(text)}\n")
 
     def event(self, event: Event) -> None:
-        """Print what a waiting user wants to know; most events print nothing."""
+        """Print tools and notices; most events print nothing."""
         if self._quiet:
             return
         match event:
@@ -183,7 +183,7 @@ class Progress:
                 pass
 
     def refused(self, question: PermissionAsked, refusal: Refusal) -> None:
-        """Tell that something was not allowed, and how it would be."""
+        """Print that a call was refused, and how to allow it."""
         advice = f"; to allow it: {refusal.advice}" if refusal.advice else ""
         self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
 

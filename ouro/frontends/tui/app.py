@@ -72,7 +72,7 @@ class OuroApp(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         """Show the prompt, then open the session."""
         self.begin_capture_print(self)
-        # Textual draws only what it thinks has changed; after another program the screen is empty.
+        # Textual draws only changes; after another program the screen is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(repaint=True, layout=True))
         if self._first_message:
             self.turns.queue(Draft(self._first_message))

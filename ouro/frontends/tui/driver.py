@@ -43,7 +43,7 @@ class TerminalDriver(LinuxDriver):
         self._listens = Event()
 
     def listen(self) -> None:
-        """There is a prompt that has the focus: keys have a place to go."""
+        """Start reading keys: a prompt has the focus."""
         self._listens.set()
 
     def write(self, data: str) -> None:
@@ -58,7 +58,7 @@ class TerminalDriver(LinuxDriver):
     def start_application_mode(self) -> None:
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self._lent = False
-        if self._frame is not None:  # what Textual found are the first frame's modes, not the user's
+        if self._frame is not None:  # Textual saved the modes of the first frame, not the user's
             self.attrs_before = self._frame.attributes
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class TerminalDriver(LinuxDriver):
 
 
 class _Keys:
-    """What a terminal sends, as Textual's events."""
+    """Parses terminal input into Textual's events."""
 
     def __init__(self, parser: XTermParser, give_on: Callable[[Message], None]) -> None:
         self.decode = getincrementaldecoder("utf-8")(errors="replace").decode
@@ -105,7 +105,7 @@ class _Keys:
 
     @property
     def wait_briefly(self) -> bool:
-        """Whether something is kept back that may only be the Esc key."""
+        """Whether the held input may be just the Esc key."""
         return self._splitter.holds
 
     def take(self, text: str) -> None:
@@ -156,7 +156,7 @@ _BEGIN, _END = "\x1b[200~", "\x1b[201~"
 
 
 class PasteSplitter:
-    """Takes what is read, piece by piece, and gives it on as keys and as whole pastes.
+    """Splits input that arrives in pieces into keys and whole pastes.
 
     Textual's own parser takes an escape sequence inside a paste for keys, a line end after it for Enter.
     """
@@ -167,11 +167,11 @@ class PasteSplitter:
 
     @property
     def holds(self) -> bool:
-        """Whether something is kept back that may be the begin of a paste, or only the Esc key."""
+        """Whether input is held that may be the beginning of a paste, or just the Esc key."""
         return bool(self._held) and self._pasted is None
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
-        """What can be said by now: pairs of whether it was pasted, and the text."""
+        """The complete input so far: pairs of (is paste, text)."""
         given: list[tuple[bool, str]] = []
         rest, self._held = self._held + text, ""
         while rest:
@@ -192,7 +192,7 @@ class PasteSplitter:
         return given
 
     def release(self) -> str:
-        """What was kept back, as keys: nothing came after it."""
+        """The held input, as keys: nothing followed it."""
         held, self._held = self._held, ""
         return held
 

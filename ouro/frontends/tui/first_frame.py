@@ -75,7 +75,7 @@ def draw(look: Look) -> FirstFrame:
 
 
 def _restore_at_signals(frame: FirstFrame) -> None:
-    """Until the full screen listens to these signals itself nothing is open but the picture."""
+    """Restore the terminal on signals until the full screen handles them: nothing else is open yet."""
 
     def end(number: int, _: object) -> None:
         frame.restore()
@@ -99,7 +99,7 @@ def _make_raw(attributes: list[Any]) -> str:
 
 
 def _typed_before() -> str:
-    """What waits in the terminal from before: there the terminal itself has made Enter a line feed."""
+    """Input typed before raw mode, where the terminal turned Enter into a line feed."""
     waiting = array.array("i", [0])
     fcntl.ioctl(0, termios.FIONREAD, waiting)
     if not waiting[0]:
@@ -108,7 +108,7 @@ def _typed_before() -> str:
 
 
 def _lines(look: Look, width: int, height: int) -> list[str]:
-    """Every line of the picture, placed; each as the widgets of the same names draw it."""
+    """Every line of the first frame with its position, as the widgets of the same names draw it."""
     colours, palette = _Colours(), look.colors
     base = colours.of(palette.text, palette.background)
     rows = dict.fromkeys(range(height), " " * width)
@@ -150,7 +150,7 @@ def _place_prompt(rows: dict[int, str], width: int, row: int, boxed: bool, paint
 
 
 class _Colours:
-    """Colours as the terminal understands them; none where it has few, so that nothing has to match."""
+    """Colours as terminal sequences; empty for terminals with few colours."""
 
     def __init__(self) -> None:
         self._plain = "NO_COLOR" in os.environ
@@ -169,7 +169,7 @@ class _Colours:
         high, low = max(red, green, blue) / 255, min(red, green, blue) / 255
         light = (high + low) / 2
         saturation = 0.0 if high == low else (high - low) / ((high + low) if light <= 0.5 else (2 - high - low))
-        if saturation < 0.15:  # as rich does it: near grey is taken from the grey ramp
+        if saturation < 0.15:  # as in rich: near grey uses the grey ramp
             grey = round(light * 25)
             return f"5;{16 if grey == 0 else 231 if grey == 25 else 231 + grey}"
         six = [round(part / 95 if part < 95 else 1 + (part - 95) / 40) for part in (red, green, blue)]

@@ -1,4 +1,4 @@
-"""ScreenFrontEnd: what slash commands and the opening of sessions can ask of the screen."""
+"""ScreenFrontEnd: the full screen for slash commands and for opening sessions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a transcript is made of: blocks that draw themselves as lines."""
+"""The blocks of a transcript, which draw themselves as lines."""

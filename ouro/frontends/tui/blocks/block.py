@@ -1,4 +1,4 @@
-"""TranscriptTranscriptBlock: one item of the transcript; it draws itself as lines and keeps them until it changes."""
+"""TranscriptBlock: one item of the transcript; it draws itself as lines and keeps them until it changes."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class BlockList:
         return self._heights.top(place) + (min(len(before), len(lines)) if same is None else same)
 
     def settle(self, top: int, height: int) -> int:
-        """Draw what stands in `height` lines from `top`; returns by how many lines the part above `top` has grown."""
+        """Draw the `height` lines from `top`; returns by how many lines the part above `top` has grown."""
         grown = 0
         place = self._heights.find(top)
         while place < len(self.blocks) and self._heights.top(place) < top + grown + height:
@@ -87,7 +87,7 @@ class BlockList:
         return grown
 
     def settle_end(self, height: int) -> None:
-        """Draw what stands in the last `height` lines."""
+        """Draw the last `height` lines."""
         place = len(self.blocks)
         while place and height > 0:
             place -= 1

@@ -150,7 +150,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A line before beside the line after; None where there is none. Numbers count from 1."""
+    """A line before the change and its line after it; None if missing. Numbers count from 1."""
 
     old: str | None
     new: str | None
@@ -163,7 +163,7 @@ class Pair:
 
 
 def hunks(before: str, after: str) -> list[list[Pair]]:
-    """What changed, with three lines around it."""
+    """The changes, with three lines of context."""
     old, new = before.splitlines(), after.splitlines()
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
@@ -178,7 +178,7 @@ def hunks(before: str, after: str) -> list[list[Pair]]:
 
 
 def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    """Which characters of each line changed; nothing where the lines have little in common."""
+    """The changed characters of each line; empty if the lines have little in common."""
     if max(len(old), len(new)) > MAX_COMPARED_LINE:
         return [], []
     old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
@@ -192,7 +192,7 @@ def changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
 
 
 def count(parts: Sequence[Sequence[Pair]]) -> tuple[int, int]:
-    """How many lines were added and removed."""
+    """The numbers of lines added and removed."""
     pairs = [pair for part in parts for pair in part if not pair.is_same]
     return sum(pair.new is not None for pair in pairs), sum(pair.old is not None for pair in pairs)
 
@@ -211,7 +211,7 @@ _Codes = list[tuple[str, int, int, int, int]]
 
 def _groups(old: list[str], new: list[str]) -> list[_Codes]:
     if max(len(old), len(new)) > MAX_COMPARED_LINES:
-        # Comparing takes the square of the length: such a change is shown as the whole of it.
+        # Comparing takes time quadratic in the length: a larger change is shown as one replacement.
         return [[("replace", 0, len(old), 0, len(new))]]
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     return [list(group) for group in matcher.get_grouped_opcodes(CONTEXT)]

@@ -1,4 +1,4 @@
-"""Lines: styled text, wrapped to a width, that still knows what of it is text and what is decoration."""
+"""StyledLine: styled text, wrapped to a width, in which decoration is marked."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class StyledLine:
 
 
 def tidy(text: str) -> str:
-    """Text from outside, harmless, with tabs as spaces."""
+    """Untrusted text without terminal control, with tabs as spaces."""
     text = clean(text)
     return text.expandtabs(4) if "\t" in text else text
 
 
 def printed(text: str) -> str:
-    """What a command printed, harmless; of a line that it wrote over again and again, the last state."""
+    """Command output without terminal control; only the last state of an overwritten line."""
     return tidy(_CARRIAGE_RETURNS.sub("", text) if "\r" in text else text)
 
 
 def wrap(runs: Sequence[Run], width: int) -> list[StyledLine]:
-    """Prose, broken between words; words that are too long, and Chinese and Japanese, are broken anywhere."""
+    """Wrap prose between words; words that are too long, Chinese and Japanese are broken anywhere."""
     width = max(1, width)
     lines: list[StyledLine] = []
     for paragraph in _paragraphs(runs):
@@ -73,7 +73,7 @@ def wrap(runs: Sequence[Run], width: int) -> list[StyledLine]:
 
 
 def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
-    """Text whose spaces matter, broken where the width ends and nowhere else."""
+    """Break text only at the width, keeping its spaces."""
     width = max(1, width)
     lines: list[StyledLine] = []
     for paragraph in _paragraphs(runs):
@@ -85,7 +85,7 @@ def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
 
 
 def indent(lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool = True) -> list[StyledLine]:
-    """`lines` with something before the first and before each other one; list markers are no decoration."""
+    """`lines` with one prefix for the first and one for the others; list markers do not count as decoration."""
     indented = []
     for number, line in enumerate(lines):
         text, style = rest if number else first
@@ -113,7 +113,7 @@ def crop(text: str, width: int) -> str:
 
 
 def copied(lines: Iterable[StyledLine]) -> str:
-    """What copying these lines gives: their text, without decoration, unwrapped."""
+    """The text of these lines for copying: unwrapped, without decoration."""
     parts: list[str] = []
     for line in lines:
         text = line.text
@@ -139,7 +139,7 @@ def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:
 
 
 def _words(paragraph: Sequence[Run]) -> Iterator[tuple[list[Run], int, bool]]:
-    """What may not be broken: its runs, its width, and whether it is space."""
+    """The unbreakable words: runs, width, and whether it is space."""
     word: list[Run] = []
     for text, style in paragraph:
         for match in _ATOMS.finditer(text):
@@ -200,7 +200,7 @@ def _chop(runs: Sequence[Run], width: int, joint: str) -> list[StyledLine]:
 
 
 def _take(text: str, cells: int, at_least_one: bool = False) -> tuple[str, str]:
-    """As much of `text` as fits, and the rest; pictures made of several characters are not torn."""
+    """As much of `text` as fits, and the rest; emoji of several characters are not split."""
     if text.isascii():
         cells = max(cells, 1) if at_least_one else cells
         return text[:cells], text[cells:]

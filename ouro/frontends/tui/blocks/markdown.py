@@ -1,4 +1,4 @@
-"""Markdown: one piece of it as lines. Nothing is fetched, nothing is markup, links show where they lead."""
+"""Markdown: one piece as lines. Nothing is fetched, HTML is text, links show their URL."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLICKABLE = ("https://", "http://", "mailto:")
 
 @lru_cache(maxsize=1)
 def parser() -> MarkdownIt:
-    """CommonMark with tables and strikethrough; HTML is text; references to elsewhere in the text are not followed.
+    """CommonMark with tables and strikethrough; HTML is text; link references are not resolved.
 
     References would let a line change what was shown long before it.
     """
@@ -37,7 +37,7 @@ def parser() -> MarkdownIt:
 
 
 def warm_up(palette: Palette) -> None:
-    """Open what the first answer needs, so that it does not wait for it."""
+    """Load what the first answer needs."""
     markdown_lines("- `a` **b**\n\n```python\nx = 1\n```\n\n| a |\n|---|\n", 80, palette)
 
 
@@ -52,7 +52,7 @@ class _Drawing:
         self._number = number
 
     def blocks(self, tokens: Sequence[Token], width: int, tight: bool = False) -> list[StyledLine]:
-        """TranscriptBlock after block, a blank line between them unless they are parts of a tight list item."""
+        """Block after block, a blank line between them unless they are parts of a tight list item."""
         lines: list[StyledLine] = []
         position = 0
         while position < len(tokens):
@@ -151,7 +151,7 @@ class _Drawing:
 
 
 class _Inline:
-    """Walks the words of one paragraph, heading or cell."""
+    """Formats the inline tokens of one paragraph, heading or cell."""
 
     def __init__(self, palette: Palette, base: Style) -> None:
         self._palette = palette
@@ -219,7 +219,7 @@ class _Inline:
 
 
 def _end_of(tokens: Sequence[Token], start: int) -> int:
-    """Where the block that opens at `start` is over."""
+    """The end of the block that opens at `start`."""
     depth = 0
     for position in range(start, len(tokens)):
         depth += tokens[position].nesting
@@ -259,7 +259,7 @@ def table_lines(
 
 
 def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:
-    """What each column gets: what it needs, and where that is too much, the widest columns give way."""
+    """The column widths: what each needs; if that is too much, the widest columns shrink."""
     needed = [max(_cells(row[column]) if column < len(row) else 0 for row in rows) for column in range(len(rows[0]))]
     widths = [max(1, column) for column in needed]
     while sum(widths) > room:

@@ -1,4 +1,4 @@
-"""MarkdownGrowing Markdown, cut into pieces that later text cannot change.
+"""MarkdownPieces: growing Markdown, cut into pieces that later text cannot change.
 
 A piece is a top-level block, or one item of a top-level list. CommonMark is read line by line and never opens a
 closed block again, so that all but the last piece of the complete lines are final."""
@@ -49,7 +49,7 @@ class MarkdownPieces:
         self._open += text
 
     def settle(self) -> list[MarkdownPiece]:
-        """Move what is final to `finished`; returns the rest, usually one piece."""
+        """Move final pieces to `finished`; returns the rest, usually one piece."""
         if self._is_open_fence():
             return [MarkdownPiece(self._open, "fence", bool(self.finished))]
         end = self._open.rfind("\n") + 1
@@ -155,5 +155,5 @@ class StreamCleaner:
 
 
 def _clean(text: str) -> str:
-    # Four spaces wherever the tab stands: what is shown must not depend on how the text was cut into pieces.
+    # Always four spaces per tab: the result must not depend on how the text was cut into pieces.
     return clean(text).replace("\t", "    ")

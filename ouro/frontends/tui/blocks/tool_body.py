@@ -40,7 +40,7 @@ def body_lines(body: Body, width: int, palette: Palette) -> Iterator[StyledLine]
 
 
 def preview_size(body: Body, failed: bool) -> int:
-    """How many lines of it are shown while it is folded."""
+    """The number of lines shown while folded."""
     match body:
         case Diff() | Plain(language="diff"):
             return 24
@@ -57,7 +57,7 @@ def preview_size(body: Body, failed: bool) -> int:
 
 
 def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
-    """The end of what a command printed, and how many of its lines stand before."""
+    """The end of a command's output, and the number of lines before it."""
     rows = printed(text).rstrip("\n").split("\n")
     shown: list[StyledLine] = []
     taken = 0

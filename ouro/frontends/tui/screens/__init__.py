@@ -1,1 +1,1 @@
-"""What covers the whole screen for a while."""
+"""Screens and sheets that cover the whole screen."""

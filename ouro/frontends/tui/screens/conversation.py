@@ -58,7 +58,7 @@ KEPT_PROMPTS = 3
 
 
 class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
-    """Hands each event to the widgets it concerns, and rings the bell when the user is needed.
+    """Passes events to widgets, and rings the bell when the user is needed.
 
     Args:
         run_command: runs a slash command; returns False if the text is none.

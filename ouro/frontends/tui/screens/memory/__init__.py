@@ -1,1 +1,1 @@
-"""The screens of long-term memory: browser and receipt."""
+"""The screens of long-term memory: browser (contents, pages, widgets) and receipt."""

@@ -347,7 +347,7 @@ class MemoryActions:
         self.last_commit = last_commit
 
     async def do(self, name: str, aim: MarkedItem) -> str:
-        """Do what the action of that name says.
+        """Run the action of that name.
 
         Raises:
             UsageError: it does not apply to the marked item.

@@ -250,7 +250,7 @@ def writer(commit: Commit) -> str:
 
 
 def said_lines(said: TurnEvidence) -> Iterator[tuple[str, str]]:
-    """A turn: who, and what."""
+    """A turn: speaker and text of each message."""
     names = {"user": "you", "assistant": "ouro"}
     for who, text in said.words:
         yield names.get(who, who), clean(text).strip()
