@@ -1,4 +1,4 @@
-"""Browsing: long-term memory as a user looks through it and corrects it, in any front end."""
+"""Browsing: read and correct long-term memory, for any front end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Browsing:
 
     @property
     def recalled(self) -> NotesRecalled:
-        """What recall considered for the last message, and what became of it."""
+        """What recall considered for the last message, and the result."""
         return self._memory.recalled
 
     @property
@@ -59,7 +59,7 @@ class Browsing:
         """Notes and core lines, the latest first.
 
         Raises:
-            SearchUnavailable: the index cannot be read just now.
+            SearchUnavailable: the index cannot be read.
         """
         return await asyncio.to_thread(lambda: self._list().all())
 
@@ -67,7 +67,7 @@ class Browsing:
         """A note with its history, links and anchors.
 
         Raises:
-            NoteError: there is none of that id.
+            NoteError: there is no note with that id.
         """
         return await asyncio.to_thread(lambda: self._list().details(note_id))
 
@@ -76,10 +76,10 @@ class Browsing:
 
         Raises:
             SessionNotFound: its session does not exist any more.
-            UsageError: it came from no turn.
+            UsageError: it did not come from a turn.
         """
         if not session_id or not turn:
-            raise UsageError("It came from no turn: it was written by hand, or outside of a session.")
+            raise UsageError("It did not come from a turn: it was written by hand, or outside of a session.")
         return await self._session_catalog.turn(session_id, turn, message)
 
     async def proposals(self) -> tuple[Proposal, ...]:
@@ -95,13 +95,13 @@ class Browsing:
         """Undo a commit with all of its turn, or one hunk of it.
 
         Raises:
-            UsageError: no such commit, or nothing of it is left.
+            UsageError: there is no such commit, or nothing left to undo.
         """
         found = await self.ask(lambda timeline: timeline.find(commit))
         return await self._known.undo(found.commit.id, hunk)
 
     async def open_file(self, named: str) -> OpenedFile:
-        """The file of a note, or `user/facts.md`, to be edited.
+        """Open the file of a note, or a core file such as `user/facts.md`, for editing.
 
         Raises:
             UsageError: there is none, or it may not be read.
@@ -109,7 +109,7 @@ class Browsing:
         return await self._memory.with_editor(lambda editor: open_file(editor, named))
 
     async def save(self, opened: OpenedFile, after: str) -> SavedFile:
-        """Save a file as the user has edited it.
+        """Save a file that the user edited.
 
         Raises:
             UsageError: it could not be saved; the hint says where the user's text is.
@@ -117,12 +117,12 @@ class Browsing:
         return await self._memory.with_editor(lambda editor: save_file(editor, opened, after))
 
     async def confirm(self, note_id: str) -> str:
-        """Confirm that a note holds, also for the files it is about as they are now; returns the commit.
+        """Confirm a note for the current state of the files it names; returns the commit.
 
         An archived note is restored.
 
         Raises:
-            UsageError: there is no such note, or its file holds a change that is not trusted.
+            UsageError: there is no such note, or its file has unapproved changes.
         """
         return await self._memory.with_editor(lambda editor: confirm_note(editor, find_entry(editor, note_id)))
 
@@ -147,6 +147,6 @@ class Browsing:
         return self._listing
 
     def _untrusted(self) -> frozenset[tuple[str, str]]:
-        """Scope and name of the files that hold a change that is not trusted."""
+        """Scope and name of the files with unapproved changes."""
         foreign = (proposal for proposal in self._known.proposals() if proposal.origin == "outside")
         return frozenset((proposal.scope, edit.name) for proposal in foreign for edit in proposal.edits)

@@ -13,11 +13,11 @@ from ouro.memory.tokens import estimate
 from ouro.messages import Message, assistant, system, user
 
 WANTED_SAVING = 0.4
-"""The share of the tokens that the model is asked to save."""
+"""The share of tokens that the model is asked to save."""
 MIN_SAVING = 0.15
-"""From this share on an answer is used, though it saves less than was asked for."""
+"""The least share of saved tokens for which an answer is used."""
 _MIN_SIZE = 0.02
-"""An answer that has less than this share of a category has lost it."""
+"""A category shorter than this share of its old text counts as lost, and is not used."""
 _MAX_ATTEMPTS = 2
 _ORDER = """\
 You tidy the long-term memory of a coding agent. You are given its files, quoted between marks, each line after a bar.
@@ -32,11 +32,11 @@ _HEADING = re.compile(r"^## +`?([\w-]+?)(?:\.md)?`? *$", re.MULTILINE | re.IGNOR
 
 class Consolidated(msgspec.Struct, frozen=True):
     said: str
-    """In a line."""
+    """The result in one line."""
     texts: Mapping[str, str] = {}
-    """Category -> new text, of those that change; empty where all stays as it was."""
+    """Category -> new text, only for those that change."""
     has_answer: bool = True
-    """Whether the model answered; if not, it is worth another try with the same texts."""
+    """Whether the model answered; if not, the same texts may be tried again."""
 
 
 class LongTermMemoryConsolidator:
@@ -88,7 +88,7 @@ class LongTermMemoryConsolidator:
 
 
 def sections(answer: str, names: Collection[str]) -> dict[str, str]:
-    """Category -> the text below its heading; headings with another name, or that come twice, are left out."""
+    """Category -> the text below its heading; without unknown and repeated headings."""
     parts = _HEADING.split(answer)
     headings = [name.lower() for name in parts[1::2]]
     found = zip(headings, parts[2::2], strict=True)

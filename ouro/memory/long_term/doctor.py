@@ -1,4 +1,4 @@
-"""Diagnosis of memory: problems, and what to do about each. Changes nothing."""
+"""Diagnose memory: find problems and suggest a fix for each. Changes nothing."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _MAX_NAMED = 5
 class Finding(msgspec.Struct, frozen=True):
     level: Literal["ok", "warning", "problem"]
     where: str
-    """The scope; `index`."""
+    """The scope, or `index`."""
     what: str
     advice: str = ""
-    """What to do."""
+    """The suggested fix."""
 
 
 def diagnose(editor: MemoryEditor, threshold: int = 5_000, categories: Collection[str] = ()) -> list[Finding]:
@@ -170,6 +170,6 @@ def _index(editor: MemoryEditor, notes: int) -> Iterator[Finding]:
 
 
 def named(names: Sequence[str]) -> str:
-    """The first five of these, and the number of the others."""
+    """The first five names, and the number of the others."""
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -30,27 +30,27 @@ _SQL = (
 
 class MemoryEntry(msgspec.Struct, frozen=True):
     id: str
-    """Of a note its id, of a core line `user/facts.md:3`."""
+    """The id of a note; for a core line `user/facts.md:3`."""
     kind: Literal["core", "note"]
     scope: Scope
     category: str
     text: str
     file: str
-    """Below the scope's folder."""
+    """Relative to the scope's folder."""
     line: int = 0
-    """Of a core line, from 1."""
+    """The number of a core line, from 1."""
     at: str = ""
     """When it was last changed."""
     session: str = ""
     turn: int = 0
     source: str = ""
-    """Of a note `user` or `assistant`; of a core line who committed it: `person`, `agent`, `outside`, `import` …"""
+    """For a note `user` or `assistant`; for a core line the author of its commit: `person`, `agent`, `outside` …"""
     confidence: float = 1.0
     supersedes: str = ""
     badges: tuple[str, ...] = ()
     """`archived`, `replaced`, `contradicted`, `unconfirmed` (not approved), `stale`."""
     versions: int = 1
-    """Length of its chain."""
+    """The length of its chain."""
 
     @property
     def archived(self) -> bool:
@@ -84,14 +84,14 @@ def note_entries(editor: MemoryEditor) -> list[MemoryEntry]:
         log.warning("notes are read from the files: %s", error)
         found = _from_files(editor)
     by_id = {item.id: item for item in found}
-    return [_with_chain(item, by_id) for item in _badged(editor, found)]
+    return [_with_chain(item, by_id) for item in _add_badges(editor, found)]
 
 
 def find_entry(editor: MemoryEditor, named: str) -> MemoryEntry:
     """The named entry: a note by its id or the start of it, a core line as `user/facts.md:3`.
 
     Raises:
-        UsageError: there is none, or several.
+        UsageError: there is no such entry, or several.
     """
     entries = [*core_entries(editor), *note_entries(editor)]
     word = named.strip().removesuffix(".md")
@@ -125,13 +125,13 @@ def _core_lines(scope: ScopeMemory, category: str) -> Iterator[MemoryEntry]:
     text = scope.store.load_all().core.get(category, "")
     if not text.strip():
         return
-    blamed = _blamed(scope, name)
+    blamed = _blame(scope, name)
     badges = ("unconfirmed",) if name in scope.untrusted else ()
     for number, line in enumerate(text.splitlines(), 1):
         if not is_line(line):
             continue
-        made = blamed.get(line.strip())
-        commit = made.commit if made else None
+        line_commit = blamed.get(line.strip())
+        commit = line_commit.commit if line_commit else None
         trailers: Mapping[str, str] = commit.trailers if commit else {}
         turn = trailers.get(TURN, "")
         yield MemoryEntry(
@@ -150,8 +150,8 @@ def _core_lines(scope: ScopeMemory, category: str) -> Iterator[MemoryEntry]:
         )
 
 
-def _blamed(scope: ScopeMemory, name: str) -> dict[str, BlamedLine]:
-    """By the text of the line: the files may be newer than the history."""
+def _blame(scope: ScopeMemory, name: str) -> dict[str, BlamedLine]:
+    """Line -> its commit. By the text of the line, as the files may be newer than the history."""
     try:
         return {item.text.strip(): item for item in git_history.blame(scope.store.repository, name)}
     except MemoryUnusable:
@@ -194,7 +194,7 @@ def _from_files(editor: MemoryEditor) -> list[MemoryEntry]:
     return found
 
 
-def _badged(editor: MemoryEditor, entries: list[MemoryEntry]) -> list[MemoryEntry]:
+def _add_badges(editor: MemoryEditor, entries: list[MemoryEntry]) -> list[MemoryEntry]:
     replaced = {entry.supersedes for entry in entries if entry.supersedes}
     contradicted = _contradicted(editor)
     untrusted = {(scope.scope, name) for scope in editor.scopes for name in scope.untrusted}
@@ -253,7 +253,7 @@ class EntryDetails(msgspec.Struct, frozen=True):
     """All versions, oldest first; empty for a core line."""
     note: NoteFile | None = None
     stale: tuple[str, ...] = ()
-    """The files that it names and that have changed."""
+    """The files named in it that have changed."""
 
 
 def list_entries(editor: MemoryEditor, what: str = "") -> list[MemoryEntry]:
@@ -288,7 +288,7 @@ def details_of(editor: MemoryEditor, named: str) -> EntryDetails:
     """Everything about one entry.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: there is no such entry.
     """
     entry = find_entry(editor, named)
     folder = editor.scope(entry.scope).store.folder
@@ -310,10 +310,10 @@ def counts(entries: Sequence[MemoryEntry]) -> dict[str, int]:
 
 
 _CATEGORIES = ("corrections", "patterns")
-_DOES_NOT_COUNT = {"archived", "replaced", "unconfirmed"}
+_NOT_IN_USE = {"archived", "replaced", "unconfirmed"}
 
 
 def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
     """The corrections and patterns in use, newest first. Blocks."""
     found = (entry for entry in note_entries(editor) if entry.category in _CATEGORIES)
-    return sorted((e for e in found if not _DOES_NOT_COUNT & {*e.badges}), key=lambda item: item.at, reverse=True)
+    return sorted((e for e in found if not _NOT_IN_USE & {*e.badges}), key=lambda item: item.at, reverse=True)

@@ -1,4 +1,4 @@
-"""TurnEvidence: the turn that a memory came from: what was said in it, and what memory had sent to the model."""
+"""TurnEvidence: the turn that a memory came from, with its messages and what memory sent to the model."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ class TurnEvidence(msgspec.Struct, frozen=True):
     session_id: str
     title: str
     turn: int
-    """Counted over the user's messages, from 1."""
+    """The number of the user message, from 1."""
     number: int
-    """Of the user's message, in the session."""
+    """The number of that message in the session."""
     at: str
     words: tuple[tuple[str, str], ...]
-    """Who (`user`, `assistant`) said what, oldest first; what tools did is left out."""
+    """Role and text of each message, oldest first, without tool calls and results."""
     told: tuple[str, ...] = ()
-    """How memory had changed, as it was sent with the message: lines with - and +."""
+    """Changes of memory that were sent with the message: lines with - and +."""
     recalled: tuple[RecalledItem, ...] = ()
-    """The notes that were considered for the message."""
+    """The notes that recall considered for the message."""
     way: str = ""
     began_with: Mapping[str, str] = {}
-    """The versions of memory that the session began with, by scope."""
+    """Scope -> the version of memory at the start of the session."""
     is_left: bool = False
-    """It is on a branch that a rewind left."""
+    """The turn is on a branch that a rewind left."""
 
 
 def turn_evidence(loaded: LoadedSession, turn: int = 0, message: int = 0) -> TurnEvidence:
-    """A turn of a session that is loaded whole; 0: the last one.
+    """Find a turn; 0: the last one.
 
     Args:
-        loaded: the session.
+        loaded: the session, loaded whole.
         turn: its number on the current branch.
-        message: the number of a message of it: that finds the turn also on a branch that a rewind left.
+        message: the number of one of its messages, to find it also on a branch that a rewind left.
 
     Raises:
         UsageError: there is no such turn.

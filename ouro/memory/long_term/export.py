@@ -1,4 +1,4 @@
-"""Export of all memory: Markdown for people, JSON for programs; both can be imported again."""
+"""Export of all memory as Markdown or JSON; both can be imported again."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ from ouro.utils.log import log
 
 _Done = TypeVar("_Done")
 UserAction = Callable[[tuple[ScopeMemory, ...], TurnRef], tuple[_Done, Sequence[CoreChanged]]]
-"""What a user does with the scopes; returns the result and what it changed."""
+"""An action of the user on the scopes; returns the result and the events."""
 _ASKED_FOR = ("person", "import", "undo")
-"""Origins that are shown also with `write: silent`: the user asked for the change."""
+"""Origins that are shown also with `write: silent`, because the user asked for the change."""
 
 
 class LongTermMemoryManager:
@@ -39,11 +39,11 @@ class LongTermMemoryManager:
 
     Args:
         scopes: those in use.
-        prompt: what the model reads of them.
+        prompt: formats memory for the model.
         cwd: the folder in which the session works.
-        channel: how the user learns of changes and is asked.
+        channel: shows events and questions to the user.
         consolidator: compresses the core of a scope.
-        marks: whether the agent may be writing.
+        marks: records which sessions run a turn.
         write: what the user sees of each write: an event with undo, a question first, or nothing.
     """
 
@@ -69,17 +69,17 @@ class LongTermMemoryManager:
         """Each is shown once."""
         self._receipt = MemoryReceipt()
         self._lock = asyncio.Lock()
-        """Fair: who came first has it first."""
+        """asyncio locks are fair: actions run in the order of their calls."""
         self._settling: asyncio.Task[None] | None = None
         self._is_open = False
         self._jobs_ran_on = False
         self._turn = self._message = 0
         self._notes_for_model: list[str] = []
-        """Go with the next message."""
+        """Sent with the next message."""
         self._has_consolidated = False
 
     def load_and_format(self) -> str:
-        """The block of the system prompt, from the scopes as they were opened; made once a session. Blocks."""
+        """The memory block of the system prompt; made once a session. Blocks."""
         if all(scope.is_clean for scope in self._scopes):
             self._marks.clear()
         block = self._prompt.block()
@@ -90,7 +90,7 @@ class LongTermMemoryManager:
         return block
 
     def start(self) -> None:
-        """The session is open: show what was found, and ask what has to be asked."""
+        """Show warnings and pending changes. Called when the session is open."""
         self._is_open = True
         for text in self._warnings:
             self._channel.emit(Said(text, "warning"))
@@ -99,7 +99,7 @@ class LongTermMemoryManager:
 
     @property
     def stores(self) -> tuple[GitMemoryStore, ...]:
-        """Of the scopes in use, user before repo."""
+        """The stores of the scopes in use, user before repo."""
         return tuple(scope.store for scope in self._scopes)
 
     @property
@@ -114,10 +114,10 @@ class LongTermMemoryManager:
         return self._scope(scope).store.folder
 
     def switch(self, on: bool) -> None:
-        """Read and write memory of this repository from the next session on, or do not. Blocks.
+        """Switch the memory of this repository on or off, from the next session on. Blocks.
 
         Raises:
-            UsageError: the settings allow it no memory, or it is not trusted.
+            UsageError: the settings do not allow it, or the repository is not trusted.
         """
         found = next((store for store in self._allowed_stores if store.scope == "repo"), None)
         if found is None:
@@ -129,7 +129,7 @@ class LongTermMemoryManager:
         return {scope.scope: scope.version for scope in self._scopes}
 
     def timeline(self) -> Timeline:
-        """The history of the scopes in use. It blocks, and so do its methods."""
+        """The history of the scopes in use. Blocks, also in its methods."""
         bases = {commit: base for scope in self._scopes for commit, base in scope.undo_bases.items()}
         return Timeline(self.stores, bases)
 
@@ -142,7 +142,7 @@ class LongTermMemoryManager:
         return tuple(proposal for scope in self._scopes for proposal in scope.proposals())
 
     async def context(self, sent: Sequence[Message]) -> str:
-        """Before a turn: what goes with the user's message, because memory differs from what `sent` says of it."""
+        """The text to send with the user's message: how memory differs from `sent`, and notes for the model."""
         await self._do("look at memory", self._refresh)
         await asyncio.to_thread(self._marks.begin)
         notes, self._notes_for_model = self._notes_for_model, []
@@ -154,11 +154,11 @@ class LongTermMemoryManager:
         return "\n\n".join([*([changes] if changes else []), *notes])
 
     async def tool_ended(self, messages: Sequence[Message], is_whole: bool = True, said: int = 0) -> None:
-        """A tool has run: decide whether what it wrote into memory is trusted, by the messages up to now.
+        """After a tool call: decide whether what it wrote into memory is trusted.
 
         Args:
             messages: the transcript so far.
-            is_whole: they are all of it.
+            is_whole: `messages` is the whole transcript.
             said: the number of the user's last message.
         """
         provenance = self._provenance(messages, is_whole)
@@ -172,9 +172,9 @@ class LongTermMemoryManager:
         await self._do("approve what was written", approve)
 
     def turn_ended(self, messages: Sequence[Message], is_whole: bool = True, turn: int = 0, said: int = 0) -> None:
-        """Turn number `turn` (0: counted) is over: what it wrote is committed or pending, in the background.
+        """After turn number `turn` (0: count it): commit what it wrote or make it pending, in the background.
 
-        Whatever changes memory from here on comes after it; what only reads waits for `settled`.
+        Later writes run after this; readers wait for `settled`.
         """
         self._turn = turn or _turns(messages)
         self._message = said
@@ -187,27 +187,27 @@ class LongTermMemoryManager:
             await asyncio.wait([self._settling])
 
     async def accept(self, proposal: str) -> None:
-        """Let a pending change take effect.
+        """Accept a pending change.
 
         Raises:
-            UsageError: there is none with that id.
+            UsageError: there is no pending change with that id.
             LongTermMemoryError: it cannot be written.
         """
         await self._do("accept", lambda: self._answer(proposal, accepts=True), raises=True)
 
     async def reject(self, proposal: str) -> None:
-        """Drop a pending change; the history of git has it.
+        """Drop a pending change; the git history keeps it.
 
         Raises:
-            UsageError: there is none with that id.
+            UsageError: there is no pending change with that id.
         """
         await self._do("reject", lambda: self._answer(proposal, accepts=False), raises=True)
 
     async def undo(self, commit: str, hunk: int = 0) -> UndoResult:
-        """Undo what a commit and all of its turn changed, or one hunk; what was written since stays.
+        """Undo a commit with all of its turn, or one hunk; later changes stay.
 
         Raises:
-            UsageError: no such commit or hunk, or nothing of it is left.
+            UsageError: there is no such commit or hunk, or nothing left to undo.
         """
         return await self.by_hand(lambda scopes, at: undo_commit(scopes, commit, at, hunk))
 
@@ -224,7 +224,7 @@ class LongTermMemoryManager:
         await self._do("write", lambda: found.write(changes, subject, self._now, origin), raises=True)
 
     async def alone(self, act: Callable[[], _Done]) -> _Done:
-        """Run what writes notes in a thread, while nothing else here writes; it ends also when it is cancelled."""
+        """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""
 
         async def work() -> _Done:
             async with self._lock:
@@ -233,7 +233,7 @@ class LongTermMemoryManager:
         return await asyncio.shield(work())
 
     async def by_hand(self, act: UserAction[_Done], *, quiet: bool = False) -> _Done:
-        """Run an action of the user in a thread, while nothing else here writes, and show what it changed.
+        """Run an action of the user in a thread, under the lock, and show what it changed.
 
         Args:
             act: the action.
@@ -251,7 +251,7 @@ class LongTermMemoryManager:
         return await asyncio.shield(work())
 
     async def consolidate(self, scope: Scope) -> str:
-        """Have a model merge and compress the core of a scope now; returns the result in a line.
+        """Merge and compress the core of a scope with a model; returns the result in one line.
 
         Raises:
             UsageError: that scope is not in use here, or it changed meanwhile.
@@ -271,7 +271,7 @@ class LongTermMemoryManager:
         return outcome.said
 
     async def close(self) -> None:
-        """Wait for what is being written; show nothing more."""
+        """Wait for writes to end; show no more events."""
         await self.settled()
         async with self._lock:
             self._is_open = False
@@ -298,7 +298,7 @@ class LongTermMemoryManager:
         try:
             await self._do_alone("commit what was written", lambda: self._settle(self._provenance(messages, is_whole)))
             self._consolidate_if_grown()
-        except Exception as error:  # noqa: BLE001  # a defect: what was written stays, the next start finds it
+        except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
             log.exception("memory could not be settled")
             self._warn(f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`.")
 
@@ -311,7 +311,7 @@ class LongTermMemoryManager:
                 self._notes_for_model.append(memory_note(note))
         for refused in (file for scope in self._scopes for file in scope.refused):
             self._notes_for_model.append(memory_note(f"{refused.name} is as it was before: it held a secret."))
-        self._marks.end()  # before a next turn can begin its own
+        self._marks.end()  # before the next turn marks its start
         return events
 
     def _answer(self, proposal_id: str, *, accepts: bool) -> list[CoreChanged]:
@@ -328,7 +328,7 @@ class LongTermMemoryManager:
         raise UsageError(f"No pending change has the id `{proposal_id}`.", commands=["memory list"])
 
     async def _do(self, what: str, act: Callable[[], list[CoreChanged]], *, raises: bool = False) -> None:
-        """Run it in a thread, one at a time, to its end also when it is cancelled; show what it changed."""
+        """Run an action in a thread, under the lock, and show what it changed; a cancel does not stop it."""
         await asyncio.shield(self._do_alone(what, act, raises))
 
     async def _do_alone(self, what: str, act: Callable[[], list[CoreChanged]], raises: bool = False) -> None:
@@ -365,7 +365,7 @@ class LongTermMemoryManager:
                 self._channel.emit(Said(text, "warning"))
 
     async def _ask(self, proposal_id: str) -> None:
-        """Ask the user about a pending change, and do as they answer."""
+        """Ask the user about a pending change, and accept or reject it."""
         pending = await asyncio.to_thread(self.proposals)
         found = next((proposal for proposal in pending if proposal.id == proposal_id), None)
         if found is None:

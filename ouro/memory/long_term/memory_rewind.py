@@ -1,4 +1,4 @@
-"""MemoryRewind: undo what turns wrote into long-term memory, when a session goes back before them."""
+"""MemoryRewind: undo what turns wrote into long-term memory when a session rewinds before them."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _LEARNED = ("agent", "capture", "outside")
 What the user remembered or undid by a command stays.
 """
 _MAX_COMMITS = 500
-"""Commits of each scope that are read."""
+"""The number of commits read of each scope."""
 
 
 class LearnedChanges(msgspec.Struct, frozen=True):
     what: str
-    """In a few words: `2 changes`."""
+    """A short description: `2 changes`."""
     undo: Callable[[], Awaitable[Sequence[str]]]
     """Undoes them; returns messages for the user, one a line."""
 
 
 class MemoryRewind:
-    """Finds the commits of the turns that go away, and undoes them turn by turn.
+    """Finds the commits of the removed turns, and undoes them turn by turn.
 
     Args:
         memory: the session's messages.
@@ -49,7 +49,7 @@ class MemoryRewind:
         self._undo = undo
 
     async def find(self, number: int) -> LearnedChanges | None:
-        """What was learned from message `number` on, on the current branch; None: nothing."""
+        """The changes of memory since message `number` on the current branch; None if there are none."""
         made = await asyncio.to_thread(self._commits)
         commits = [
             commit for commit in _not_undone(made) if commit.origin in _LEARNED and self._is_since(commit, number)
@@ -71,7 +71,7 @@ class MemoryRewind:
         return messages
 
     def _commits(self) -> list[Commit]:
-        """The commits of this session, the last one first. Blocks."""
+        """The commits of this session, newest first. Blocks."""
         found = (commit for store in self._stores for commit in store.log(_MAX_COMMITS))
         own = [commit for commit in found if commit.trailers.get(SESSION) == self._memory.session_id]
         return sorted(own, key=lambda commit: _time(commit.at), reverse=True)
@@ -102,7 +102,7 @@ class MemoryRewind:
 
 
 def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
-    """Without those that were undone already, and the commits that undid them."""
+    """The commits without undone ones and without the undo commits."""
     undone: Counter[str] = Counter()
     gone: set[str] = set()
     left: list[Commit] = []

@@ -1,4 +1,4 @@
-"""Merge the memory of another machine into this one, file by file; nothing that either side wrote is lost."""
+"""Merge the memory of another machine into this one, file by file; neither side loses text."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.text import clean
 
 _HOST_FILES = {"LICENSE", "README", ".gitignore", ".gitattributes"}
-"""What hosts of git put into a new repository."""
+"""Files that git hosts create in a new repository."""
 
 
 _MAX_FOLDERS = 100
 _MAX_TOTAL_BYTES = 64 << 20
-"""Unpacked; a pack may be a thousandth of that."""
+"""Unpacked size; a pack may be a thousandth of that."""
 
 
 class SyncFailed(LongTermMemoryError):
-    """The remote failed or holds what is not merged. Nothing has changed here, or what came is merged and kept."""
+    """The remote failed or cannot be merged. Memory is unchanged, or everything received so far is merged."""
 
 
 class MergePlan(msgspec.Struct, frozen=True):
-    """How the files here have to change, and the conflicts to show the user."""
+    """The file changes to make here, and the conflicts to show."""
 
     changes: Mapping[str, str | None]
     conflicts: tuple[str, ...]
@@ -40,7 +40,7 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergePlan:
     """Plan the merge of two commits.
 
     Raises:
-        SyncFailed: the other side is not a memory, or holds what is not merged.
+        SyncFailed: the other side is not a memory, or cannot be merged.
         MemoryUnusable: one of them cannot be read.
     """
     _demand_flat(store, theirs)
@@ -82,7 +82,7 @@ def _merge_files(
 
 
 def _twin(name: str) -> str:
-    """The name of a note in the archive, or out of it; empty for other files."""
+    """The other name of a note, in or outside of the archive; empty for other files."""
     place, _, base = name.rpartition("/")
     return (base if place else f"{ARCHIVE}/{name}") if is_note_name(base) else ""
 
@@ -95,7 +95,7 @@ def _text(name: str, data: bytes) -> str:
 
 
 def _demand_memory(store: GitMemoryStore, theirs: str) -> None:
-    """Or a repository of something else would be filled with memory, and its files read as notes."""
+    """Refuse a repository that is not a memory: its files would be read as notes, and memory written into it."""
     listed = store.repository.git("ls-tree", "-z", "--name-only", theirs).decode(errors="replace").split("\0")
     names = [name for name in listed if name and name.removesuffix(".md") not in (*CORE, *_HOST_FILES, ARCHIVE)]
     if names and not any(name.removesuffix(".md") in CORE or is_note_name(name) for name in listed):
@@ -103,7 +103,7 @@ def _demand_memory(store: GitMemoryStore, theirs: str) -> None:
 
 
 def _demand_flat(store: GitMemoryStore, theirs: str) -> None:
-    """A few folders that contain each other are more files than any disk has, and git would walk them all."""
+    """Refuse nested folders: a few that contain each other list more files than any disk holds."""
     listed = store.repository.git("ls-tree", "-d", "-z", "--full-tree", "--name-only", theirs).split(b"\0")
     folders = [f"{os.fsdecode(name)}/" for name in listed if name]
     if not folders:
@@ -225,7 +225,7 @@ def _merge_notes(name: str, ours: str, theirs: str) -> MergedFile:
 
 
 def _other_version(older: Note, newer: Note) -> Note:
-    # The same on every machine that merges these two, and in a merge that was ended and is made again.
+    # The same id on every machine and in a repeated merge.
     number = hashlib.sha256(f"{newer.id}\0{older.text}".encode(errors="replace")).hexdigest()[:32]
     return replace(older, id=f"mem_{number}", related=(*older.related, Edge(newer.id, "contradicts")))
 
