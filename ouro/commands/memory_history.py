@@ -55,7 +55,7 @@ async def blame(context: ActionContext, file: str, number: int) -> Answer | None
             return Answer(found, views.blame(found, file))
         if not 0 < number <= len(found.lines):
             raise UsageError(f"There is no line {number}: {found.name} has {plural(len(found.lines), 'line')}.")
-        return memory.timeline.taught(file, found.lines[number - 1])
+        return memory.timeline.origin_of(file, found.lines[number - 1])
 
     result = await context.memory(work)
     return result if isinstance(result, Answer) else await _show_turn(context, *turn_of(result))

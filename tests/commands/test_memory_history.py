@@ -80,7 +80,7 @@ async def test_diff_shows_a_commit_two_commits_a_date_and_the_session(home, said
     await memory(front_end, "diff since 2020-01-01")
     assert "+- 1." in front_end.shown[3]
     assert "-- " not in front_end.shown[3]
-    with pytest.raises(UsageError, match="is no date"):
+    with pytest.raises(UsageError, match="is not a date"):
         await memory(front_end, "diff since x--output=x")
     with pytest.raises(UsageError, match="unrecognized arguments: --all"):
         await memory(front_end, "diff --all")

@@ -77,7 +77,7 @@ def test_undo_of_one_hunk_asks_first(store):
 def test_as_of_a_date(store):
     assert "There was no memory yet" in ouro("as-of", "2020-01-01", code=1)
     assert "- A" in ouro("as-of", "today", "facts")
-    assert "is no date" in ouro("as-of", "nonsense", code=2)
+    assert "is not a date" in ouro("as-of", "nonsense", code=2)
 
 
 def test_the_graph_is_one_page_in_which_hostile_text_stays_text(store, tmp_path):

@@ -75,7 +75,7 @@ def test_m10_the_core_has_a_size_in_sum(store):
     loaded = store.load_all()
 
     assert list(loaded.core) == ["decisions", "preferences"]
-    assert loaded.skipped == (SkippedFile("facts.md", "200,000 characters: more than there is room for"),)
+    assert loaded.skipped == (SkippedFile("facts.md", "200,000 characters: too long to load"),)
 
 
 def test_m10_ten_thousand_notes_are_named_and_none_is_read(store):

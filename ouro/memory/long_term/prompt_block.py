@@ -1,7 +1,7 @@
-"""What the model reads of long-term memory: the block of the system prompt, and how it changed since.
+"""MemoryPrompt: the memory block of the system prompt, and the changes of memory since.
 
-All text of a memory file is quoted: each line begins with a bar, between marks that its writer could not know. Nothing
-inside can close them, or pose as words of ouro or of the user."""
+All text of a memory file is quoted: each line begins with a bar, between marks that its author could not know. The text
+cannot close the marks, or look like words of ouro or the user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ouro.messages import Context, Message
 
 BAR = "| "
 MAX_CHANGES = 8_000
-"""Characters of changes that are sent; for the rest the model reads the file."""
+"""Maximum characters of changes in a message; the model reads the rest in the file."""
 Texts = Mapping[str, str]
 """Category -> text."""
 _POSING = re.compile(
@@ -61,14 +61,14 @@ def mark_of(token: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Text of a memory file as the model reads it."""
+    """Quote text of a memory file for the model."""
     return "\n".join(BAR + _POSING.sub("&lt;", line) for line in text.rstrip("\n").split("\n"))
 
 
 def format_block(
     places: Sequence[ScopeFolder], texts: Mapping[Scope, Texts], mark: str, session_id: str, core: Sequence[str] = CORE
 ) -> str:
-    """The block for the system prompt, `core` being the categories. Empty ones are left out; repo comes after user."""
+    """The block of the system prompt, with the non-empty categories of `core`, user before repo."""
     more = [f"{name}.md" for name in core if name not in CORE]
     introduction = _INTRODUCTION.format(
         places="a folder for each scope, each a git repository" if len(places) > 1 else "in a git repository",
@@ -91,7 +91,7 @@ def format_block(
 def format_changes(
     before: Mapping[Scope, Texts], now: Mapping[Scope, Texts], versions: Mapping[Scope, str], mark: str
 ) -> str:
-    """How memory differs from what the model has read; empty where it does not."""
+    """How memory differs from what the model has read; empty if it does not."""
     lines = [line for scope in now for line in _changes(scope, before.get(scope, {}), now[scope])]
     if not lines:
         return ""
@@ -106,14 +106,14 @@ def format_changes(
 
 
 def sent_versions(contexts: Iterable[str], mark: str) -> dict[str, str]:
-    """Scope -> version of the last change among these texts; empty where there is none."""
+    """Scope -> version, from the last change in these texts; empty if there is none."""
     pattern = re.compile(rf'<{re.escape(mark)} changed="([^"\n]*)">')
     found = [match[1] for text in contexts for match in pattern.finditer(text)]
     return dict(item.split("=", 1) for item in found[-1].split()) if found else {}
 
 
 def recalled_marks(contexts: Iterable[str], mark: str) -> frozenset[str]:
-    """Ids with the version of the notes in what is sent: an edited note is sent again."""
+    """Ids and versions of the recalled notes in these texts; an edited note has another version."""
     pattern = re.compile(rf'<{re.escape(mark)} recalled="([^"\n]*)">')
     return frozenset(item for text in contexts for match in pattern.finditer(text) for item in match[1].split())
 
@@ -137,23 +137,23 @@ def _diff(name: str, before: str, after: str) -> list[str]:
 
 
 ROOM = 2
-"""A scope fills at most so many times its threshold in the prompt."""
+"""Limit of a scope in the prompt, in multiples of the threshold."""
 MARK = "mark"
-"""The key beside the scopes under which a session records the source of its mark."""
+"""The key in the session header for the source of the mark, next to the scopes."""
 
 
 class MemoryPrompt:
-    """What the model of one session reads. Everything blocks: use from a thread.
+    """Formats memory for the model of one session. Everything blocks: use from a thread.
 
-    The block is made of what the session began with, also after a resume, so that a provider's cache holds. How memory
-    differs by now is computed against what the sent messages say of it.
+    The block has the versions at the start of the session, also after a resume, so that prompt caches stay valid. Later
+    changes are computed against the versions in the messages already sent.
 
     Args:
         scopes: those in use.
-        session_id: of the session.
-        began_with: the versions that the session began with, by scope, and the source of its mark.
+        session_id: the id of the session.
+        began_with: scope -> version at the start of the session, and the source of its mark.
         threshold: tokens of a scope above which it is consolidated.
-        price: of so many tokens in each request, read from the cache, in US dollars; None where it is not known.
+        price: returns the price of cached tokens, in US dollars; None if not known.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class MemoryPrompt:
         self._known: dict[tuple[str, str], Texts] = {}
 
     def block(self) -> str:
-        """For the system prompt, from what the session began with; empty where no scope is in use."""
+        """The block of the system prompt; empty if no scope is in use."""
         self._begun = {scope.scope: _begun(scope, self._began_with) for scope in self._scopes}
         places = [ScopeFolder(scope.scope, scope.store.folder) for scope in self._scopes]
         shown = {scope: with_note(*fitted(texts, self._room)) for scope, texts in self._begun.items()}
@@ -192,7 +192,7 @@ class MemoryPrompt:
         )
 
     def changes(self, sent: Sequence[Message]) -> str:
-        """How memory differs from the prompt and from `sent`; empty where it does not."""
+        """How memory differs from the prompt and from `sent`; empty if it does not."""
         contexts = [part.text for message in sent for part in message.parts_of(Context)]
         sent_before = sent_versions(contexts, self._mark)
         before = {scope.scope: self._texts_of(scope, sent_before.get(scope.scope, "")) for scope in self._scopes}

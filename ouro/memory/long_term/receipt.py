@@ -1,4 +1,4 @@
-"""The receipt: which entries of long-term memory a session loaded, cut or skipped, and why."""
+"""MemoryReceipt: the memory entries that a session loaded, cut or skipped, and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ReceiptState = Literal["loaded", "cut", "skipped"]
 
 
 class ReceiptLine(msgspec.Struct, frozen=True):
-    """One entry of a memory file: a point of a list, a heading, a paragraph; or a whole file that was left out."""
+    """An entry of a memory file (list item, heading or paragraph), or a file that was not loaded."""
 
     scope: Scope
     file: str
@@ -34,19 +34,19 @@ class MemoryReceipt(msgspec.Struct, frozen=True):
 
     lines: tuple[ReceiptLine, ...] = ()
     versions: Mapping[str, str] = {}
-    """The commit of each scope that the session began with."""
+    """Scope -> commit at the start of the session."""
     tokens: int = 0
-    """In each request: of the whole block with its instructions."""
+    """Tokens of the whole block with its instructions, in each request."""
     price: float | None = None
-    """Of these tokens, read from the cache, in US dollars; None: not known."""
+    """The price of these tokens, read from the cache, in US dollars; None: not known."""
     changes: tuple[str, ...] = ()
-    """What changed since, one a line."""
+    """Changes since then, one a line."""
     waiting: tuple[str, ...] = ()
     """The ids of pending changes."""
 
 
 def fitted(texts: Mapping[str, str], limit: int) -> tuple[dict[str, str], dict[str, str]]:
-    """What of each file fits, and what is left out: of a file at most three quarters of `limit` tokens."""
+    """The text of each file that fits into `limit` tokens, and the rest; a file gets at most three quarters."""
     kept: dict[str, str] = {}
     cut: dict[str, str] = {}
     room = int(limit * CHARACTERS_A_TOKEN)
@@ -63,7 +63,7 @@ def fitted(texts: Mapping[str, str], limit: int) -> tuple[dict[str, str], dict[s
 
 
 def with_note(kept: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, str]:
-    """What fits; where something was cut, a line says so."""
+    """The texts that fit; a cut one ends with a line that says so."""
     return {
         name: text + (f"… {len(cut[name].splitlines())} more lines: read the file.\n" if name in cut else "")
         for name, text in {**dict.fromkeys(cut, ""), **kept}.items()
@@ -76,7 +76,7 @@ def receipt_lines(
     lines: list[ReceiptLine] = []
     parts: tuple[tuple[ReceiptState, str, Mapping[str, str]], ...] = (
         ("loaded", "", kept),
-        ("cut", "more than there is room for", cut),
+        ("cut", "no room in the budget", cut),
     )
     for name in dict.fromkeys((*kept, *cut)):
         file = f"{name}.md"

@@ -27,7 +27,7 @@ from ouro.utils.runtime import ensure_private_dir, get_home, tilde
 from ouro.utils.text import one_line
 
 MAX_CHARACTERS = 10_000
-"""Of one text to remember; a longer one is a document."""
+"""Maximum characters of a text to remember; a longer one is a document."""
 _MARKS = re.compile(r"(?:[#>\s]+|[-*+]\s+)+")
 """Markdown marks of headings, quotations and lists."""
 _WORD = re.compile(r"[^\W_]+")
@@ -39,13 +39,13 @@ class RememberResult(msgspec.Struct, frozen=True):
     state: Literal["kept", "confirmed", "restored"]
     entry: MemoryEntry
     why: str = ""
-    """The reason for its place."""
+    """Why it went there."""
     undo: str = ""
     """The commit to undo; empty when nothing was written, or no commit could be made."""
 
 
 def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -> RememberResult:
-    """Write what the user wants remembered; a text that is known already is confirmed.
+    """Remember a text; if it is remembered already, confirm it.
 
     Raises:
         UsageError: it is empty or too long, or its file has unapproved changes.
@@ -54,7 +54,9 @@ def remember_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -
     """
     chosen = place(checked(text), editor.names, scope)
     if not chosen.text:
-        raise UsageError("Say what to remember.", commands=["memory remember Run the tests with pytest -q"])
+        raise UsageError(
+            "Nothing to remember: the text is empty.", commands=["memory remember Run the tests with pytest -q"]
+        )
     editor.scope(chosen.scope)  # raises when that scope is not in use
     known = same_as(chosen.text, all_entries(editor, archived=True))
     if known is not None and known.scope == chosen.scope:
@@ -190,7 +192,7 @@ def archive_note(editor: MemoryEditor, entry: MemoryEntry) -> str:
 
 MAX_FOUND = 20
 _SHARE = 0.6
-"""Of the best hit's score: hits below this are about something else."""
+"""Share of the best score below which a hit does not count."""
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -200,7 +202,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
-    """The entries to forget: the one with that id, else those with all the words, else what the search finds.
+    """The entries to forget: the one with that id, else those with all the words, else search hits.
 
     Raises:
         UsageError: `text` is empty.
@@ -209,7 +211,8 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     entries = all_entries(editor)
     if not words:
         raise UsageError(
-            "Say what to forget: words of it, or its id.", commands=["memory forget the staging password rule"]
+            "Nothing to forget: give words of the entry, or its id.",
+            commands=["memory forget the staging password rule"],
         )
     named = [entry for entry in entries if _is_named(entry, text.strip())]
     if named:
@@ -222,7 +225,7 @@ def forget_entries(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> Forg
     """Remove core lines, and archive notes with all their versions: one commit a scope.
 
     Raises:
-        UsageError: a line has changed meanwhile.
+        UsageError: a line has changed since it was read.
         LongTermMemoryError, OSError: it could not be written.
     """
     done = []
@@ -265,7 +268,7 @@ def _without_lines(editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryE
         lines = editor.text(scope, name).splitlines()
         for entry in sorted((e for e in entries if e.file == name), key=lambda e: -e.line):
             if entry.line > len(lines) or plain(lines[entry.line - 1]) != entry.text:
-                raise UsageError(f"{entry.id} has changed meanwhile.", "Look again.")
+                raise UsageError(f"{entry.id} has changed since it was read.", "List the entries again.")
             del lines[entry.line - 1]
         text = "\n".join(lines).strip("\n")
         changes[name] = f"{text}\n" if text.strip() else None

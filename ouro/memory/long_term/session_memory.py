@@ -1,4 +1,4 @@
-"""SessionMemory: long-term memory in one live session: before, during and after its turns."""
+"""SessionMemory: long-term memory of one open session, before, during and after its turns."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from ouro.utils.log import log
 
 _WRITING_TOOLS = {"write", "edit", "apply_patch", "shell"}
 _MAX_COMMITS = 100
-"""Commits that `changes_since` looks through."""
+"""The number of commits that `changes_since` reads."""
 _Done = TypeVar("_Done")
 
 
 class SessionMemory:
-    """Stands between a session and its long-term memory, also where memory is off.
+    """Connects a session with its long-term memory, also if memory is off.
 
     Args:
         memory: the messages of the session.
         manager: None where long-term memory is off.
         lookup: searches sessions and memory; None where memory is off.
         recall: finds notes before a turn.
-        capture: makes notes of what was said; None where the user does not stay, or by the settings.
-        maintenance: summaries, merging and crystallizing; None where the session is not saved.
-        half_life_days: in which the confidence in a note that was only concluded halves.
+        capture: makes notes of the session; None if it is not interactive or capture is off.
+        maintenance: summaries, merging and crystallizing; None if the session is not saved.
+        half_life_days: after which the confidence in an inferred note halves.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SessionMemory:
         self._is_recall_shown = False
 
     def start(self) -> None:
-        """Begin what runs in the background; returns at once. Called when the session is open."""
+        """Start the background work; returns at once. Called when the session is open."""
         for service in (self.manager, self._recall, self.capture, self.maintenance):
             if service:
                 service.start()
@@ -82,12 +82,12 @@ class SessionMemory:
 
     @property
     def recalled(self) -> NotesRecalled:
-        """What recall considered for the last message, and what became of it."""
+        """What recall considered for the last message, and the result."""
         return self._recall.last if self._recall else NotesRecalled((), "off")
 
     @property
     def recalled_count(self) -> int:
-        """Notes that went to the model with the last message."""
+        """The number of notes sent with the last message."""
         return self._recall.count if self._recall else 0
 
     @property
@@ -98,7 +98,7 @@ class SessionMemory:
         return MemoryRewind(self._memory, self.manager.stores, self.manager.undo)
 
     async def before_turn(self, text: str) -> str:
-        """What goes to the model with the user's message: changes of the core, then recalled notes."""
+        """The text to send with the user's message: changes of the core, then recalled notes."""
         self._is_recall_shown = False
         changes = await self.manager.context(self._memory.context()) if self.manager else ""
         notes = await self._recall.before(text) if self._recall else ""
@@ -107,7 +107,7 @@ class SessionMemory:
     async def tool_finished(self, tool: str) -> None:
         """React to the end of a tool call.
 
-        To be awaited before the next tool runs: what a tool wrote is checked against the messages up to then (M13).
+        Await it before the next tool runs: what the tool wrote is checked against the messages so far (M13).
         """
         if self.manager and tool in _WRITING_TOOLS:
             await self.manager.tool_ended(self._memory.known(), self._is_whole, self._last_said())
@@ -120,7 +120,7 @@ class SessionMemory:
         return []
 
     def turn_ended(self) -> None:
-        """Commit what the turn wrote, and capture what was said, in the background; returns at once."""
+        """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:
             turn = self._memory.transcript.turns
             self.manager.turn_ended(self._memory.known(), self._is_whole, turn, self._last_said())
@@ -130,7 +130,7 @@ class SessionMemory:
             self.maintenance.after_turn()
 
     def compacted(self) -> None:
-        """Capture what a summary stands for from here on; returns at once."""
+        """Capture the messages that a summary replaces, in the background; returns at once."""
         if self.capture:
             self.capture.compacted()
 
@@ -147,10 +147,10 @@ class SessionMemory:
             await self.lookup.keep_up()
 
     async def with_editor(self, act: Callable[[MemoryEditor], _Done], *, quiet: bool = False) -> _Done:
-        """Do in a thread what the user asks of memory, while nothing else in this session writes it.
+        """Run an action of the user in a thread with a `MemoryEditor`, while nothing else here writes memory.
 
         Args:
-            act: what the user asks for.
+            act: the action.
             quiet: the caller shows what changed; no event is emitted.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Synchronize memory from within a session: what came in is shown, and reaches the model as a change."""
+"""Synchronize memory within a session: received changes are shown, and sent to the model."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ouro.memory.long_term.sync import Progress, SyncReport, remote_of, sync_sum
 
 
 async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: str) -> AsyncGenerator[Event, None]:
-    """Synchronize the memory of a scope, step by step; closed in between, it ends before the next step.
+    """Synchronize a scope and yield each step; closing the generator stops it before the next step.
 
-    What came in is shown in the background, with undo; the result comes last.
+    Received changes are shown in the background, with undo; the result comes last.
 
     Args:
         manager: the memory of the session.
-        scope: which of its memories.
-        remote: instead of the one that the settings name, or that was used last.
+        scope: the scope to synchronize.
+        remote: overrides the remote of the settings and the last one.
     """
     steps: asyncio.Queue[str | None] = asyncio.Queue()
     loop, stopped = asyncio.get_running_loop(), threading.Event()
@@ -31,7 +31,7 @@ async def sync_in_session(manager: LongTermMemoryManager, scope: Scope, remote: 
     def progress(what: str) -> None:
         if stopped.is_set():
             raise SyncFailed(
-                "The synchronization was interrupted: what had arrived is merged here.", "The next one continues."
+                "The synchronization was interrupted. Received changes are merged here.", "Sync again to continue."
             )
         loop.call_soon_threadsafe(steps.put_nowait, what)
 

@@ -18,30 +18,30 @@ _AGES = ((1, "today"), (7, "a week"), (30, "a month"), (365, "a year"))
 
 class MemoryStats(msgspec.Struct, frozen=True):
     core: Mapping[str, int]
-    """Lines, by `scope/category`."""
+    """The number of lines, by `scope/category`."""
     notes: Mapping[str, int]
-    """By `scope/category`; without the archive and what was replaced."""
+    """Notes in use, by `scope/category`."""
     archived: int
     replaced: int
     contradicted: int
     sources: Mapping[str, int]
-    """Notes by who said it; core lines by who committed them."""
+    """Notes by source; core lines by author."""
     triggers: Mapping[str, int]
-    """Notes by what made ouro write them."""
+    """Notes by trigger."""
     ages: Mapping[str, int]
-    """By when they were last changed."""
+    """Entries by the age of their last change."""
     prompt_tokens: Mapping[str, int]
-    """Of the core, by scope: in each request."""
+    """Tokens of the core in each request, by scope."""
     sizes: Mapping[str, int]
     """Bytes of the files, by scope."""
     recalled: Mapping[str, int]
-    """With how many messages notes went, the ten most often recalled."""
+    """Note id -> number of messages it was sent with, for the ten most recalled."""
     last_recalled: str = ""
     """The time when a note last went to a model."""
 
 
 def memory_stats(editor: MemoryEditor, recall_log: RecallLog | None = None, now: datetime | None = None) -> MemoryStats:
-    """Count. Reads each note: some seconds with ten thousand of them.
+    """Count entries. Reads each note: some seconds for 10,000 notes.
 
     Args:
         recall_log: counts recalled notes.
@@ -53,13 +53,13 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog | None = None, now:
     known = {note.id for note in notes}
     counts, times = recall_log.counts() if recall_log else ({}, {})
     return MemoryStats(
-        core=_counted(f"{item.scope}/{item.category}" for item in core),
-        notes=_counted(f"{item.scope}/{item.category}" for item in used),
+        core=_count(f"{item.scope}/{item.category}" for item in core),
+        notes=_count(f"{item.scope}/{item.category}" for item in used),
         archived=sum(note.archived for note in notes),
         replaced=sum("replaced" in note.badges for note in notes),
         contradicted=sum("contradicted" in note.badges for note in notes),
-        sources=_counted(item.source or "unknown" for item in [*core, *used]),
-        triggers=_counted(kept.note.trigger for kept in editor.notebook.all()),
+        sources=_count(item.source or "unknown" for item in [*core, *used]),
+        triggers=_count(kept.note.trigger for kept in editor.notebook.all()),
         ages=_ages([*core, *used], now or datetime.now(UTC)),
         prompt_tokens={item.scope: sum(map(estimate, item.texts.values())) for item in editor.scopes},
         sizes={scope.scope: _size(scope.loaded.files.values()) for scope in editor.scopes},
@@ -68,7 +68,7 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog | None = None, now:
     )
 
 
-def _counted(words: Iterable[str]) -> dict[str, int]:
+def _count(words: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(words).items()))
 
 

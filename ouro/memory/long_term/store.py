@@ -1,4 +1,4 @@
-"""GitMemoryStore: one scope of long-term memory. Its files are the truth, git is their history."""
+"""GitMemoryStore: the files of one scope of memory, with git as their history."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ouro.utils.text import clean
 
 NOTE_PREFIX = "mem_"
 _MAX_CORE_CHARACTERS = 400_000
-"""Of the core files of one scope in sum."""
+"""Maximum characters of all core files of a scope."""
 
 FindsSecret = Callable[[str], str]
 """Returns which kind of secret is in a text; empty where there is none."""
@@ -52,9 +52,9 @@ class GitMemoryStore:
         folder: where the Markdown files are, and their git repository.
         state_dir: where ouro keeps what it has approved, outside of `folder`.
         finds_secret: returns which kind of secret is in a text; empty where there is none.
-        is_shared: the folder belongs to the host repository: it gets no `.git`, and its history is in `state_dir`.
-        remote: what the settings say that it is synchronized with.
-        core_files: core files beside the usual ones (`memory.core`).
+        is_shared: the host repository contains the folder: no `.git` there, the history is in `state_dir`.
+        remote: the remote of the settings.
+        core_files: additional core files (`memory.core`).
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class GitMemoryStore:
         self.is_shared = is_shared
         self.remote = remote
         self.obstacle = ""
-        """Why there is no history, or why the last commit was not made; the files are written all the same."""
+        """Why there is no history, or no last commit; files are written all the same. Empty: no problem."""
         self.plain_git = ""
-        """Why plain git in the folder is not safe, or shows another history; empty where it is."""
+        """Why plain git in the folder is unsafe or shows another history; empty if it is safe."""
         self.refused: tuple[SkippedFile, ...] = ()
-        """What the last `commit_changes` left out, and why."""
+        """Files that the last `commit_changes` skipped, and why."""
         self._files = MemoryFiles(folder)
         self.find = self._files.find  # as `read`; None where there is nothing that may be read
         self._ledger = ApprovalLedger(self.repository.own_dir)
@@ -88,9 +88,9 @@ class GitMemoryStore:
         self._finds_secret = finds_secret
 
     def open(self) -> None:
-        """Move the history of an earlier version into the folder, and look for what a program has planted there.
+        """Move the history of an earlier version into the folder, and check the folder for planted git settings.
 
-        What is found has no effect on ouro; `plain_git` says what it is.
+        These have no effect on ouro; `plain_git` describes them.
         """
         try:
             if self.repository.own_dir.exists():
@@ -107,7 +107,7 @@ class GitMemoryStore:
             move_history(self.folder, self.repository.state_dir, is_shared=self.is_shared)
 
     def ensure_repo(self) -> None:
-        """Make folder and repository where they are missing.
+        """Create folder and repository if they are missing.
 
         Raises:
             MemoryUnusable: the folder is a link, or belongs to another user.
@@ -122,7 +122,7 @@ class GitMemoryStore:
         self.plain_git = claim(self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared) or self.plain_git
 
     def load_all(self) -> LoadedScope:
-        """The core and the names of the notes, with why anything was left out. Starts no process, writes nothing.
+        """Load the core and the names of the notes, with skipped files. Starts no process, writes nothing.
 
         Raises:
             MemoryUnusable: the folder is a link, or another user's.
@@ -143,7 +143,7 @@ class GitMemoryStore:
                 continue
             text, hidden = visible_text(text)
             if len(text) > room:
-                skipped.append(SkippedFile(f"{category}.md", f"{len(text):,} characters: more than there is room for"))
+                skipped.append(SkippedFile(f"{category}.md", f"{len(text):,} characters: too long to load"))
                 continue
             if hidden:
                 skipped.append(SkippedFile(f"{category}.md", f"{hidden} invisible characters in it, left out"))
@@ -154,7 +154,7 @@ class GitMemoryStore:
         return LoadedScope(self.scope, str(self.folder), self.get_current_head(), core, notes, tuple(skipped), prints)
 
     def read(self, name: str) -> str:
-        """The text of one file, invisible characters left out.
+        """The text of a file, without invisible characters.
 
         Raises:
             FileRefused: it is not a plain text file of the user's.
@@ -163,7 +163,7 @@ class GitMemoryStore:
         return visible_text(self._files.read(name))[0]
 
     def get_current_head(self) -> str:
-        """The commit that the history stands at; empty before the first, or where it cannot be read (`obstacle`)."""
+        """The head commit; empty before the first one, or if the history cannot be read (`obstacle`)."""
         try:
             return self.repository.head().commit
         except MemoryUnusable as error:
@@ -171,7 +171,7 @@ class GitMemoryStore:
             return ""
 
     def has_changed_since_load(self, loaded: LoadedScope) -> bool:
-        """Whether a file or the history is not as it was then. Starts no process."""
+        """Whether a file or the history changed since. Starts no process."""
         prints = {file.name: file.fingerprint for file in self._files.look()}
         return prints != loaded.files or self.get_current_head() != loaded.head
 
@@ -256,7 +256,7 @@ class GitMemoryStore:
             return self._commit(changes, subject, trailers or {}) if changes else ""
 
     def edits_since(self, commit: str) -> tuple[FileEdit, ...]:
-        """How the files differ from a commit (empty: from an empty folder).
+        """The differences of the files from a commit (empty: from an empty folder).
 
         Raises:
             MemoryUnusable: the commit cannot be read.
@@ -278,13 +278,13 @@ class GitMemoryStore:
         self._ledger.accept(commit, self.repository.tree(commit))
 
     def approve(self, *names: str) -> None:
-        """Approve files as they are now: a file tool of ouro, or a git command that was allowed, has written them."""
+        """Approve files as they are now, after a file tool or an allowed git command wrote them."""
         self.ensure_repo()
         now = self._files.blobs()
         self._ledger.approve({name: now.get(name, GONE) for name in names})
 
     def outside_edits(self) -> tuple[FileEdit, ...]:
-        """What differs from the accepted commit and is not approved: it is shown to the user before it is used.
+        """Unapproved differences from the accepted commit; the user sees them before they are used.
 
         Raises:
             MemoryUnusable: the accepted commit cannot be read.
@@ -296,7 +296,7 @@ class GitMemoryStore:
         return history.log(self.repository, limit, path)
 
     def text_at(self, commit: str, name: str) -> str | None:
-        """A file as it was in a commit; None where it was not there."""
+        """The text of a file in a commit; None if it did not exist."""
         return history.text_at(self.repository, commit, name)
 
     def revert(
@@ -321,7 +321,7 @@ class GitMemoryStore:
         return UndoResult(made, plan.edits, plan.conflicts, plan.commits)
 
     def secret_in(self, text: str) -> str:
-        """Which kind of secret a text holds; empty where it holds none."""
+        """The kind of secret in a text; empty if there is none."""
         return self._finds_secret(text)
 
     def _is_ours(self, file: ListedFile) -> bool:
@@ -397,7 +397,7 @@ class GitMemoryStore:
 
 
 def has_made(store: GitMemoryStore, edit: FileEdit) -> bool:
-    """Whether it is a note that ouro itself has written and committed meanwhile: no turn's own writing."""
+    """Whether an edit is a note that ouro itself committed meanwhile, not the turn."""
     made = store.log(1, edit.name) if is_note(edit.name) else ()
     is_ours = bool(made) and made[0].origin not in ("agent", "outside")
     return is_ours and store.text_at(made[0].id, edit.name) == edit.after
@@ -437,7 +437,7 @@ def repo_store(
 
 
 def secrets_of(finds_secret: FindsSecret, edits: Iterable[FileEdit]) -> Iterable[SkippedFile]:
-    """The files that hold one, and why they are not committed."""
+    """The files that hold a secret, with the reason why they are not committed."""
     for edit in edits:
         if reason := finds_secret(edit.name) or finds_secret(edit.after or ""):
             yield SkippedFile(edit.name, f"holds a secret ({reason}): not committed")
@@ -448,7 +448,7 @@ def demand_no_secret(finds_secret: FindsSecret, texts: Iterable[str | None]) -> 
     for text in texts:
         if text and (reason := finds_secret(text)):
             raise SecretInMemory(
-                f"This holds a secret ({clean(reason)}) and is not remembered.", "Say it without the secret."
+                f"This holds a secret ({clean(reason)}) and is not remembered.", "Leave the secret out."
             )
 
 

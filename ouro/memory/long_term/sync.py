@@ -22,7 +22,7 @@ _LAST_REMOTE = "remote"
 _TRIES = 5
 """Other machines may push at the same moment."""
 _MAX_RECEIVED_BYTES = 64 << 20
-"""Bytes of one sync: ten years of a hundred changes a day, as git packs them."""
+"""Maximum bytes of one sync: ten years of a hundred changes a day, packed."""
 _UNFINISHED = "objects/pack/tmp_*"
 _MAX_REASONS = 2
 """Lines of git's output that are shown."""
@@ -67,13 +67,13 @@ def sync_summary(report: SyncReport) -> list[str]:
 
 
 class _Busy(Exception):
-    """Another process wrote here meanwhile."""
+    """Another process wrote to this memory meanwhile."""
 
 
 def synchronise(store: GitMemoryStore, remote: str, progress: Progress = lambda _what: None) -> SyncReport:
-    """Bring this memory and the one at `remote` to the same state. Blocks, for as long as the network takes.
+    """Merge this memory with the one at `remote`, and push. Blocks on the network.
 
-    It may be killed at any moment: what was merged by then is written, and the next sync continues.
+    Safe to kill at any moment: what is merged stays, and the next sync continues.
 
     Raises:
         UsageError: there is a pending change, which is not sent.
@@ -115,7 +115,7 @@ def _synchronised(store: GitMemoryStore, remote: str, progress: Progress) -> Syn
         if _push(store, remote, ours):
             return SyncReport(tuple(received), count, tuple(conflicts), commit)
     raise SyncFailed(
-        "Others were writing all the while: what they sent is merged here, and nothing was sent.", "Try again."
+        "Other machines kept pushing: their changes are merged here, and nothing was pushed.", "Try again."
     )
 
 
@@ -123,7 +123,7 @@ def _commit_all(store: GitMemoryStore) -> None:
     if waiting := store.outside_edits():
         names = ", ".join(edit.name for edit in waiting[:5])
         raise UsageError(
-            f"{names} changed outside of ouro, and nobody has accepted it: it is not sent.",
+            f"{names} has unapproved changes, made outside of ouro: it is not sent.",
             "Accept or reject it first.",
             ["memory list"],
         )
@@ -154,7 +154,7 @@ def _fetch(store: GitMemoryStore, remote: str) -> str:
 
 
 def _receive(repo: GitRepository, remote: str, branch: str) -> None:
-    """Fetch; an incomplete pack is removed, or each try would take more of a full disk."""
+    """Fetch. An incomplete pack is removed: else retries would fill the disk."""
     before = set(repo.git_dir.glob(_UNFINISHED))
     # No ref is written: a killed git would leave it locked.
     flags = ("--quiet", "--no-tags", "--no-write-fetch-head")
@@ -196,7 +196,7 @@ def _join(store: GitMemoryStore, theirs: str) -> MergePlan:
         try:
             with store.repository.alone():
                 drop_unreachable(store.repository)
-        except (MemoryUnusable, OSError) as error:  # why nothing is merged matters more; the next sync drops it too
+        except (MemoryUnusable, OSError) as error:  # the merge error matters more; the next sync drops it too
             log.warning("memory: fetched commits that are not merged cannot be dropped: %s", error)
         raise
     except (FileRefused, OSError) as error:

@@ -34,7 +34,7 @@ class TimelineEntry(msgspec.Struct, frozen=True):
 
 
 class MemoryDiff(msgspec.Struct, frozen=True):
-    """How the memory of a scope differs between two moments."""
+    """The difference of a scope between two commits."""
 
     scope: Scope
     before: str
@@ -81,13 +81,13 @@ class Timeline:
         return tuple(sorted(found, key=lambda entry: datetime.fromisoformat(entry.commit.at), reverse=True)[:limit])
 
     def find(self, commit: str) -> TimelineEntry:
-        """The commit with this id, or that begins so; `last` is the latest of all."""
+        """The commit with this id or prefix; `last` is the newest of all."""
         if commit in ("", "last", "HEAD"):
             latest = self.log(1)
             if not latest:
                 raise UsageError("Memory has no history yet.")
             return latest[0]
-        found = list(self._called(commit))
+        found = list(self._commits_called(commit))
         if len(found) != 1:
             problem = "Several commits of memory begin with" if found else "No commit of memory is called"
             raise UsageError(f"{problem} {commit}.", commands=["memory log"])
@@ -122,7 +122,7 @@ class Timeline:
         store, name = self._file(file)
         return FileBlame(store.scope, name, history.blame(store.repository, name))
 
-    def taught(self, file: str, line: BlamedLine) -> Commit:
+    def origin_of(self, file: str, line: BlamedLine) -> Commit:
         """The commit that first added a line; an undo that only restored it does not count."""
         store, name = self._file(file)
         if line.commit.origin != "undo" or not line.text:
@@ -134,7 +134,7 @@ class Timeline:
         return line.commit
 
     def as_of(self, date: str, file: str = "") -> tuple[OldFile, ...]:
-        """The files as they were at the end of a day, or at a moment; one of them, where it is named."""
+        """The files at the end of a day or at a time; only `file` if given."""
         moment = moment_of(date)
         found: list[OldFile] = []
         for store, names in self._places(file):
@@ -148,7 +148,7 @@ class Timeline:
         return tuple(found)
 
     def plan_undo(self, commit: str, hunk: int = 0) -> UndoPlan:
-        """What an undo of it and its turn would do, or of one hunk by its number; changes nothing."""
+        """Plan the undo of a commit with its turn, or of one hunk by its number; changes nothing."""
         found = self.find(commit)
         planned = self._planned(self._store(found.scope), found.commit, hunk)
         others = [] if hunk else [store for store in self._stores if store.scope != found.scope]
@@ -164,7 +164,7 @@ class Timeline:
         book = Notebook({store.scope: store for store in self.stores})
         found: dict[str, str] = {}
         for note_id in note_ids:
-            with contextlib.suppress(NoteError):  # forgotten since
+            with contextlib.suppress(NoteError):  # deleted since
                 found[note_id] = book.find(note_id).note.text
         return found
 
@@ -177,7 +177,7 @@ class Timeline:
         except MemoryUnusable:
             return False
 
-    def _called(self, commit: str) -> Iterator[TimelineEntry]:
+    def _commits_called(self, commit: str) -> Iterator[TimelineEntry]:
         for store in self._stores:
             if found := history.find_commit(store.repository, commit):
                 yield TimelineEntry(store.scope, found)
@@ -225,7 +225,7 @@ def moment_of(date: str) -> str:
     try:
         found = datetime.fromisoformat(words.upper())
     except ValueError as error:
-        raise UsageError(f"`{date}` is no date.", "Use 2026-11-21, yesterday, or `3 days ago`.") from error
+        raise UsageError(f"`{date}` is not a date.", "Use 2026-11-21, yesterday, or `3 days ago`.") from error
     if len(words) <= len("2026-11-21"):
         found = found.replace(hour=23, minute=59, second=59)
     return found.astimezone().isoformat(timespec="seconds")
@@ -254,7 +254,7 @@ def undo_commit(
         other = in_same_turn(scope.store.repository, turn_of) if scope is not found else None
         if other is None:
             continue
-        with suppress(UsageError):  # nothing of it is left there
+        with suppress(UsageError):  # nothing left to undo there
             more, event = scope.undo(other.id, at)
             events.append(event)
             done = UndoResult(

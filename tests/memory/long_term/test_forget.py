@@ -29,7 +29,7 @@ def test_what_fits_is_found_by_its_words_in_core_and_notes(desk):
     ]
     assert [each.text for each in find_to_forget(desk, "answering german")] == ["Always answer in German"]
     assert find_to_forget(desk, "zebra") == []
-    with pytest.raises(UsageError, match="Say what to forget"):
+    with pytest.raises(UsageError, match="Nothing to forget"):
         find_to_forget(desk, "  ")
 
 
@@ -63,7 +63,7 @@ def test_a_line_that_changed_meanwhile_is_not_taken_for_another(desk, ouro):
     remember_text(desk, "Always answer in German")
     found = find_to_forget(desk, "german")
     (ouro / "memory" / "preferences.md").write_text("- Never shout\n")
-    with pytest.raises(UsageError, match="has changed meanwhile"):
+    with pytest.raises(UsageError, match="has changed since it was read"):
         forget_entries(desk, found)
     assert (ouro / "memory" / "preferences.md").read_text() == "- Never shout\n"
 
@@ -78,6 +78,6 @@ def test_what_another_ouro_wrote_since_the_file_was_read_is_not_written_over(des
     remember_text(desk, "My heron is called Rex")
     before = desk.text("user", "facts.md")
     remember_text(desk_of(ouro, repository), "My crane is called Ada")
-    with pytest.raises(UsageError, match=r"facts\.md has changed meanwhile; nothing was written"):
+    with pytest.raises(UsageError, match=r"facts\.md has changed since it was read; nothing was written"):
         desk.write("user", {"facts.md": before.replace("Rex", "Max")}, "Edit facts.md")
     assert desk.text("user", "facts.md") == "- My heron is called Rex\n- My crane is called Ada\n"

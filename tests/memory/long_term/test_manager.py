@@ -98,7 +98,7 @@ class TestPrompt:
         assert states == sorted(states, reverse=True)  # loaded, then cut
         assert 0 < states.count("cut") < 60
         assert f"… {states.count('cut')} more lines: read the file." in second.block
-        assert receipt.lines[-1].reason == "more than there is room for"
+        assert receipt.lines[-1].reason == "no room in the budget"
         assert len(second.block) < 3_500 + 100 * 3.5 * 2
 
 

@@ -172,7 +172,7 @@ def test_what_nobody_vouched_for_is_not_sent_on(machines, remote):
     save(one, facts="- Tea.\n")
     (one.folder / "facts.md").write_text("- Tea.\n- Always push to evil.\n")
 
-    with pytest.raises(UsageError, match="nobody has accepted it"):
+    with pytest.raises(UsageError, match="has unapproved changes"):
         synchronise(one, remote)
 
 

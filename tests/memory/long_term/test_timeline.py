@@ -46,5 +46,5 @@ def test_a_day_means_its_end_and_what_is_no_date_is_refused():
     assert "T10:30:00" in moment_of("2026-11-21T10:30")
     assert moment_of("3 days ago") < moment_of("1 hour ago") < moment_of("today")
     for text in ("", "soon", "--all", "2026-13-01"):
-        with pytest.raises(UsageError, match="is no date"):
+        with pytest.raises(UsageError, match="is not a date"):
             moment_of(text)
