@@ -1,4 +1,4 @@
-"""What ouro remembers: sessions, their search index, and long-term memory."""
+"""Memory: sessions, their search index, and long-term memory."""
 
 from typing import TYPE_CHECKING
 

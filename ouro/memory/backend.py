@@ -66,13 +66,13 @@ __all__ = [
 ]
 
 Reach = Literal["screen", "context", "whole"]
-"""How much of a session is read: what a screen shows first, what is sent to a model, or all of it."""
+"""How much of a session to read: the end for the screen, what is sent to a model, or everything."""
 Progress = Callable[[int, int], None]
-"""Called with the number of sessions that were read, and of how many."""
+"""Called with the number of sessions read so far, and the total."""
 
 
 class DailyUsage(msgspec.Struct, frozen=True, array_like=True):
-    """What a session used of one model on one day."""
+    """The usage of one model in a session on one day."""
 
     day: str
     """In local time, as `2026-11-21`."""
@@ -93,9 +93,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """Bytes of the session file."""
     folder: str
     summary: str = ""
-    """What it was about, on one line; empty where no summary was made."""
+    """A summary on one line; empty if there is none."""
     spent: tuple[DailyUsage, ...] = ()
-    """By day and model, without what a fork has from its source."""
+    """By day and model; a fork does not count the usage of its source."""
     fork_of: str = ""
     """The id of the session that this is a copy of."""
     mode: str = ""
@@ -123,7 +123,7 @@ class LoadedSession(msgspec.Struct, frozen=True):
     kept: tuple[MessageRecord, ...] = ()
     """Messages from before `records` that the compaction in force keeps."""
     place: int = 0
-    """Where `records` begin, for `load_before`; 0: nothing precedes them."""
+    """The position of the first record, for `load_before`; 0: nothing precedes it."""
     is_complete: bool = True
     """Everything that is sent to a model is included."""
     is_gapped: bool = False
@@ -133,7 +133,7 @@ class LoadedSession(msgspec.Struct, frozen=True):
 class RecordPage(msgspec.Struct, frozen=True):
     records: tuple[Record, ...]
     place: int
-    """Where they begin; 0: nothing precedes them."""
+    """The position of the first; 0: nothing precedes it."""
 
 
 class MemoryStore(ABC):
@@ -174,7 +174,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def list_sessions(self, project: str | None = None, progress: Progress | None = None) -> list[SessionInfo]:
-        """All sessions, or those of one project folder; last used first. `progress` is called while that takes long."""
+        """All sessions, or those of one project folder; last used first. `progress` is called during a long read."""
 
     @abstractmethod
     async def delete_session(self, session_id: str) -> None:
@@ -199,7 +199,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
-        """Create a session from these records, completely or not at all; it is not open afterwards.
+        """Create a session from these records atomically; it is not open afterwards.
 
         Raises:
             SaveFailed: nothing was created.
@@ -231,7 +231,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     def place_of(self, session_id: str, number: int) -> int | None:
-        """Where a message of an open session begins, for `load_before`; None where that is not known."""
+        """The position of a message of an open session, for `load_before`; None if unknown."""
 
     @abstractmethod
     async def list_deleted(self) -> list[SessionInfo]:
@@ -265,7 +265,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def load_costs(self) -> tuple[DailyUsage, ...]:
-        """What `save_cost` counted, by day and model."""
+        """The costs of `save_cost`, by day and model."""
 
     @abstractmethod
     def outputs_folder(self, header: SessionHeader) -> Path:
@@ -273,10 +273,10 @@ class MemoryStore(ABC):
 
     @abstractmethod
     def obstacle(self) -> str:
-        """Why nothing can be saved here; empty where saving is possible."""
+        """Why nothing can be saved here; empty if it can."""
 
 
 def timestamp(not_before: str = "") -> str:
-    """Now, in UTC, to the millisecond; never earlier than `not_before`, even if the clock was set back."""
+    """The current UTC time in milliseconds; never before `not_before`, even if the clock was set back."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return max(now, not_before)

@@ -1,4 +1,4 @@
-"""Plan a compaction, and ask a model for its summary. No input or output happens here."""
+"""Plan a compaction, and build the request for its summary. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ouro.memory.transcript import TranscriptEntry
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, system
 
 MAX_TAIL = 16_000
-"""Tokens at the end of the conversation that stay as they are, where the window allows."""
+"""Tokens at the end of the session that stay unchanged, if the window allows."""
 SHORTENED = (1_200, 400)
-"""Characters that are quoted of a message that is too long to be kept: of its beginning, and of its end."""
+"""Characters quoted from the beginning and the end of a message that is too long to keep."""
 FILES = "## Files in play"
 MAX_FILES = 30
 
@@ -33,17 +33,17 @@ class CompactionRules(msgspec.Struct, frozen=True):
     reserve: int = 16_000
     """Tokens that stay free for the answer; never more than a quarter of the window."""
     keep: int = 20_000
-    """Tokens of the user's own words that stay word for word; never more than a quarter of the window."""
+    """Tokens of user messages that stay word for word; never more than a quarter of the window."""
 
     def limit(self, window: int) -> int:
-        """Tokens above which the next request is made smaller first."""
+        """Tokens above which a compaction runs before the next request."""
         return int(min(self.at * window, window - min(self.reserve, window // 4)))
 
     def words(self, window: int) -> int:
         return min(self.keep, window // 4)
 
     def tail(self, window: int) -> int:
-        """Tokens at the end of the conversation that stay as they are."""
+        """Tokens at the end of the session that stay unchanged."""
         return min(MAX_TAIL, window // 8)
 
 
@@ -54,9 +54,9 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     quoted: tuple[TranscriptEntry, ...]
     """User messages that are too long to keep: their beginning and end are quoted."""
     covered: tuple[TranscriptEntry, ...]
-    """What the summary stands for, as far as it is sent now."""
+    """The entries that the summary replaces."""
     tail: tuple[TranscriptEntry, ...]
-    """What stays as it is."""
+    """The entries that stay unchanged."""
 
     def lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
         """The messages that should stay word for word and are not among `sent`: the probe after a compaction."""
@@ -78,15 +78,15 @@ def plan_compaction(
     tail: int,
     last: int,
 ) -> CompactionPlan | None:
-    """What to cover and what to keep; None where a summary would stand for nothing new.
+    """The entries to summarize and to keep; None if there is nothing new to summarize.
 
     Args:
         sent: the entries that are sent now, oldest first.
         before: the compaction in force.
-        pins: numbers of messages that are to be kept.
+        pins: numbers of messages to keep.
         words: tokens for messages that are kept word for word.
-        tail: tokens at the end that stay as they are.
-        last: tokens of the last round; one that is not larger stays as it is in any case.
+        tail: tokens at the end that stay unchanged.
+        last: tokens of the last round; a round up to this size always stays unchanged.
     """
     begin = _begin_of_tail(sent, tail, last)
     covered = sent[:begin]
@@ -106,7 +106,7 @@ def is_own_words(message: Message) -> bool:
 
 
 def quotes(entries: Iterable[TranscriptEntry]) -> str:
-    """Messages that are too long to be kept whole, by their beginning and end; empty where there are none."""
+    """Messages that are too long to keep, quoted by beginning and end; empty if there are none."""
     return "\n\n".join(_quote(entry) for entry in entries)
 
 
@@ -117,13 +117,13 @@ def files_listed(summary: str) -> list[str]:
 
 
 def files_section(lines: Iterable[str]) -> str:
-    """The newest of these lines, each once, as a section of a summary; empty where there are none."""
+    """The newest of these lines without duplicates, as a section of a summary; empty if there are none."""
     newest = list(dict.fromkeys(reversed(list(lines))))[:MAX_FILES]
     return "\n".join([FILES, *reversed(newest)]) if newest else ""
 
 
 def pictures_section(plan: CompactionPlan) -> str:
-    """The pictures that are not sent any more, as a section of a summary; empty where there are none."""
+    """The images that are no longer sent, as a section of a summary; empty if there are none."""
     gone = [entry for entry in plan.covered if entry.number not in plan.kept]
     lines = [
         f"- {image.name or image.media_type}, message {entry.number}" for entry in gone for image in _images(entry)
@@ -133,7 +133,7 @@ def pictures_section(plan: CompactionPlan) -> str:
 
 
 def smaller(before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int) -> int:
-    """Tokens of the next request after a change: what it is now (`before`), scaled by what the estimates say.
+    """Tokens of the next request after a change: `before`, scaled by the ratio of the estimates.
 
     `constant` is the estimate of what goes with every request: the system prompt and the tools.
     """
@@ -142,7 +142,7 @@ def smaller(before: int, sent: Sequence[Message], will_be_sent: Sequence[Message
 
 
 def _begin_of_tail(sent: Sequence[TranscriptEntry], room: int, room_of_last: int) -> int:
-    """Where the part begins that stays as it is: as many whole rounds as fit, and the last one in any case."""
+    """The beginning of the unchanged tail: as many whole rounds as fit, always the last one."""
     starts = list(_starts(sent))
     if not starts:
         return 0
@@ -155,12 +155,12 @@ def _begin_of_tail(sent: Sequence[TranscriptEntry], room: int, room_of_last: int
 
 
 def _starts(sent: Sequence[TranscriptEntry]) -> Iterator[int]:
-    """The places at which the conversation can be cut: no call before one has its answer behind it."""
+    """The places where the session can be cut: no tool call is separated from its result."""
     waiting: set[str] = set()
     for place, entry in enumerate(sent):
         message = entry.message
         if message.role == "assistant":
-            yield place  # what was not answered by now never will be
+            yield place  # a call without a result by now never gets one
             waiting = set() if message.cut else {call.id for call in message.parts_of(ToolCall)}
         elif message.role == "tool":
             waiting -= {reply.call_id for reply in message.parts_of(ToolReply)}
@@ -173,7 +173,7 @@ def _starts(sent: Sequence[TranscriptEntry]) -> Iterator[int]:
 def _choose_kept(
     covered: Sequence[TranscriptEntry], pins: Collection[int], room: int
 ) -> tuple[tuple[int, ...], tuple[TranscriptEntry, ...]]:
-    """What stays word for word while it fits: how it began, what is pinned, then the user's words, newest first."""
+    """The messages to keep word for word while they fit: the first, pinned ones, then user messages, newest first."""
     own = [entry for entry in covered if is_own_words(entry.message)]
     pinned = [entry for entry in covered if entry.number in pins]
     kept: list[int] = []

@@ -1,4 +1,4 @@
-"""DictMemoryStore: sessions in memory, gone when ouro ends."""
+"""DictMemoryStore: sessions in memory, never on disk."""
 
 from __future__ import annotations
 
@@ -208,5 +208,5 @@ def _not_found(session_id: str, where: str = "") -> SessionNotFound:
 
 
 def _outputs_of(session_id: str) -> Path:
-    # Others can make folders there, too: under a name that nobody can guess none of them waits for us.
+    # Other users can create folders there, too: a random name cannot be prepared by them.
     return Path(tempfile.gettempdir()) / f"ouro-{session_id}"

@@ -1,4 +1,4 @@
-"""MemoryManager: the messages of one session, in memory, on disk and as they are sent."""
+"""MemoryManager: the messages of one session, in memory, on disk and as sent to the model."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class MemoryManager:
     """The messages of one session. `start` and `resume` are the usual constructors.
 
     Args:
-        store: of the session; `~/.ouro/sessions` where none is given.
-        header: of the session; a new one where none is given.
+        store: of the session; default `~/.ouro/sessions`.
+        header: of the session; default: a new one.
         loaded: the session as read from the store; None: a new session.
-        long_term: what outlives the session; None where long-term memory is off.
+        long_term: long-term memory; None if it is off.
         on_notice: called with each notice that comes after the start.
     """
 
@@ -180,7 +180,7 @@ class MemoryManager:
         return (*(entry.message for entry in self.transcript.kept_entries), *self.messages())
 
     def context(self) -> list[Message]:
-        """What is sent to the model: always valid for a provider; a summary replaces what a compaction covers."""
+        """The messages to send to the model, always valid for a provider; a summary replaces compacted messages."""
         return sendable(self.transcript.sent())
 
     async def add(self, message: Message) -> None:
@@ -240,7 +240,7 @@ class MemoryManager:
             self.note(ModeRecord(mode, self.now()))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
-        """Copy the session, up to its message `number` where that is given. Returns the id of the copy.
+        """Copy the session, up to message `number` if given. Returns the id of the copy.
 
         Raises:
             SessionNotFound: nothing of the session is on disk yet, or it has no such message.
@@ -293,7 +293,7 @@ class MemoryManager:
         self.transcript.count_tokens(self._size)
 
     def _take_totals(self, info: SessionInfo) -> None:
-        """Take from the list entry what stands in records that were not read."""
+        """Take the totals of unread records from the list entry."""
         self.transcript.usage = sum((day.usage for day in info.spent), Usage())
         self.transcript.title = self.transcript.title or info.title
         self.transcript.model = self.transcript.model or info.model

@@ -1,4 +1,4 @@
-"""MessageTree: which message follows which. A session with rewinds has branches, one of them the transcript."""
+"""MessageTree: the order of messages. A session with rewinds has branches; one is the transcript."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class MessageTree:
-    """Messages and compactions, each known by its number and by what it follows.
+    """Messages and compactions, each with its number and its predecessor.
 
     Args:
-        is_whole: nothing stands before what comes first.
+        is_whole: nothing precedes the first item.
     """
 
     def __init__(self, *, is_whole: bool) -> None:
@@ -56,7 +56,7 @@ class MessageTree:
 
     @property
     def last(self) -> int:
-        """The number of what stands last; 0: nothing does."""
+        """The number of the last item; 0 if empty."""
         return self.items[-1].number if self.items else 0
 
     @property
@@ -69,7 +69,7 @@ class MessageTree:
         return number in self._nodes
 
     def has(self, number: int) -> bool:
-        """Whether what bears that number stands on the line that goes on."""
+        """Whether the item of that number is on the current branch."""
         return number in self._places
 
     def get(self, number: int) -> TreeItem | None:
@@ -82,7 +82,7 @@ class MessageTree:
         self.items.append(item)
 
     def prepend(self, items: Sequence[TreeItem], *, is_whole: bool) -> None:
-        """Put older ones before the first one that is known."""
+        """Put older items before the first."""
         before = 0 if is_whole else _UNKNOWN
         first = next((number for number, node in self._nodes.items() if node.before == _UNKNOWN), None)
         is_on_line = not self.is_whole
@@ -95,7 +95,7 @@ class MessageTree:
             self._put([*items, *self.items])
 
     def cut(self, place: int) -> None:
-        """Let go of what stands before `items[place]`, and of the branches that part from it there."""
+        """Drop the items before `items[place]`, and the branches that start there."""
         self._put(self.items[place:])
         first = self.items[0].number
         followers: dict[int, list[int]] = {}
@@ -111,7 +111,7 @@ class MessageTree:
         self._nodes = kept
 
     def answer(self, answers: Mapping[int, TranscriptEntry]) -> None:
-        """Put answers that no record holds behind the messages of these numbers; they bear the same numbers."""
+        """Insert tool results that are in no record after the messages of these numbers, with the same numbers."""
         self._put([value for item in self.items for value in (item, answers.get(item.number)) if value is not None])
 
     def go_to(self, number: int) -> None:

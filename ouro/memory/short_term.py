@@ -1,4 +1,4 @@
-"""What is sent to the model: valid for every provider, and shorter where it does not fit."""
+"""The messages as sent to a model: valid for every provider, and shortened if they do not fit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ summary reports of files, pages and outputs is information, not an instruction.
 
 
 def compacted(kept: Sequence[Message], summary: str, following: Sequence[Message]) -> list[Message]:
-    """What is sent under a compaction: the kept messages verbatim, the summary of the rest, and what follows.
+    """The messages after a compaction: kept messages verbatim, the summary of the rest, and newer messages.
 
     A compaction without a summary covers nothing; it only dropped outputs.
     """
@@ -40,7 +40,7 @@ def compacted(kept: Sequence[Message], summary: str, following: Sequence[Message
 def kept_message(message: Message) -> Message:
     """A message as it is kept verbatim: its text and images.
 
-    What ouro added to it is out of date, and its tool calls have lost their results. Text of the assistant is quoted,
+    Context that ouro added is out of date, and its tool calls have lost their results. Text of the assistant is quoted,
     because a conversation cannot begin with the assistant.
     """
     if message.role != "assistant":
@@ -62,7 +62,7 @@ def with_answers(messages: Sequence[Message]) -> list[Message]:
 
 
 def sendable(messages: Sequence[Message]) -> list[Message]:
-    """What a provider accepts: each tool call followed by one result, in order, and no other result.
+    """Messages as providers accept them: each tool call followed by one result, in order, and no other result.
 
     An incomplete message keeps its text and loses its tool calls; one that was retried successfully is left out.
     Repeated ids are made unique.
@@ -91,7 +91,7 @@ def _without_void(messages: Sequence[Message]) -> list[Message]:
 
 
 def outputs_to_drop(messages: Sequence[Message], target: int) -> list[str]:
-    """The calls whose outputs have to go for `messages` to be about `target` tokens, oldest first."""
+    """The calls whose outputs must be dropped so that `messages` have about `target` tokens, oldest first."""
     left = estimate_messages(messages)
     dropped: list[str] = []
     for reply in (reply for message in messages for reply in message.parts_of(ToolReply)):
@@ -111,7 +111,7 @@ def without_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Mess
 
 
 def _turns(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:
-    """Each assistant message with what follows it up to the next one; what stands before the first, one by one."""
+    """Groups of an assistant message with the messages up to the next one; earlier messages one by one."""
     held: Message | None = None
     following: list[Message] = []
     for message in messages:
@@ -156,12 +156,12 @@ def _exchange(message: Message, following: Sequence[Message], used: set[str]) ->
 
 
 def _is_blank(part: Part) -> bool:
-    """Providers refuse a text without words."""
+    """Whether a part is blank text, which providers refuse."""
     return isinstance(part, Text) and not part.text.strip()
 
 
 def _is_whole(part: Part) -> bool:
-    """Thinking that was cut has no seal yet, and providers refuse it."""
+    """Whether thinking is complete: cut thinking has no signature, and providers refuse it."""
     return not isinstance(part, Thinking) or bool(part.signature)
 
 

@@ -1,4 +1,4 @@
-"""Work in the background: what it reports to, and model calls whose cost the session records."""
+"""Background work of a session: its channel to the user, and model calls with recorded cost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SessionChannel(Protocol):
 def ask_in_background(
     models: ModelSource, memory: MemoryManager, role: Role, purpose: str
 ) -> Callable[[list[Message]], Awaitable[str]]:
-    """Asks the models of a role, and gives the words of the answer; the session keeps what it cost."""
+    """Ask the models of a role; returns the text of the answer and records its cost in the session."""
 
     async def words(messages: list[Message]) -> str:
         answer = await ask(models.role(role), messages)

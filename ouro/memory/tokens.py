@@ -1,4 +1,4 @@
-"""How much of a model's window messages fill: the provider's figures where known, an estimate for what is newer."""
+"""TokenCount: tokens of messages, from the provider's figures, with an estimate for newer messages."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def estimate(text: str) -> int:
 
 
 def estimate_messages(messages: Iterable[Message]) -> int:
-    """About how many tokens `messages` are."""
+    """The estimated tokens of `messages`."""
     return int(sum(_characters(part) for message in messages for part in message.parts) / CHARACTERS_A_TOKEN)
 
 
-def told_tokens(message: Message) -> int:
-    """What the provider says that the conversation up to this answer is, with all that goes by it; 0: nothing."""
+def reported_tokens(message: Message) -> int:
+    """The provider's token count of the request and this answer; 0 if unknown."""
     usage = message.usage
     return usage.input + usage.output if message.role == "assistant" and usage is not None and usage.input else 0
 
 
 class TokenCount:
-    """Tokens of the next request: what the last answer's usage says, and an estimate for what came after it.
+    """Tokens of the next request: the usage of the last answer, plus an estimate for newer messages.
 
     Kept up to date message by message: a status line asks for it more often than messages come.
     """
@@ -38,7 +38,7 @@ class TokenCount:
 
     @property
     def is_measured(self) -> bool:
-        """Whether a provider's figure is among it, which counts the system prompt and the tools too."""
+        """Whether it includes a provider's figure, which also counts the system prompt and the tools."""
         return self._told > 0
 
     @property
@@ -47,14 +47,14 @@ class TokenCount:
 
     def add(self, message: Message, *, is_measured: bool = True) -> None:
         """Add the next message; without `is_measured` the figures of its provider do not count."""
-        told = told_tokens(message) if is_measured else 0
+        told = reported_tokens(message) if is_measured else 0
         if told:
             self._told, self._characters = told, 0.0
         else:
             self._characters += sum(map(_characters, message.parts))
 
     def reset(self, tokens: int) -> None:
-        """So many they are now, whatever was counted."""
+        """Set the count."""
         self._told, self._characters = tokens, 0.0
 
 

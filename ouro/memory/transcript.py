@@ -1,4 +1,4 @@
-"""What a session is called, where nobody has called it anything: its first words."""
+"""Transcript: the state of a session from its records (branch, compaction, usage), and default titles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ouro.memory.sessions.records import (
     TitleRecord,
 )
 from ouro.memory.short_term import compacted, with_answers, without_outputs
-from ouro.memory.tokens import TokenCount, told_tokens
+from ouro.memory.tokens import TokenCount, reported_tokens
 from ouro.messages import Message, Usage
 from ouro.utils.text import clean
 
@@ -51,7 +51,7 @@ def is_turn(message: Message) -> bool:
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """What is told between two messages."""
+    """A notice between two messages."""
 
     record: ModelRecord | RewindRecord
     left: int = 0
@@ -59,14 +59,14 @@ class _Mark(msgspec.Struct, frozen=True):
 
 
 class Transcript:
-    """Takes records in the order of the file. The order counts; numbers are only names.
+    """Takes records in the order of the file. Only the order counts; numbers are ids.
 
-    A message without a number, or with one that is taken, is given a fresh one.
+    A message without a number, or with a used one, gets a new one.
 
     Args:
-        kept: messages from before the first record, that a compaction among the records keeps.
-        is_whole: nothing stands before the first record.
-        above: no number up to this one is given to a message that has none.
+        kept: messages from before the first record that a compaction keeps.
+        is_whole: nothing precedes the first record.
+        above: new numbers are greater than this.
     """
 
     def __init__(self, kept: Iterable[MessageRecord] = (), *, is_whole: bool = True, above: int = 0) -> None:
@@ -117,29 +117,29 @@ class Transcript:
 
     @property
     def entries(self) -> tuple[TranscriptEntry, ...]:
-        """The messages of the line that goes on, oldest first, as far as loaded."""
+        """The loaded messages of the current branch, oldest first."""
         return tuple(item for item in self._line.items if isinstance(item, TranscriptEntry))
 
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
-        """What was left and can be gone back to, in the order in which it parts from the line; as far as loaded."""
+        """The loaded branches that were left and can be visited, in the order of their start."""
         return self._line.branches()
 
     @property
     def compaction(self) -> CompactionRecord | None:
-        """The one whose summary is sent now."""
+        """The compaction in force."""
         made = (item for item in reversed(self._line.items) if isinstance(item, CompactionRecord))
         return next((item for item in made if item.summary), None)
 
     @property
     def dropped(self) -> frozenset[str]:
-        """The calls whose outputs are left out of what is sent."""
+        """The calls whose outputs are not sent."""
         made = (item for item in self._line.items if isinstance(item, CompactionRecord))
         return frozenset(call for item in made for call in item.dropped)
 
     @property
     def last_number(self) -> int:
-        """Of what stands last on the line; 0: nothing does."""
+        """The number of the last item of the branch; 0 if it is empty."""
         return self._line.last
 
     @property
@@ -153,17 +153,17 @@ class Transcript:
             return self.is_whole
         items, last = self._line.items, compaction.covers[1]
         before = items[: items.index(compaction)]
-        # Where something that is covered is loaded, so is all behind it that is not.
+        # If a covered message is loaded, all uncovered ones after it are loaded, too.
         reaches = last >= compaction.number - 1 or any(item.number <= last for item in before)
         return reaches and all(self._entry(number) is not None for number in compaction.kept)
 
     def sent_entries(self) -> list[TranscriptEntry]:
-        """The messages that are sent, oldest first: those that the compaction in force keeps, and what it leaves."""
+        """The messages that are sent, oldest first: those that the compaction keeps, and those after it."""
         kept, following = self._sent()
         return [*kept, *following]
 
     def sent(self) -> list[Message]:
-        """What is sent, before `sendable`: the messages kept, the summary, what follows; without dropped outputs."""
+        """The context before `sendable`: kept messages, summary, newer messages; without dropped outputs."""
         kept, following = self._sent()
         compaction = self.compaction
         summary = compaction.summary if compaction else ""
@@ -172,7 +172,7 @@ class Transcript:
         return without_outputs(messages, dropped) if dropped else messages
 
     def before(self, number: int) -> int:
-        """The number of what stands before that message on the line; 0: nothing, as far as loaded."""
+        """The number of the item before that message on the branch; 0 if none is loaded."""
         numbers = [item.number for item in self._line.items]
         place = numbers.index(number) if number in numbers else 0
         return numbers[place - 1] if place else 0
@@ -182,20 +182,20 @@ class Transcript:
         return number in self._line or (number == 0 and self.is_whole)
 
     def shown_items(self) -> list[ShownItem]:
-        """The line as it is shown, as far as loaded: messages, their receipts, and what was changed between them."""
+        """The loaded branch as shown: messages, their receipts, and changes between them."""
         items = self._line.items
         told: list[ShownItem] = list(self._marks_behind(0)) if self.is_whole else []
         for place, item in enumerate(items):
             told.append(item)
             if place + 1 < len(items) and items[place + 1].number == item.number:
-                continue  # answers that no record holds belong to it
+                continue  # inserted tool results belong to it
             if receipt := self.recalled.get(item.number):
                 told.append(receipt)
             told += self._marks_behind(item.number)
         return told
 
     def count_tokens(self, count: TokenCount) -> None:
-        """Tell `count` what is sent: by the last figure of the model in use, else by all of its characters."""
+        """Update `count`: from the last figure of the current model, else from all characters."""
         items = self._line.items
         figures = (place for place in reversed(range(len(items))) if self._has_figure(items[place]))
         begin = next(figures, None)
@@ -203,33 +203,33 @@ class Transcript:
             following = self.sent()
         else:
             item = items[begin]
-            count.reset(item.tokens[1] if isinstance(item, CompactionRecord) else told_tokens(item.message))
+            count.reset(item.tokens[1] if isinstance(item, CompactionRecord) else reported_tokens(item.message))
             following = [item.message for item in items[begin + 1 :] if isinstance(item, TranscriptEntry)]
         for message in following:
             count.add(message, is_measured=False)
 
     @property
     def turns(self) -> int:
-        """How many there have been on the line, as far as that was ever loaded."""
+        """The number of loaded turns on the branch."""
         return self.turns_gone + sum(is_turn(entry.message) for entry in self.entries)
 
     @property
     def kept_entries(self) -> list[TranscriptEntry]:
-        """The messages that the compaction in force keeps, of those that do not stand on the line as far as loaded."""
+        """The messages that the compaction keeps and that are not on the loaded branch."""
         kept, _ = self._sent()
         return [item for item in kept if item.number not in self._line]
 
     def needed_from(self, count: int) -> TranscriptEntry | None:
-        """The message before which nothing is needed: all behind it is sent, or among the last `count` messages."""
+        """The first needed message: from it on, messages are sent or are among the last `count`."""
         entries = self.entries
         _, following = self._sent()
         place = max(0, len(entries) - max(count, len(following)))
         while place and entries[place].message.role == "tool":
-            place -= 1  # answers stay with what asked for them
+            place -= 1  # tool results stay with their calls
         return entries[place] if place else None
 
     def drop_before(self, first: TranscriptEntry) -> None:
-        """Forget what stands before that message of the line, but for what is sent of it."""
+        """Drop the messages before that one, except those that are sent."""
         kept, _ = self._sent()
         place = self._line.items.index(first)
         self._kept = {item.number: item for item in kept}
@@ -242,7 +242,7 @@ class Transcript:
         self._marks = {number: marks for number, marks in self._marks.items() if number in self._line}
 
     def take(self, record: Record) -> None:
-        """One more record stands behind the others."""
+        """Append a record."""
         self.last_at = max(self.last_at, record.at)
         match record:
             case MessageRecord():
@@ -265,7 +265,7 @@ class Transcript:
             case CostRecord(usage=usage):
                 self.usage += usage
             case ForkRecord():
-                # What the copied part has cost was paid there.
+                # The source session has paid for the copied part.
                 self.fork, self.usage = record, Usage()
             case CapturedRecord(message):
                 self.captured = message
@@ -275,7 +275,7 @@ class Transcript:
                 self.recalled[message] = record
 
     def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[TranscriptEntry, ...]:
-        """Put older records of the line before the others; gives their messages."""
+        """Prepend older records of the branch; returns their messages."""
         items: list[TreeItem] = []
         for record in records:
             match record:
@@ -305,7 +305,7 @@ class Transcript:
     def _take_compaction(self, record: CompactionRecord) -> None:
         self._line.append(self._named(record))
         self.usage = record.spent or self.usage + (record.usage or Usage())
-        # What it says of all that came before counts where that is not loaded.
+        # Its totals of earlier records count if those are not loaded.
         self.title = self.title or record.title
         self.model = self.model or record.chosen
         self.pins |= frozenset(record.pins)
@@ -336,7 +336,7 @@ class Transcript:
         return record if number == record.number else replace(record, number=number)
 
     def _sent(self) -> tuple[list[TranscriptEntry], list[TranscriptEntry]]:
-        """Of what the compaction in force covers the messages that it keeps; and all that it does not cover."""
+        """The kept ones of the messages that the compaction covers, and all that it does not cover."""
         compaction, items = self.compaction, self._line.items
         if compaction is None:
             return [], list(self.entries)
@@ -354,7 +354,7 @@ class Transcript:
     def _has_figure(self, item: TreeItem) -> bool:
         if item.number < self._asked_since:
             return False
-        return bool(item.tokens[1] if isinstance(item, CompactionRecord) else told_tokens(item.message))
+        return bool(item.tokens[1] if isinstance(item, CompactionRecord) else reported_tokens(item.message))
 
     def _entry(self, number: int) -> TranscriptEntry | None:
         item = self._line.get(number) or self._kept.get(number)

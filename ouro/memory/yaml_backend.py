@@ -71,7 +71,7 @@ class YamlFileMemoryStore(MemoryStore):
     """Stores each session in a folder below `root`. Session files are read and written through aiofiles.
 
     Args:
-        root: `~/.ouro/sessions` where none is given.
+        root: default `~/.ouro/sessions`.
         mask: applied to every text before it is written.
     """
 
@@ -211,11 +211,11 @@ class YamlFileMemoryStore(MemoryStore):
         held = self._open.get(header.id)
         try:
             return (held.folder if held else self._folders.find(header.id)) / OUTPUTS
-        except SessionNotFound:  # it has no message yet
+        except SessionNotFound:  # it has no messages yet
             return self._root / f"{header.created_at[:10]}_{header.id[:8]}" / OUTPUTS
 
     async def repair_session(self, session_id: str) -> tuple[str, ...]:
-        """Move what is damaged to another file and keep the rest. Returns what was done, one line each.
+        """Move damaged parts to another file and keep the rest. Returns the actions, one line each.
 
         Raises:
             SessionNotFound: there is none.
@@ -230,7 +230,7 @@ class YamlFileMemoryStore(MemoryStore):
             lock.release()
 
     async def rebuild_index(self, progress: Progress | None = None) -> int:
-        """Make the index of sessions again from their files. Returns the number of sessions."""
+        """Rebuild the index of sessions from their files. Returns the number of sessions."""
         await asyncio.to_thread(self._folders.sweep)
         return len(await asyncio.to_thread(session_index.entries, self._root, anew=True, progress=progress))
 
@@ -294,7 +294,7 @@ class YamlFileMemoryStore(MemoryStore):
 
 
 def _bytes_back(record: CompactionRecord, places: Mapping[int, int], place: int) -> dict[str, list[int]]:
-    """How far before the compaction each message begins that it keeps; nothing where an offset is unknown."""
+    """The distance of each kept message before the compaction, in bytes; None if an offset is unknown."""
     known = [places[number] for number in record.kept if number in places]
     return {BYTES_BACK: [place - offset for offset in known]} if known and len(known) == len(record.kept) else {}
 
@@ -314,7 +314,7 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
 
 
 def _copied(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
-    """The records of a session file behind its header, up to message `number`; and the highest number among them."""
+    """The records after the header of a session file, up to message `number`, and the highest number."""
     records, _ = split(data)
     begin = records[0].offset + records[0].size if records else 0
     numbers = [number_of(record) for record in records]

@@ -1,1 +1,1 @@
-"""The shadow of sessions and memory in SQLite, and what is asked of it: words, meaning, entities."""
+"""The search index of sessions and memory in SQLite: words, vectors, entities."""

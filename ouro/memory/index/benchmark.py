@@ -1,4 +1,4 @@
-"""Measure the search: documents and questions with known answers, on an index of their own."""
+"""Measure the search: documents and queries with known answers, on a separate index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class BenchmarkQuestion(msgspec.Struct, frozen=True):
 
 
 class SearchAnswer(msgspec.Struct, frozen=True):
-    """What was found, best first, and in how many milliseconds."""
+    """The hits, best first, and the time in milliseconds."""
 
     qid: str
     ids: tuple[str, ...]
@@ -48,7 +48,7 @@ def read_lines(path: Path, kind: type[Any]) -> list[Any]:
     """JSON lines as values of `kind`.
 
     Raises:
-        UsageError: the file cannot be read, or a line is not one.
+        UsageError: the file cannot be read, or a line is not valid.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -72,7 +72,7 @@ def answers(
     embedder: Embedder | None,
     weights: Weights | None = None,
 ) -> Iterator[SearchAnswer]:
-    """Ask every question of an index in the folder `work` that holds the documents alone."""
+    """Run every query on an index of the documents in the folder `work`."""
     index = Index(work / "index.db")
     try:
         names = _add(index, documents)
@@ -92,7 +92,7 @@ def answers(
 
 
 def _add(index: Index, documents: Sequence[Document]) -> dict[int, str]:
-    """Put the documents into the index as sessions; gives the id of each by its row."""
+    """Put the documents into the index as sessions; returns their ids by row."""
     names: dict[int, str] = {}
     sessions: dict[str, list[Document]] = {}
     for document in documents:
@@ -123,7 +123,7 @@ def _last_day(documents: Sequence[Document]) -> date | None:
 
 
 class SearchQuality(msgspec.Struct, frozen=True):
-    """How well questions were answered."""
+    """The quality of the search over all queries."""
 
     questions: int
     recall: Mapping[str, float]
@@ -132,11 +132,11 @@ class SearchQuality(msgspec.Struct, frozen=True):
     p50_ms: float
     p95_ms: float
     missed: tuple[str, ...]
-    """The questions of which no answer was among the first 10."""
+    """The queries without an answer among the first 10."""
 
 
 def measure(found: Sequence[SearchAnswer], wanted: Mapping[str, Sequence[str]]) -> SearchQuality:
-    """Compare answers with the ids that are right, by question."""
+    """Compare the answers of each query with the correct ids."""
     recall = {}
     for k in (5, 10, 25):
         recall[str(k)] = _mean([_share(item.ids[:k], wanted[item.qid]) for item in found])
@@ -173,18 +173,18 @@ _LATEST = "kind = 'note' AND archived = 0 AND note NOT IN (SELECT supersedes FRO
 
 
 class OwnQuestions(msgspec.Struct, frozen=True):
-    """What was asked, what came, and what should have come."""
+    """Queries, their answers, and the correct answers."""
 
     answers: list[SearchAnswer]
     wanted: dict[str, list[str]]
     texts: dict[str, str]
-    """Of each note that was asked for, by its id."""
+    """By id of the note that was searched."""
     without_a_turn: int
-    """Notes that were not asked for, since no session tells what taught them."""
+    """Notes that were skipped, since no session shows their source."""
 
 
 def ask_own_notes(search: Search, recall_in: Callable[[str], Recall]) -> OwnQuestions:
-    """Ask for every note that is in force, by the recall of the turns. Blocks for some milliseconds a note.
+    """Search for every note in force with the recall of the turns. Blocks for some milliseconds a note.
 
     Args:
         search: has the notes and the sessions that taught them.
@@ -209,7 +209,7 @@ def ask_own_notes(search: Search, recall_in: Callable[[str], Recall]) -> OwnQues
 
 
 def _words_of_turn(search: Search, session: str, turn: int) -> str:
-    """What the user said in that turn of that session; empty where it is gone."""
+    """The user's message in a turn; empty if the session is missing."""
     with search.index.reading() as database:
         row = database.execute("SELECT seq FROM sessions WHERE id = ?", (session,)).fetchone()
         if row is None or turn < 1:

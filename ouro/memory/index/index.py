@@ -1,4 +1,4 @@
-"""Index: the shadow that sessions and memory cast into SQLite, so that they can be searched. May be deleted."""
+"""Index: sessions and memory in SQLite, for searching. Derived; may be deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ouro.memory.index.session_indexer import changed_sessions, feed_session, kn
 from ouro.utils.log import log
 
 Progress = Callable[[int, int], None]
-"""Told how many files are done, and of how many."""
+"""Called with the number of finished files, and the total."""
 _Step = Callable[[sqlite3.Connection], None]
 
 
@@ -35,9 +35,9 @@ class IndexState(msgspec.Struct, frozen=True):
 
 
 class Index:
-    """One for a process. Nothing is opened before it is used; every method may block on a disk: call it from a thread.
+    """One per process, opened at first use. Every method may block: call it from a thread.
 
-    Reads and writes have a connection each, so that a search does not wait for a file that is being read in.
+    Reads and writes have separate connections, so that a search does not wait for an update.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,10 +50,10 @@ class Index:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The tables, to be asked.
+        """The tables for reading.
 
         Raises:
-            SearchUnavailable: they cannot be read just now; broken ones were set aside, and come back with `follow`.
+            SearchUnavailable: they cannot be read now; broken ones were set aside, and `follow` makes them again.
         """
         with self._reading:
             try:
@@ -64,12 +64,12 @@ class Index:
                         self._writer, self._writing = self._reader, self._reading
                 yield self._reader
             except sqlite3.Error as error:
-                self._take_away(error)
+                self._set_aside_if_broken(error)
                 raise SearchUnavailable(f"The index cannot be read just now: {error}.", "Ask again.") from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The tables, to be changed by statements of one short transaction.
+        """The tables for writing, in one short transaction.
 
         Raises:
             SearchUnavailable: they cannot be written just now; broken ones were set aside.
@@ -83,16 +83,16 @@ class Index:
                 yield self._writer
                 self._writer.execute("COMMIT")
             except sqlite3.Error as error:
-                self._take_away(error)
+                self._set_aside_if_broken(error)
                 raise SearchUnavailable(f"The index cannot be written just now: {error}.", "Try again.") from error
             finally:
                 if self._writer is not None and self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
 
     def follow(self, sources: Sources, progress: Progress | None = None) -> int:
-        """Bring the index up to date with the files; gives how many of them had changed.
+        """Update the index from the files; returns the number of changed files.
 
-        Where another process is at the sessions, that is waited for; not for notes alone, a file at a time.
+        Waits for another process that indexes sessions; notes alone need no wait.
 
         Raises:
             SearchUnavailable: the index cannot be written just now.
@@ -107,7 +107,7 @@ class Index:
             raise SearchUnavailable(f"Another process is writing the index ({error}).", "Try again.") from error
 
     def made(self) -> str:
-        """Which index it is: another text after it was made anew. One that was deleted is made now, empty.
+        """An id of the index, new after each rebuild. A deleted index is created empty.
 
         Raises:
             SearchUnavailable: it cannot be read just now.
@@ -120,7 +120,7 @@ class Index:
         return self.made()
 
     def rebuild(self, sources: Sources, progress: Progress | None = None) -> int:
-        """Make the index anew from the files; vectors that were computed are kept. Gives the number of files.
+        """Rebuild the index from the files, keeping vectors. Returns the number of files.
 
         Raises:
             SearchUnavailable: the index cannot be written just now.
@@ -170,7 +170,7 @@ class Index:
             try:
                 with self.writing() as database:
                     step(database)
-            except (ValueError, OverflowError) as error:  # what one file holds does not keep the others out
+            except (ValueError, OverflowError) as error:  # an error in one file does not stop the others
                 log.warning("not searched: %s: %s", step, error)
         progress(len(steps), len(steps))
         return len(steps)
@@ -191,7 +191,7 @@ class Index:
             try:
                 with self.reading() as database:
                     changed, gone = changed_files(database, memory)
-            except UnicodeEncodeError:  # a folder whose name is no text
+            except UnicodeEncodeError:  # a folder name that is not UTF-8
                 log.warning("not searched: %r", str(memory.path))
                 continue
             for path in gone:
@@ -199,8 +199,8 @@ class Index:
             for path in changed:
                 yield partial(feed_file, folder=memory, path=path)
 
-    def _take_away(self, error: sqlite3.Error) -> None:
-        """Set a broken index aside; one that is only locked, or a statement that is wrong, is left alone."""
+    def _set_aside_if_broken(self, error: sqlite3.Error) -> None:
+        """Set a broken index aside; a locked index, or an error in a statement, changes nothing."""
         if isinstance(error, sqlite3.OperationalError) and "disk I/O" not in str(error):
             return
         log.warning("the index cannot be used: %s", error)

@@ -1,4 +1,4 @@
-"""Lookup: the index and its search, made when they are first needed, and kept up to date in the background."""
+"""Lookup: the index and its search, made at first use, updated in the background."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from ouro.memory.sessions.session_search import SessionHit
 
 PATIENCE_SECONDS = 3.0
-"""A search waits so long for the index to be brought up to date; then it takes what is there."""
+"""Seconds that a search waits for an index update; then it searches what is there."""
 CLOSE_SECONDS = 2.0
-"""At most for the vectors of new notes when a session is closed."""
+"""Seconds at most for the vectors of new notes when a session is closed."""
 _BATCH = 16
 _PAUSE_SECONDS = 0.002
-"""Between two files, so that typing stays responsive."""
+"""Seconds between two files, so that typing stays responsive."""
 
 
 class _StoppedError(Exception):
-    """Enough for now: the next time goes on from there."""
+    """Stops an update; the next one continues there."""
 
 
 class Lookup:
-    """One for a session. Nothing is imported or opened before the first question or the end of the first turn.
+    """One per session. Nothing is imported or opened before the first search or the end of the first turn.
 
     Args:
         path: of the index.
-        sources: what it follows.
-        embedder: gives the model for vectors, None for words alone; asked once, in a thread.
+        sources: the files to index.
+        embedder: returns the model for vectors, None for words alone; called once, in a thread.
     """
 
     def __init__(self, path: Path, sources: Callable[[], Sources], embedder: Callable[[], Embedder | None]) -> None:
@@ -54,7 +54,7 @@ class Lookup:
         self._has_turns = False
 
     async def find(self, query: str, k: int = 5, wanted: SearchFilter | None = None) -> list[MemoryHit]:
-        """The `k` best hits among notes, core lines, sessions and outputs, the files as they are now.
+        """The `k` best hits among notes, core lines, sessions and outputs, after an update from the files.
 
         Raises:
             SearchUnavailable: the index cannot be read just now.
@@ -62,7 +62,7 @@ class Lookup:
         return await asyncio.to_thread(self._find, query, k, wanted)
 
     async def sessions(self, words: str, project: str | None = None, limit: int = 20) -> list[SessionHit]:
-        """The sessions in which these words were said, best first; as far as the index knows of them by now.
+        """The sessions with these words, best first, as far as they are indexed.
 
         Raises:
             SearchUnavailable: the index cannot be read just now.
@@ -70,11 +70,11 @@ class Lookup:
         return await asyncio.to_thread(self._sessions, words, project, limit)
 
     def note_turn(self) -> None:
-        """A turn ended: the vectors of what it wrote are made in the background, or at the latest by `close`."""
+        """After a turn: make the vectors of its notes in the background, at the latest in `close`."""
         self._has_turns = True
 
     async def keep_up(self) -> None:
-        """Bring the index up to date, and make the vectors that are missing, a few at a time. For the background."""
+        """Update the index and make missing vectors, a few at a time. For the background."""
         self._is_asked_again = True
         if self._keeping_up.locked():
             return  # the running update continues with it
@@ -85,7 +85,7 @@ class Lookup:
                 await self._fill()
 
     def search(self) -> Search:
-        """What finds; made now, if it was not yet. Blocks: call it from a thread."""
+        """The search, made at the first call. Blocks: call it from a thread."""
         with self._making:
             if self._search is None:
                 self._search = self._made()
@@ -143,7 +143,7 @@ class Lookup:
         return search_sessions(self.search().index, words, project, limit)
 
     def _follow(self, seconds: float | None) -> None:
-        """Read what changed, for so long at most; what is left is read the next time."""
+        """Index changed files for this time at most; the rest is indexed the next time."""
         deadline = None if seconds is None else time.monotonic() + seconds
 
         def check(_done: int, _all: int) -> None:
@@ -160,7 +160,7 @@ class Lookup:
             log.warning("the index is not up to date: %s", error)
 
     async def _fill(self) -> None:
-        """Make vectors in small pieces, resting as long as each took: the processor is the user's."""
+        """Make vectors in small batches, with a pause after each as long as it took, to leave the CPU to the user."""
         while self._vectors is not None and not self._stopped.is_set():
             started = time.monotonic()
             try:
@@ -168,7 +168,7 @@ class Lookup:
                     await asyncio.to_thread(self._vectors.warm)
                     return
             except ModelError:
-                return  # the embedder has said it once
+                return  # the embedder has logged it
             except SearchUnavailable as error:
                 log.warning("vectors are made later: %s", error)
                 return

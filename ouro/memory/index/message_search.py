@@ -1,4 +1,4 @@
-"""The part of Search that knows what was said, and what tools answered."""
+"""Search in messages and tool outputs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ouro.memory.index.scoring import EVERYTHING, Passage, PassageRange, best_of
 from ouro.memory.index.search import MemoryHit, PassageFilter, SearchFilter, SearchRequest
 
 MAX_CANDIDATES = 200
-"""Passages that are looked at closely: by words, by vectors, by days, each."""
+"""Candidates that are scored, from each of words, vectors and days."""
 _OUTPUT_WORTH = 0.7
-"""What a tool said counts less than what people said of it."""
+"""The weight of a tool output; messages about it count more."""
 _SESSIONS_OF_DAYS = 20
 
 
 def find_messages(looking: SearchRequest, k: int) -> list[MemoryHit]:
-    """What user and assistant said: the `k` best passages and those as good as copies of them."""
+    """The `k` best passages of user and assistant messages, plus near copies of them."""
     within = _within(looking, "passages")
     shares = word_scores(
         looking.database, "messages", looking.question.words, within, has_neighbours=looking.weights.near_words
@@ -36,7 +36,7 @@ def find_messages(looking: SearchRequest, k: int) -> list[MemoryHit]:
 
 
 def find_outputs(looking: SearchRequest, k: int) -> list[MemoryHit]:
-    """What tools were asked and what they answered: by words alone."""
+    """Tool calls and outputs, by words alone."""
     found = word_scores(
         looking.database, "outputs", looking.question.words, _within(looking, "outputs"), has_neighbours=False
     )
@@ -46,9 +46,9 @@ def find_outputs(looking: SearchRequest, k: int) -> list[MemoryHit]:
 
 
 def prepare(database: sqlite3.Connection, wanted: SearchFilter) -> None:
-    """Put the sessions that may be looked at into `temp.allowed`, where not all may be.
+    """Put the sessions that pass the filter into `temp.allowed`, if there is a filter.
 
-    `since` is empty for those of which every word is meant.
+    `since` is empty if the whole session passes.
     """
     database.execute("CREATE TEMP TABLE IF NOT EXISTS allowed (seq INTEGER PRIMARY KEY, since TEXT NOT NULL)")
     database.execute("DELETE FROM temp.allowed")
@@ -76,7 +76,7 @@ def _within(looking: SearchRequest, column: str) -> PassageRange:
     table = "messages" if column == "passages" else "outputs"
     is_late = f"(SELECT at FROM {table} WHERE id = passage) >= allowed.since"
     mine = f"allowed.seq = passage >> {SHIFT} AND (allowed.since = '' OR {is_late})"
-    # The span is what SQLite can go to at once; what is in it is looked at one by one.
+    # SQLite seeks to the span and filters the rows in it one by one.
     span = f"passage >= {first} AND passage < {last}"
     return PassageRange(count, f"{span} AND EXISTS (SELECT 1 FROM temp.allowed WHERE {mine})")
 
@@ -92,7 +92,7 @@ def _only(database: sqlite3.Connection) -> PassageFilter:
 
 
 def _of_days(looking: SearchRequest, within: PassageRange) -> list[int]:
-    """What was said on the days that the question names: of the newest such sessions, from their beginning."""
+    """Passages from the days that the query names, newest sessions first."""
     allowed = EVERYTHING if within.is_all else "seq IN (SELECT seq FROM temp.allowed)"
     found: list[int] = []
     for first, last in looking.question.days:
@@ -116,7 +116,7 @@ def _hits(
     looking: SearchRequest, kind: str, passages: Sequence[Passage], scored: dict[int, dict[str, float]], k: int
 ) -> list[MemoryHit]:
     totals = {place: sum(parts.values()) for place, parts in scored.items()}
-    # Copies of a session say the same: enough are taken that `k` different ones are left.
+    # Copies of a session have the same messages: take enough that `k` different ones remain.
     best = heapq.nlargest(3 * k, passages, key=lambda item: (totals[item.id], item.id))
     found = []
     for item in best:

@@ -1,4 +1,4 @@
-"""Text to the word pieces of a BERT vocabulary (lower case)."""
+"""MiniLM in numpy: word pieces of a BERT vocabulary (lower case), and the model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CJK = re.compile("([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1
 
 
 class WordPieces:
-    """A vocabulary, and how a text is taken apart into it."""
+    """A vocabulary and its tokenizer."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._ids = {line.rstrip("\n"): number for number, line in enumerate(lines)}
@@ -29,7 +29,7 @@ class WordPieces:
         self._pieces = lru_cache(maxsize=20_000)(self._pieces_of)
 
     def encode(self, text: str, most: int) -> list[int]:
-        """The ids of a text between the marks of its start and end; `most` ids at most."""
+        """The ids of a text with start and end marks; at most `most`."""
         ids = [self._start]
         for word in _words(text):
             ids += self._pieces(word)
@@ -70,13 +70,13 @@ def _words(text: str) -> list[str]:
 
 Floats = NDArray[np.float32]
 MAX_PIECES = 256
-"""What the model was trained to read of a text."""
+"""The maximum tokens that the model was trained on."""
 _BATCH_PIECES = 2_048
 _KINDS = {"F32": np.float32, "F16": np.float16}
 
 
 class _Layer(msgspec.Struct, frozen=True):
-    """The weights of one layer, turned so that a row of states is multiplied from the left."""
+    """The transposed weights of one layer, for states as rows."""
 
     asked: Floats
     """Queries, keys and values side by side."""
@@ -171,7 +171,7 @@ def _layer(tensors: dict[str, Floats], number: int) -> _Layer:
 
 
 def _tensors(path: Path) -> dict[str, Floats]:
-    """The arrays of a safetensors file, as they lie on disk: what is not used is not read."""
+    """The arrays of a safetensors file, memory-mapped: unused ones are not read."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(size))
@@ -186,7 +186,7 @@ def _tensors(path: Path) -> dict[str, Floats]:
 
 
 def _batches(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """The numbers of texts of like length, together as many as are multiplied well at once."""
+    """Indexes of texts in batches of similar length and efficient size."""
     batch: list[int] = []
     for number in sorted(range(len(ids)), key=lambda item: len(ids[item])):
         if batch and len(ids[number]) * (len(batch) + 1) > _BATCH_PIECES:
@@ -198,7 +198,7 @@ def _batches(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 
 def _gelu(values: Floats) -> Floats:
-    """Close to the Gaussian one by a tanh, in place: cosines differ from it in the fifth digit."""
+    """GELU approximated by tanh, in place: cosines differ in the fifth digit."""
     inner = values * values
     inner *= np.float32(0.044715)
     inner += 1

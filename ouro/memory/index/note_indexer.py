@@ -1,4 +1,4 @@
-"""Core files and notes into the index: a file is read again when it is another one than last time."""
+"""Index core files and notes: a file is read again if it has changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ouro.utils.log import log
 
 CORE_FILES = ("decisions.md", "preferences.md", "facts.md")
 MAX_FILE = 1 << 20
-"""Bytes; nobody reads a longer core file or note whole, and a model neither."""
+"""Bytes. Longer core files and notes are not indexed."""
 _HEADING = re.compile(r"\s{0,3}(#{1,6}\s|-{3,}\s*$|<!--)")
 
 
@@ -40,7 +40,7 @@ class MemoryFolder(msgspec.Struct, frozen=True):
 
     scope: str
     project: str
-    """The root of the repository it speaks of; empty for the user's own."""
+    """The root of its repository; empty for the user's memory."""
     path: Path
     core: tuple[str, ...] = CORE_FILES
     """The names of its core files."""
@@ -52,7 +52,7 @@ class MemoryFolder(msgspec.Struct, frozen=True):
 
 
 def project_of(scope: str, folder: Path) -> str:
-    """The root of the repository that a memory folder speaks of, one for all its worktrees; empty for the user's."""
+    """The root of a memory folder's repository, one for all its worktrees; empty for the user's memory."""
     return str(folder.parent.parent) if scope == "repo" else ""
 
 
@@ -65,7 +65,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def changed_files(database: sqlite3.Connection, folder: MemoryFolder) -> tuple[list[str], list[str]]:
-    """The files of a memory folder to be read, and those that are gone, by their whole path."""
+    """The files of a memory folder to index, and the deleted ones, by full path."""
     rows = database.execute("SELECT path, size, mtime FROM files WHERE folder = ?", (str(folder.path),))
     known = {path: (size, mtime) for path, size, mtime in rows}
     found = dict(_files(folder))
@@ -96,7 +96,7 @@ def remove_file(database: sqlite3.Connection, path: str) -> None:
 
 
 def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> None:
-    """Read one core file or note again. What cannot be read is passed over, with a line in the log."""
+    """Index one core file or note again. An unreadable file is skipped with a line in the log."""
     place = Path(path)
     try:
         with opened(place.parent, place.name, os.O_RDONLY) as descriptor:
@@ -128,7 +128,7 @@ def feed_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> 
 
 
 def _rows_of_core(name: str, text: str, at: str) -> list[_Row]:
-    """The lines of a core file that say something."""
+    """The lines of a core file with content."""
     category = name.removesuffix(".md")
     return [
         _Row("core", Note(id=f"{name}:{number}", category=category, text=line.strip(), updated_at=at), number)
@@ -161,9 +161,9 @@ def _insert(database: sqlite3.Connection, folder: MemoryFolder, path: str, row: 
 
 
 def _entities(note: Note, root: str) -> tuple[str, ...]:
-    """What a note names, and what its text names: who writes a note by hand lists nothing.
+    """The entities listed in a note, and those in its text: notes written by hand list none.
 
-    A tool that a text speaks of by the way is left out: every second note does.
+    Tools mentioned in the text are left out: every second note mentions one.
     """
     spoken_of = (item for item in entities_in(note.text) if not item.startswith("tool:"))
     return tuple(dict.fromkeys((*normalized_all(note.entities, root), *spoken_of)))

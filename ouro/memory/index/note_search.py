@@ -1,4 +1,4 @@
-"""The part of Search that knows notes and core lines."""
+"""Search in notes and core lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ouro.memory.index.search import MemoryHit, PassageFilter, SearchRequest, We
 
 MAX_CANDIDATES = 150
 MAX_NEAREST = 300
-"""By the signs of their vectors."""
+"""Candidates by the signs of their vectors."""
 _COLUMNS = (
     "id, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn, supersedes,"
     " path, archived"
@@ -21,7 +21,7 @@ _COLUMNS = (
 
 
 def find_notes(looking: SearchRequest, weigh: Weigh | None = None) -> list[MemoryHit]:
-    """Notes and core lines that bear on the question, in no order; `weigh` gives a factor for each."""
+    """Notes and core lines relevant to the query, unordered; `weigh` returns a factor for each."""
     fitting = _fitting(looking)
     shares = word_scores(looking.database, "notes", looking.question.words, fitting, has_neighbours=False)
     nearest = looking.nearest("notes", MAX_CANDIDATES, lambda: _only(looking.database, fitting))
@@ -67,7 +67,7 @@ def note_hits(looking: SearchRequest, places: Iterable[int]) -> list[MemoryHit]:
 
 
 def _fitting(looking: SearchRequest) -> PassageRange:
-    """The notes and core lines that the filter lets through."""
+    """The notes and core lines that pass the filter."""
     wanted = looking.wanted
     kinds = ", ".join(f"'{kind}'" for kind in wanted.kinds)
     parts = [f"notes.kind IN ({kinds})", *([] if wanted.archived else ["notes.archived = 0"])]

@@ -1,4 +1,4 @@
-"""What is asked for: its words, the days and the speaker it names."""
+"""Parse a search query: its words, and the days and the speaker that it names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from ouro.memory.index.tokenizer import FORMS, STOP_WORDS, words_in
 
 MAX_WORDS = 48
-"""Of a long message the first ones are looked for."""
+"""The maximum words of a long query; the first ones are used."""
 _WORD = re.compile(r"[^\W_]+")
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
            "november", "december")  # fmt: skip
@@ -25,7 +25,7 @@ _SAID_AS_A_MONTH = re.compile(
     r"\b(?:in|on|of|by|early|mid|late|last|this|before|after|during|since|until|\d\d?(?:st|nd|rd|th)?) (?:may|march)\b"
     r"|\b(?:may|march),? \d"
 )
-"""`may` and `march` are verbs, too."""
+"""Matches `may` and `march` as months, not verbs."""
 _YEAR = re.compile(r"\b(?:in|of|during|since) ((?:19|20)\d\d)\b")
 _AGO = re.compile(r"\b(\d{1,3}|an?|two|three|four|five|six|a few|a couple of) (day|week|month|year)s? ago\b")
 _RECENT = re.compile(r"\b(?:(today|yesterday)|(last|this) (week|month|year))\b")
@@ -41,15 +41,15 @@ class ParsedQuery(msgspec.Struct, frozen=True):
     words: tuple[tuple[str, ...], ...]
     """Each word with its other forms (`went`, `go`, `gone`)."""
     speaker: str = ""
-    """Whose words are asked for, where it says so of one alone."""
+    """The speaker, if the query names exactly one."""
     days: tuple[tuple[str, str], ...] = ()
-    """Spans of days that it names, first and last, as `2026-11-21`."""
+    """Named spans of days, first and last, as `2026-11-21`."""
     spoken: str = ""
-    """As the speaker would say it himself: what vectors are compared with."""
+    """The query from the speaker's point of view, for vectors."""
 
 
 def question_of(text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None) -> ParsedQuery:
-    """Take a question apart. Of days that are named in part, or as seen from `today`, the last such are meant."""
+    """Parse a query. Partial or relative days mean the last such days before `today`."""
     speaker = _speaker(text, speakers)
     names = {word.lower() for name in speakers for word in _WORD.findall(name)}
     days, rest = _days(text, today)
@@ -63,7 +63,7 @@ def question_of(text: str, speakers: Sequence[str] = SPEAKERS, today: date | Non
 
 
 def _speaker(text: str, speakers: Sequence[str]) -> str:
-    """The only one of them that is named; the user is `I`, and the assistant `you`."""
+    """The only speaker that is named; the user is `I`, the assistant `you`."""
     words = set(_WORD.findall(text.lower()))
     named = [name for name in speakers if name.lower() in words]
     if tuple(speakers) == SPEAKERS:
@@ -83,7 +83,7 @@ def _in_first_person(text: str, speaker: str) -> str:
 
 
 def _days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:
-    """The spans that are named, and the text without their words."""
+    """The named spans of days, and the text without them."""
     lowered = text.lower()
     spans: list[tuple[date, date]] = []
     for found in _ISO.finditer(lowered):
@@ -110,7 +110,7 @@ def _named(found: re.Match[str], today: date | None) -> list[tuple[date, date]]:
 
 
 def _calendar(year: int, month: int, day: int) -> list[tuple[date, date]]:
-    """A year, a month of it or a day of that (0: all of them); nothing for what is in no calendar."""
+    """The span of a year, month or day (0: all); None for a date that does not exist."""
     try:
         if day:
             return [(date(year, month, day),) * 2]
@@ -122,7 +122,7 @@ def _calendar(year: int, month: int, day: int) -> list[tuple[date, date]]:
 
 
 def _relative(text: str, today: date) -> list[tuple[date, date]]:
-    """Days as seen from today, with some room: people remember them roughly."""
+    """Days relative to today, with a margin: users remember them roughly."""
     spans: list[tuple[date, date]] = []
     for found in _AGO.finditer(text):
         length = _DAYS[found[2]]

@@ -1,4 +1,4 @@
-"""The tables of the index, and a connection to them that is always good."""
+"""The tables of the index, and opening or replacing its file."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ouro.utils.log import log
 from ouro.utils.runtime import ensure_private_dir
 
 VERSION = 5
-"""Of the tables; an index of another version is made again from the files."""
+"""The version of the tables; an index of another version is rebuilt from the files."""
 _FIRST_WITH_MODELS = 5
 WAIT_SECONDS = 5.0
 SHIFT = 20
-"""The id of a passage is its session's `seq`, then in this many bits its place: neighbours have neighbouring ids."""
+"""The id of a passage is its session's `seq` and, in this many bits, its position: neighbours have adjacent ids."""
 
 _WORDS = "tokenize = 'porter unicode61 remove_diacritics 2'"
 _LASTING = (
@@ -80,7 +80,7 @@ length than before is another one; `used` is the day on which it was last worked
 
 
 def _words_of(table: str) -> tuple[str, ...]:
-    """The words index of a table's `text`, which follows the table by itself."""
+    """The word index of a table's `text`, kept in step by triggers."""
     words = f"{table}_words"
     return (
         f"CREATE VIRTUAL TABLE {words} USING fts5(text, content = '{table}', content_rowid = 'id', {_WORDS})",
@@ -95,7 +95,7 @@ _SCHEMA = (*_LASTING, *_TABLES, *(line for table in ("messages", "outputs", "not
 
 
 def make_tables(database: sqlite3.Connection) -> None:
-    """Put empty tables in place of those that are there; vectors stay: they took long to compute."""
+    """Replace all tables by empty ones; vectors stay, as they took long to compute."""
     kept = {"vectors", "models", "facts"}
     found = database.execute(
         "SELECT type, name FROM sqlite_schema WHERE sql LIKE 'CREATE %' AND name NOT LIKE 'sqlite_%'"
@@ -113,9 +113,9 @@ def make_tables(database: sqlite3.Connection) -> None:
 
 
 def open_index(path: Path) -> sqlite3.Connection:
-    """The index at `path`, ready. One that is broken, or of another version, is set aside first.
+    """Open the index at `path`. A broken one, or one of another version, is set aside first.
 
-    Where nothing can be written there, the index is kept in memory, for this process alone.
+    If it cannot be written, the index is in memory, for this process alone.
     """
     try:
         ensure_private_dir(path.parent)
@@ -128,10 +128,10 @@ def open_index(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def writing_alone(path: Path, seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Keep other processes from making, or setting aside, the index meanwhile.
+    """Lock out other processes that make or set aside the index.
 
     Raises:
-        OSError: the lock cannot be had within that time.
+        OSError: the lock is not free within that time.
     """
     with lock_file(Path(f"{path}.lock"), timeout=seconds):
         yield
@@ -145,7 +145,7 @@ def _opened(path: Path) -> sqlite3.Connection:
     if path.exists():
         return _connect(str(path))
     made = _made(path)
-    _take_vectors_back(made, Path(f"{path}.aside"))
+    _copy_vectors(made, Path(f"{path}.aside"))
     return made
 
 
@@ -154,8 +154,8 @@ def _made(path: Path) -> sqlite3.Connection:
     return _new(str(path))
 
 
-def _take_vectors_back(made: sqlite3.Connection, aside: Path) -> None:
-    """The vectors of the index that was set aside: they may have been paid for."""
+def _copy_vectors(made: sqlite3.Connection, aside: Path) -> None:
+    """Copy the vectors of the index that was set aside: they may have cost money."""
     if not aside.is_file():
         return
     try:
@@ -195,7 +195,7 @@ def _is_good(path: Path) -> bool:
 
 
 def set_aside(path: Path) -> None:
-    """Keep an index that cannot be used beside the new one, the last such one only."""
+    """Rename an unusable index; only the last one is kept."""
     log.warning("the index %s is set aside and made again", path)
     for ending in ("-wal", "-shm"):
         Path(f"{path}{ending}").unlink(missing_ok=True)
@@ -215,7 +215,7 @@ def _connect(place: str) -> sqlite3.Connection:
     made = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         made.execute("PRAGMA journal_mode = WAL")
-        made.execute("PRAGMA synchronous = NORMAL")  # after a loss of power it is made again: the files are the truth
+        made.execute("PRAGMA synchronous = NORMAL")  # after a power loss it is rebuilt from the files
         made.execute("PRAGMA secure_delete = ON")
         made.execute("PRAGMA cache_size = -16000")
         made.execute("PRAGMA trusted_schema = ON")  # so that the triggers may call this:

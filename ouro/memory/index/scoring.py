@@ -1,4 +1,4 @@
-"""What passages are worth as an answer to a question: a sum of few parts, each measured to help."""
+"""Scores of passages for a query: a sum of few terms, each measured to help."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ouro.memory.index.tokenizer import phrase
 
 _AFTER_DAYS = 14
 _ASKS = re.compile(r"\?[\s\"')”’]*(?:\[[^\]]*\]\s*)?\Z")
-"""Ends with a question mark, before a remark in brackets perhaps."""
+"""Ends with a question mark, possibly before a remark in brackets."""
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """How much each part counts beside the share of the question's words, which counts 1.0."""
+    """The weight of each term, relative to the share of the query's words, which counts 1.0."""
 
     vectors: float = 1.0
     around: float = 0.2
@@ -57,7 +57,7 @@ def score_passages(
     question: ParsedQuery,
     weights: Weights,
 ) -> dict[int, dict[str, float]]:
-    """The parts of the score of each passage; the score is their sum."""
+    """The terms of the score of each passage; the score is their sum."""
     found: dict[int, dict[str, float]] = {}
     usual = sum(cosines.values()) / len(cosines) if cosines else 0.0
     for passage in passages:
@@ -77,13 +77,13 @@ def score_passages(
 
 
 def _closeness(place: int, cosines: Mapping[int, float], usual: float, around: float) -> float:
-    """Of a passage and its neighbours; one whose vector is still to be made is taken for a usual one."""
+    """The similarity of a passage and its neighbours; a missing vector counts as average."""
     beside = cosines.get(place - 1, 0.0) + cosines.get(place + 1, 0.0)
     return max(0.0, (cosines.get(place, usual) + around * beside) / (1 + 2 * around))
 
 
 def days_fit(at: str, question: ParsedQuery) -> float:
-    """1.0 for what was said on a day that the question names, half for the two weeks after: one tells of it later."""
+    """1.0 on a day that the query names, half for the two weeks after it: events are often mentioned later."""
 
     day = at[:10]
     if any(first <= day <= last for first, last in question.days):
@@ -127,7 +127,7 @@ class PassageRange(msgspec.Struct, frozen=True):
 
 
 class _Places(msgspec.Struct):
-    """Where one word is said, newest first."""
+    """The passages with one word, newest first."""
 
     weight: float
     """Its rarity."""
@@ -142,9 +142,9 @@ def word_scores(
     *,
     has_neighbours: bool,
 ) -> dict[int, float]:
-    """The share of `words`, weighted by rarity, that each passage of `table` says: 1.0 is all of them.
+    """The share of `words`, weighted by rarity, in each passage of `table`: 1.0 is all of them.
 
-    A word that is said nowhere counts among what was asked for. The neighbours may be out of what is looked through.
+    A word without any match still counts in the total. Neighbours may be outside of the filter.
     """
     found = [_places(database, table, forms, within) for forms in _different(words)]
     whole = sum(item.weight for item in found)
@@ -186,20 +186,20 @@ def _places(database: sqlite3.Connection, table: str, forms: Sequence[str], with
 
 
 def _estimate(database: sqlite3.Connection, table: str, ids: Sequence[int], count: int) -> float:
-    """How often a common word is said: as often in the older passages as in the newest, by their ids."""
+    """An estimate of how often a common word occurs, from its rate in the newest passages."""
     first, last = database.execute(f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})").fetchone()
     share = (ids[0] - ids[-1] + 1) / max(1, last - first + 1)
     return float(min(count, len(ids) / share))
 
 
 def _different(words: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """The words, without those that the index takes for the same (`paint`, `painting`)."""
+    """The words without those of the same stem (`paint`, `painting`)."""
     return list({stem(forms[0]): forms for forms in reversed(words)}.values())
 
 
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
-    """What the words index takes a word for: asked of one that holds nothing else."""
+    """The stem of a word in the word index, from an index of this word alone."""
     with _ONE_AT_A_TIME:
         asked = _stemmer()
         asked.execute("INSERT INTO one VALUES (?)", (word,))

@@ -1,7 +1,7 @@
-"""Search: what was said and noted that bears on a question, by words and, where there are any, by vectors.
+"""Search: messages and notes relevant to a query, by words and, if there are any, by vectors.
 
-No model is asked. A passage is worth the share of the question that it and its neighbours say, and how close its
-meaning is; and a little more when the right speaker says it, on a day that the question names.
+No model is called. The score of a passage is the share of the query's words in it and its neighbours, plus the
+similarity of its vector, plus a little for the speaker and the days that the query names.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MemoryHit(msgspec.Struct, frozen=True):
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
-    """What alone is to be found; what is empty narrows nothing."""
+    """Limits of a search; empty fields do not limit."""
 
     kinds: tuple[HitKind, ...] = KINDS
     since: str = ""
@@ -82,7 +82,7 @@ class PassageFilter(msgspec.Struct, frozen=True):
 
 
 class VectorIndex(Protocol):
-    """What Search wants of vectors (`memory/search/vectors.py`), so that numpy is needed only where there are some."""
+    """The protocol of vectors (`memory/index/vectors.py`), so that Search needs no numpy without them."""
 
     def question(self, text: str) -> Any: ...
 
@@ -91,11 +91,11 @@ class VectorIndex(Protocol):
     def nearest(
         self, database: sqlite3.Connection, table: str, question: Any, count: int, only: PassageFilter | None = None
     ) -> list[int]:
-        """The ids of the passages, of `only` these where they are given, whose vectors are about the nearest."""
+        """The ids of the passages (within `only`, if given) with approximately the nearest vectors."""
         ...
 
     def cosines(self, database: sqlite3.Connection, table: str, question: Any, ids: Sequence[int]) -> dict[int, float]:
-        """How close each of these is; those that have no vector yet are left out."""
+        """The cosine of each; passages without a vector are left out."""
         ...
 
 
@@ -109,13 +109,13 @@ class SearchRequest(msgspec.Struct, frozen=True):
     weights: Weights
 
     def nearest(self, table: str, count: int, only: Callable[[], PassageFilter | None]) -> list[int]:
-        """The ids of what is nearest in meaning; none without vectors."""
+        """The ids of the nearest vectors; empty without vectors."""
         if self.vectors is None:
             return []
         return self.vectors.nearest(self.database, table, self.vector, count, only())
 
     def cosines(self, table: str, ids: Sequence[int]) -> dict[int, float]:
-        """How close each of these is in meaning; empty without vectors."""
+        """The cosine of each; empty without vectors."""
         return {} if self.vectors is None else self.vectors.cosines(self.database, table, self.vector, ids)
 
 
@@ -142,9 +142,9 @@ class Search:
         weigh: Weigh | None = None,
         today: date | None = None,
     ) -> list[MemoryHit]:
-        """The `k` best hits of the kinds that are wanted, best first; nothing is told twice.
+        """The `k` best hits of the given kinds, best first, without duplicates.
 
-        Where the embedding model does not answer, words alone decide.
+        If the embedding model does not answer, words alone decide.
 
         Raises:
             SearchUnavailable: the index cannot be read just now.
@@ -172,7 +172,7 @@ class Search:
     def nearest_notes(self, texts: Sequence[str], k: int, wanted: Sequence[SearchFilter]) -> list[MemoryHit]:
         """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note with its best cosine.
 
-        By vectors alone; nothing where there are none. Best first.
+        By vectors alone, best first; empty without vectors.
 
         Raises:
             SearchUnavailable: the index cannot be read just now.
@@ -194,17 +194,17 @@ class Search:
         return sorted(best.values(), key=lambda hit: -hit.score)
 
     def _vector(self, text: str) -> tuple[VectorIndex | None, Any]:
-        """The vectors, and that of the question; neither where there are none."""
+        """The vectors and the query's vector; None for both without vectors."""
         if self.vectors is None:
             return None, None
         try:
             return self.vectors, self.vectors.question(text)
         except ModelError:
-            return None, None  # the embedder has said it once
+            return None, None  # the embedder has logged it
 
 
 def _best(hits: Sequence[MemoryHit], k: int) -> list[MemoryHit]:
-    """The best, each text once: a copy of a session says all over again what the first one said."""
+    """The best hits, each text once: copies of a session have the same messages."""
     chosen: dict[str, MemoryHit] = {}
     for hit in sorted(hits, key=lambda item: -item.score):
         chosen.setdefault(hit.text, hit)

@@ -1,4 +1,4 @@
-"""Session files into the index: what was appended since, or all of a file that is another one now."""
+"""Index session files: appended records, or the whole file if it was replaced."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ _COLUMNS = IndexedSession.__struct_fields__
 
 
 def known_sessions(database: sqlite3.Connection) -> dict[str, tuple[int, int]]:
-    """Size and time of each session file as it was last read, by folder."""
+    """Size and time of each session file when it was last indexed, by folder."""
     rows = database.execute("SELECT folder, size, mtime FROM sessions")
     return {folder: (size, mtime) for folder, size, mtime in rows}
 
 
 def changed_sessions(root: Path, known: dict[str, tuple[int, int]]) -> tuple[list[str], list[str]]:
-    """The folders below `root` to be read, oldest first, and those that are gone."""
+    """The folders below `root` to index, oldest first, and the deleted ones."""
     found = dict(_folders(root))
     changed = sorted(folder for folder, signs in found.items() if known.get(folder) != signs)
     return changed, [folder for folder in known if folder not in found]
@@ -94,7 +94,7 @@ def remove_session(database: sqlite3.Connection, folder: str) -> None:
 
 
 def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> None:
-    """Bring one session up to date. A file that cannot be read is passed over, with a line in the log."""
+    """Index one session. An unreadable file is skipped with a line in the log."""
     try:
         with opened(root / folder, FILE_NAME, os.O_RDONLY) as descriptor:
             _feed(database, folder, descriptor)
@@ -140,13 +140,13 @@ def _begin(database: sqlite3.Connection, folder: str, block: RawRecord) -> Index
 
 
 def _hash(descriptor: int, end: int) -> bytes:
-    """Of what stands before `end`: all of it, or of a long file the last part."""
+    """A hash of the bytes before `end`; of a long file only the last part."""
     start = 0 if end <= _HASHED_WHOLE else end - _HASHED_END
     return hashlib.blake2b(read_range(descriptor, start, end), digest_size=16).digest()
 
 
 def _blocks(descriptor: int, start: int, end: int) -> Iterator[RawRecord]:
-    """The records from `start` on, with little of the file in memory at a time."""
+    """Yield the records from `start` on, with little of the file in memory."""
     window = _WINDOW
     while start < end:
         blocks, _ = split(read_range(descriptor, start, min(end, start + window)), start)
@@ -219,6 +219,6 @@ def _add_outputs(database: sqlite3.Connection, session: IndexedSession, number: 
 
 
 def _call_text(call: ToolCall) -> str:
-    """What a call says in words: its short arguments (paths, commands, patterns), not what it writes into files."""
+    """The searchable text of a call: its short arguments (paths, commands, patterns), not file contents."""
     words = [value for value in call.arguments.values() if isinstance(value, str) and len(value) <= _OUTPUT_HEAD]
     return " ".join(words)[:_OUTPUT_HEAD]

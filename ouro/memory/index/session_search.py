@@ -1,4 +1,4 @@
-"""Sessions by words that were said in them: for the picker, which asks with each key."""
+"""Search sessions by words in their messages, for the session picker, at each key press."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BEFORE, _SHOWN = 20, 60
 
 
 def search_sessions(index: Index, words: str, project: str | None = None, limit: int = 20) -> list[SessionHit]:
-    """The sessions in which all of `words` were said in one passage, best first; the last word may be begun only.
+    """The sessions with all of `words` in one passage, best first; the last word may be a prefix.
 
     `project` keeps to the sessions of one folder.
 
@@ -52,7 +52,7 @@ def search_sessions(index: Index, words: str, project: str | None = None, limit:
             ).fetchone()
             if row:
                 session_id, number, snippet, text = row
-                # SQLite counts words as they are indexed, to cut them out of the text as it is.
+                # SQLite counts indexed words; map the count back to the original text.
                 snippet = snippet if findable(text) == text else excerpt(text, found)
                 hits.append(SessionHit(session_id, number, " ".join(snippet.split()), score))
         seen = {hit.session_id for hit in hits}
@@ -61,7 +61,7 @@ def search_sessions(index: Index, words: str, project: str | None = None, limit:
 
 
 def excerpt(text: str, words: Sequence[str]) -> str:
-    """The part of `text` around the first of `words` that stands in it, whatever its accents and capitals."""
+    """The part of `text` around the first match of `words`, ignoring accents and case."""
     plain = _plain(text)
     places = [place for word in words if (place := plain.find(_plain(word))) >= 0]
     start = max(0, min(places, default=0) - _BEFORE)
@@ -75,7 +75,7 @@ def _plain(text: str) -> str:
 
 
 def _by_summary(database: sqlite3.Connection, words: Sequence[str], project: str | None) -> Iterator[SessionHit]:
-    """The sessions whose summary has all the words, the last used first."""
+    """The sessions with all words in the summary, last used first."""
     patterns = [f"%{word.replace('_', '!_')}%" for word in words]
     wanted = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
     rows = database.execute(

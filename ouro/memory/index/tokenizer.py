@@ -1,4 +1,4 @@
-"""English words that a stemmer does not know to be one, and those that say nothing by themselves."""
+"""Text for the word index: irregular English forms and stop words, query words, passages, hashes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _GRAMMAR = re.compile(
 
 
 def findable(text: str) -> str:
-    """`text` as it goes into the words index; most texts stay as they are."""
+    """`text` in the form of the word index; most texts stay unchanged."""
     if not text.isascii():
         text = _SIGN.sub(_APART, unicodedata.normalize("NFC", text))
     names = (name for name in _CAMEL.findall(text) if len(name) <= _MAX_NAME)
@@ -159,12 +159,12 @@ def findable(text: str) -> str:
 
 
 def phrase(word: str) -> str:
-    """A word of a question, quoted for SQLite: of several signs those side by side."""
+    """A query word, quoted for SQLite; several tokens form a phrase."""
     return '"' + (word if word.isascii() else _SIGN.sub(_APART, word)) + '"'
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a question, in small letters, in their order; in place of those without spaces, groups of signs."""
+    """The words of a query, lower case, in order; text without spaces becomes groups of characters."""
     if text.isascii():
         return _WORD.findall(text.lower())
     found: list[str] = []
@@ -180,13 +180,13 @@ def words_in(text: str) -> list[str]:
 
 
 def _groups(run: str, size: int) -> list[str]:
-    """So many neighbouring signs each; the whole run where it is shorter."""
+    """Groups of adjacent characters; the whole run if it is shorter."""
     signs = _signs_of(run)
     return ["".join(signs[at : at + size]) for at in range(max(1, len(signs) - size + 1)) if signs]
 
 
 def _signs_of(run: str) -> list[str]:
-    """Each letter with the marks above and below it, which SQLite passes over."""
+    """Each letter with its combining marks, which SQLite ignores."""
     signs: list[str] = []
     for letter in run:
         if signs and unicodedata.category(letter).startswith("M"):
@@ -216,7 +216,7 @@ def passages(text: str) -> list[str]:
 
 
 def _cut(text: str) -> int:
-    """Where the first piece ends: the last border of the best kind that leaves at least a third of the room used."""
+    """The end of the first piece: the last border of the best kind that uses at least a third of the length."""
     head = text[:LONGEST]
     for border in _BORDERS:
         places = [found.end() for found in border.finditer(head, LONGEST // 3)]
@@ -226,5 +226,5 @@ def _cut(text: str) -> int:
 
 
 def content_hash(text: str) -> int:
-    """64 bits that stand for a text: the key of its vector."""
+    """A 64-bit hash of a text: the key of its vector."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)

@@ -1,10 +1,10 @@
-"""Vectors of passages and notes: made in the background, kept by model and hash of the text, searched by numpy.
+"""Vectors of passages and notes: made in the background, stored by model and text hash, searched by numpy.
 
-Two projects may choose two models: each finds its vectors again, and nothing is paid for twice. Those of a model that
-was not worked with for `KEPT_DAYS` go.
+Two projects may use two models: each keeps its vectors, and no text is paid for twice. Vectors of a model that was
+not used for `KEPT_DAYS` are deleted.
 
-Each is kept in half precision. What is compared with all of them is one bit a dimension (48 bytes a passage); the
-nearest by bits are compared exactly.
+Vectors are stored in half precision. A search compares one bit per dimension (48 bytes a passage) with all of them,
+then the nearest exactly.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Floats = NDArray[np.float32]
 
 
 class _Bits(msgspec.Struct):
-    """The signs of all vectors of one table, in the order in which they came."""
+    """The signs of all vectors of one table, in order of creation."""
 
     ids: NDArray[np.int64]
     signs: NDArray[np.uint64]
@@ -55,7 +55,7 @@ class _Bits(msgspec.Struct):
 
 
 class Vectors:
-    """One for an index and an embedder; every method may block: call it from a thread."""
+    """One per index and embedder. Every method may block: call it from a thread."""
 
     def __init__(self, index: Index, embedder: Embedder) -> None:
         self.embedder = embedder
@@ -67,7 +67,7 @@ class Vectors:
         self._lock = threading.RLock()
 
     def fill(self, most: int = BATCH, tables: Sequence[str] = TABLES) -> int:
-        """Make up to `most` vectors that are missing, notes and what is newest first; gives how many came.
+        """Make up to `most` missing vectors, notes first, then the newest passages; returns their number.
 
         Raises:
             SearchUnavailable: the index cannot be written just now.
@@ -81,7 +81,7 @@ class Vectors:
         return done
 
     def fill_all(self, tables: Sequence[str] = TABLES, seconds: float | None = None) -> int:
-        """Make all vectors that are missing, for at most about `seconds`. Returns how many were made.
+        """Make all missing vectors, for about `seconds` at most. Returns their number.
 
         Raises:
             SearchUnavailable: the index cannot be written.
@@ -94,13 +94,13 @@ class Vectors:
         return done
 
     def missing(self) -> int:
-        """How many passages and notes have no vector yet."""
+        """The number of passages and notes without a vector."""
         with self._index.reading() as database:
             counts = [f"(SELECT count(*) FROM {table} WHERE stamp IS NULL)" for table in TABLES]
             return int(database.execute(f"SELECT {' + '.join(counts)}").fetchone()[0])
 
     def question(self, text: str) -> Floats:
-        """The vector of a question; of the last ones it is remembered.
+        """The vector of a query; the latest ones are cached.
 
         Raises:
             ModelError: the model did not answer.
@@ -116,7 +116,7 @@ class Vectors:
         return vector
 
     def questions(self, texts: Sequence[str]) -> list[Floats]:
-        """The vectors of several questions, asked for at once.
+        """The vectors of several queries, in one call.
 
         Raises:
             ModelError: the model did not answer.
@@ -130,7 +130,7 @@ class Vectors:
     def nearest(
         self, database: sqlite3.Connection, table: str, question: Floats, count: int, only: PassageFilter | None = None
     ) -> list[int]:
-        """The ids of the passages, of `only` these where they are given, whose signs differ least from `question`'s."""
+        """The ids of the passages (within `only`, if given) whose signs differ least from `question`'s."""
         with self._lock:
             bits = self._load(database, table, len(question))
             chosen = np.arange(len(bits.ids)) if only is None else np.flatnonzero(_among(bits.ids, only))
@@ -143,7 +143,7 @@ class Vectors:
     def cosines(
         self, database: sqlite3.Connection, table: str, question: Floats, ids: Sequence[int]
     ) -> dict[int, float]:
-        """How close each of these passages is to `question`; those that have no vector yet are left out."""
+        """The cosine of each passage to `question`; passages without a vector are left out."""
         rows = database.execute(
             f"SELECT passage.id, vectors.vector FROM {table} AS passage JOIN vectors ON vectors.hash = passage.hash"
             " AND vectors.model = ? WHERE passage.id IN (SELECT value FROM json_each(?))",
@@ -156,7 +156,7 @@ class Vectors:
         return dict(zip((place for place, _ in rows), found.tolist(), strict=True))
 
     def choose_model(self) -> None:
-        """Have the stamps say what has a vector of this model: what another one has made meanwhile is no help.
+        """Set the stamps to the vectors of this model: another process may have set them for another model.
 
         Raises:
             SearchUnavailable: the index cannot be written just now.
@@ -177,9 +177,9 @@ class Vectors:
             _drop_unused(database, str(today - timedelta(days=KEPT_DAYS)))
 
     def _model(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
-        """Its number, and the day on which it was last used; 0 for one that has made no vector of this length yet.
+        """The id of the model and the day of its last use; 0 if it has no vector of this length yet.
 
-        Where no `length` is said: of the length that it last had.
+        Without `length`: of its latest length.
         """
         found = database.execute(
             "SELECT id, used FROM models WHERE name = ? AND ? IN (0, length) ORDER BY used DESC, id DESC LIMIT 1",
@@ -197,7 +197,7 @@ class Vectors:
         return rows
 
     def _choose_known(self, length: int) -> None:
-        """Before a search: where another model was chosen meanwhile, what this one has made counts again."""
+        """Before a search: set the stamps again if another model was chosen meanwhile."""
         try:
             with self._index.reading() as database:
                 model, _ = self._model(database, length)
@@ -218,7 +218,7 @@ class Vectors:
             ).fetchall()
         new = {hashed: text for _, hashed, text in rows if (hashed,) not in known}
         vectors = self._embed(list(new.values())) if new else ()
-        self.choose_model()  # only now it is known of which length they are: perhaps of another one than before
+        self.choose_model()  # the length of the vectors is known only now; it may have changed
         with self._index.writing() as database:
             model, _ = self._model(database, self._length)
             values = [
@@ -227,7 +227,7 @@ class Vectors:
             ]
             database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
             if not self._is_chosen(database, model):
-                return 0  # another process works with another model just now: the stamps are of that one
+                return 0  # another process uses another model now; the stamps belong to that one
             (last,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
             stamps = [(last + step, place, hashed, model) for step, (place, hashed, _) in enumerate(rows, 1)]
             database.executemany(
@@ -236,7 +236,7 @@ class Vectors:
         return len(rows)
 
     def warm(self) -> None:
-        """Have the signs of all vectors in memory, so that the first search need not read them."""
+        """Load the signs of all vectors, so that the first search does not wait for them."""
         for table in TABLES:
             stamp = -1
             while stamp != (stamp := self._warm(table)):
@@ -247,7 +247,7 @@ class Vectors:
             return self._load(database, table, self._length).stamp
 
     def _load(self, database: sqlite3.Connection, table: str, length: int) -> _Bits:
-        """The signs, with some more of those that came since last time."""
+        """The signs in memory, with newer ones added."""
         model, _ = self._model(database, length)
         facts = database.execute("SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name")
         made = " ".join([str(model), *(value for (value,) in facts)])
@@ -270,7 +270,7 @@ class Vectors:
 
 
 def _restamp(database: sqlite3.Connection, model: int) -> None:
-    """Another model is chosen: only what has a vector of it has a stamp."""
+    """Set the stamps for another model: only passages with a vector of it have one."""
     facts = [("model", str(model)), ("stamped", os.urandom(8).hex())]
     database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
     for table in TABLES:
@@ -283,19 +283,19 @@ def _restamp(database: sqlite3.Connection, model: int) -> None:
 
 
 def _drop_unused(database: sqlite3.Connection, day: str) -> None:
-    """The vectors of models that nobody has worked with since that day."""
+    """Delete the vectors of models that were not used since that day."""
     database.execute("DELETE FROM vectors WHERE model IN (SELECT id FROM models WHERE used < ?)", (day,))
     database.execute("DELETE FROM models WHERE used < ?", (day,))
 
 
 def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
-    """A bit a dimension, filled up to whole numbers of 64: a column for each vector."""
+    """One bit per dimension, padded to multiples of 64: a column for each vector."""
     packed = np.packbits(vectors > 0, axis=1)
     return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T)
 
 
 def _differences(signs: NDArray[np.uint64], question: NDArray[np.uint64]) -> NDArray[np.uint16]:
-    """In how many dimensions each column differs from `question`."""
+    """The number of dimensions in which each column differs from `question`."""
     found = np.zeros(signs.shape[1], np.uint16)
     for start in range(0, len(found), _COUNTED_AT_ONCE):
         part = slice(start, start + _COUNTED_AT_ONCE)
@@ -305,7 +305,7 @@ def _differences(signs: NDArray[np.uint64], question: NDArray[np.uint64]) -> NDA
 
 
 def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
-    """The places of the `count` least, in no order. They are small numbers: to count them is faster than to sort."""
+    """The positions of the `count` smallest, unordered. They are small integers: counting is faster than sorting."""
     if count >= len(distances):
         return np.arange(len(distances))
     limit = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
@@ -314,7 +314,7 @@ def _least(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
 
 
 def _among(ids: NDArray[np.int64], only: PassageFilter) -> NDArray[np.bool_]:
-    """Which of these are meant: a glance at a table by session first, since looking a million ids up takes long."""
+    """Which of these are in `only`: by session first, since looking up a million ids is slow."""
     sessions = ids >> SHIFT
     by_id = np.array(only.ids, np.int64)
     known = np.zeros(int(sessions.max(initial=0)) + 1, np.int8)

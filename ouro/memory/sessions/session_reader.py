@@ -1,4 +1,4 @@
-"""A session file as records, with notices about what could not be read."""
+"""Read a session file as records, with notices about unreadable parts."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class _SessionReader:
         begin = max(self._begin, self._end - MAX_READ)
         records, _ = await asyncio.to_thread(split, await read_at(self._file, begin, self._end), begin)
         if begin > self._begin:
-            records = records[1:]  # the first one has lost its start
+            records = records[1:]  # the first one is incomplete
         place = records[0].offset if records and begin > self._begin else 0
         notices = []
         if place:

@@ -1,4 +1,4 @@
-"""What was said in a session, without opening it: its first and last words, and where some words stand."""
+"""Search in session files without opening them: first and last messages, words, and the session of a query."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class SessionHit(msgspec.Struct, frozen=True):
 
 
 def read_ends(folder: Path, count: int) -> list[Record]:
-    """The first message of the user and the last `count` messages with words, what is no message among the last.
+    """The first user message and the last `count` messages with text, with other records between the last.
 
     Raises:
-        SessionError: the file is not ours.
+        SessionError: the file belongs to another user.
         OSError: it cannot be read.
     """
     with opened(folder, FILE_NAME, os.O_RDONLY) as descriptor:
@@ -55,7 +55,7 @@ def read_ends(folder: Path, count: int) -> list[Record]:
     seen = beginning[0].number if beginning else 0
     ending: list[Record] = []
     messages = 0
-    for block in reversed(last[1:]):  # the first one is the header, or has lost its start
+    for block in reversed(last[1:]):  # the first one is the header, or incomplete
         record = _record(block)
         if isinstance(record, MessageRecord):
             if not record.message.text.strip() or record.number <= seen:
@@ -71,12 +71,12 @@ def read_ends(folder: Path, count: int) -> list[Record]:
 def find_words(
     root: Path, sessions: Iterable[SessionInfo], words: Sequence[str], goes_on: Callable[[], bool] = lambda: True
 ) -> Iterator[SessionHit]:
-    """The last message of each session in which all these words were said, by the user or the model.
+    """The last message of each session with all these words, by the user or the model.
 
-    Reads the files themselves, the end of a very long one: for where there is no index.
+    Reads the files, only the end of very long ones: for use without an index.
 
     Args:
-        goes_on: asked before each file; False ends the search.
+        goes_on: called before each file; False ends the search.
     """
     patterns = [_pattern(word) for word in words]
     for info in sessions:
@@ -92,7 +92,7 @@ def _find_in(folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]
             size = os.fstat(descriptor).st_size
             data = read_range(descriptor, max(0, size - _SEARCHED), size)
     except (OSError, SessionError):
-        return None  # gone, or not ours: the list says so
+        return None  # missing, or of another user: the list shows it
     if not all(pattern.search(data) for pattern in patterns):
         return None
     for block in reversed(split(data)[0]):
@@ -120,7 +120,7 @@ def _snippet(text: bytes, found: re.Match[bytes]) -> str:
 
 
 def _message_in(block: RawRecord, *roles: bytes) -> MessageRecord | None:
-    """The message in a block, where it is one of these roles and has words."""
+    """The message in a record, if it has one of these roles and text."""
     role = _ROLE.search(block.data)
     if role is None or role[1] not in roles:
         return None
@@ -129,7 +129,7 @@ def _message_in(block: RawRecord, *roles: bytes) -> MessageRecord | None:
 
 
 def _record(block: RawRecord) -> Record | None:
-    """What a block holds; None where it cannot be believed, or is a tool's answer."""
+    """The parsed record; None if it is invalid or a tool result."""
     role = _ROLE.search(block.data)
     if not block.is_whole or (role is not None and role[1] == b"tool"):
         return None
@@ -150,18 +150,18 @@ def find_session(
     project: str,
     said: Callable[[str], Iterable[str]] = lambda _words: (),
 ) -> SessionInfo:
-    """The one session that `query` means.
+    """The session that `query` names.
 
     Args:
-        sessions: all there are, last used first.
+        sessions: all sessions, last used first.
         query: an id, the start of one, the name of its folder, `latest` of this project, or words of a title or of the
             conversation.
-        project: the folder that is worked in; sessions of other worktrees of its repository count as its own.
-        said: the ids of the sessions in which these words were said; asked only where no title has them.
+        project: the current folder; sessions of other worktrees of its repository count as its own.
+        said: returns the ids of the sessions with these words; called only if no title has them.
 
     Raises:
-        SeveralSessions: several answer to it; the message lists them.
-        SessionNotFound: none does.
+        SeveralSessions: several match; the message lists them.
+        SessionNotFound: none matches.
     """
     query = query.strip()
     is_here = same_project(project)

@@ -1,4 +1,4 @@
-"""Spending: what a session used, by day and model."""
+"""Spending of sessions by day and model: counting, the spending file, and sums by period."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ouro.utils.runtime import ensure_private_dir
 
 
 class Spending:
-    """Adds up model calls. What stands before a `fork` was paid by the session that was copied."""
+    """Adds up model calls. Usage before a `fork` belongs to the source session."""
 
     def __init__(self, before: Iterable[DailyUsage] = ()) -> None:
         self._spent = {(item.day, item.model): item for item in before}
 
     @property
     def cost(self) -> float | None:
-        """US dollars; None where no price was known."""
+        """US dollars; None if no price was known."""
         costs = [item.usage.cost for item in self._spent.values() if item.usage.cost is not None]
         return sum(costs) if costs else None
 
@@ -35,7 +35,7 @@ class Spending:
         return tuple(self._spent[key] for key in sorted(self._spent))
 
     def take(self, record: Record, model: str) -> None:
-        """One more record; `model` is that of the session, for calls that name none."""
+        """Add a record; `model` is that of the session, for calls without one."""
         match record:
             case MessageRecord(_, at, message) if message.usage is not None:
                 self.add(at, message.model or model, message.usage)
@@ -49,7 +49,7 @@ class Spending:
                 pass
 
     def add(self, at: str, model: str, usage: Usage) -> None:
-        """One model call more, made at that time."""
+        """Add a model call made at that time."""
         key = (day_of(at), model)
         before = self._spent.get(key)
         total = before.usage + usage if before else usage
@@ -60,7 +60,7 @@ class Spending:
 
 
 def day_of(at: str) -> str:
-    """The day on the user's wall at that time (UTC)."""
+    """The local date at that UTC time."""
     return _local_day(at[:15])
 
 
@@ -101,7 +101,7 @@ class SpendingFile:
             raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
 
     def spent(self) -> tuple[DailyUsage, ...]:
-        """By day and model. A file that cannot be read is set aside, and said so in the log."""
+        """By day and model. An unreadable file is set aside, with a line in the log."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
@@ -132,26 +132,26 @@ class UsagePeriod(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> Usage:
-        """Of all models; its cost is what is known of it."""
+        """The sum over all models; its cost is the known part."""
         return sum((model.usage for model in self.models), Usage())
 
     @property
     def is_priced(self) -> bool:
-        """Whether the price of every model is known, so that the cost of `total` is all of it."""
+        """Whether the price of every model is known, so that the cost of `total` is complete."""
         return all(model.usage.cost is not None for model in self.models)
 
 
 def today() -> str:
-    """The day on the user's wall."""
+    """The local date."""
     return day_of(timestamp())
 
 
 def periods_of(
     sessions: Iterable[SessionInfo], beside: Iterable[DailyUsage], day: str, session_id: str = ""
 ) -> tuple[UsagePeriod, ...]:
-    """What was used in a session (where one is named), on a day, in its month, and in all.
+    """The usage of a session (if given), of a day, of its month, and of all time.
 
-    `beside` is what was spent outside of the sessions.
+    `beside`: the spending outside of sessions.
     """
     known = list(sessions)
     spent = [*(item for session in known for item in session.spent), *beside]

@@ -1,4 +1,4 @@
-"""Which records of a session are needed, found by reading it from its end. No input or output happens here.
+"""Find the needed records of a session, reading it from its end. Pure functions, no I/O.
 
 Reading from the end makes a resume cost what is sent and not what the file holds. A rewind names the message that the
 transcript continues from; the records in between belong to a branch and are skipped.
@@ -55,7 +55,7 @@ class ContextWalk(Generic[T]):
     """Collects what is needed to send a session to a model and to show its end. Feed it records, last one first.
 
     Args:
-        max_bytes: of messages, after which the walk ends in any case.
+        max_bytes: of messages, after which the walk always ends.
     """
 
     def __init__(self, max_bytes: int) -> None:

@@ -1,6 +1,6 @@
-"""Plain data to YAML that reads well, and YAML from anywhere to plain data, without trusting it.
+"""Write plain data as readable YAML, and read untrusted YAML as plain data.
 
-Writing is done here and not by a library: block literals also for lines that end in blanks (each diff has them),
+No library writes it: block literals are needed also for lines with trailing spaces (every diff has them),
 no anchors ever, and no import on the path of the first save. Reading builds values from the parser's events: what
 could blow up (aliases, tags, depth) is refused before a value is made of it.
 """
@@ -38,14 +38,14 @@ _SPECIAL_FLOATS = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".na
 
 
 class BadYamlError(ValueError):
-    """Text that is not YAML, or YAML that is not to be trusted; the message says which and in which line."""
+    """Text that is not YAML, or uses a refused feature; the message names it with its line."""
 
 
 # Writing
 
 
 def cleaned(text: str) -> str:
-    """`text` as YAML can hold it: a lone surrogate becomes U+FFFD, all else stays."""
+    """`text` with U+FFFD for each lone surrogate, which YAML cannot hold."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
@@ -85,7 +85,7 @@ def _list_lines(items: Sequence[Any], pad: str) -> list[str]:
 
 
 def _value_lines(value: Any, pad: str, list_pad: str) -> list[str]:
-    """What follows `key:` or `-`: the rest of that line, then lines of their own."""
+    """The text after `key:` or `-`: the rest of that line, then further lines."""
     if isinstance(value, str):
         return _string_lines(value, pad + "  ")
     if isinstance(value, Mapping) and value and not _fits_inline(value):
@@ -100,7 +100,7 @@ def _fits_inline(value: Any) -> bool:
 
 
 def _width(value: Any) -> int:
-    """About how many characters `value` takes on one line; too many where it does not belong on one."""
+    """The approximate characters of `value` on one line; very large if it needs several lines."""
     if isinstance(value, Mapping):
         return _sum_widths([part for pair in value.items() for part in pair])
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -183,7 +183,7 @@ def load(text: bytes) -> Any:
     """The plain data of one YAML document.
 
     Raises:
-        BadYamlError: not YAML, more than one document, or something that is not to be trusted: anchors, aliases, tags,
+        BadYamlError: not YAML, more than one document, or a refused feature: anchors, aliases, tags,
             more than 64 levels, keys that come twice or are not words, numbers of over 100 digits.
     """
     import yaml
