@@ -1,1 +1,1 @@
-"""Sessions that another program kept, taken over as our own."""
+"""Importers: sessions of other programs, converted to sessions of ouro."""

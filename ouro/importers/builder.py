@@ -1,4 +1,4 @@
-"""What a reader sees of another program's tools: their edits as diffs, their shell lines as such, their plans."""
+"""TranscriptBuilder: builds the records of an imported session; and displays for other programs' tools."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATES: Mapping[str, TodoState] = {"completed": "done", "done": "done", "in_pro
 
 
 def foreign_display(call: ToolCall, text: str, exit_code: int | None = None) -> Display | None:
-    """How the reply to a call of another program's tool is shown; None: as its text."""
+    """The display of a tool result of another program; None: its text."""
     arguments = call.arguments
     first = text.strip().partition("\n")[0][:120]
     if changes := _changes(arguments):
@@ -73,7 +73,7 @@ def _command(arguments: Mapping[str, Any]) -> str:
 
 
 class TranscriptBuilder:
-    """Numbers what it is told. Told the same again and more, it gives the same again and more."""
+    """Numbers messages. The same input with more at the end gives the same records with more at the end."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -88,7 +88,7 @@ class TranscriptBuilder:
         self._title = ""
 
     def add(self, message: Message, at: str) -> int:
-        """Put a message behind the others; gives its number."""
+        """Append a message; returns its number."""
         if message.model and message.model != self._model_now:
             self._note_model(message.model, at)
         number = self._take_number()
@@ -103,7 +103,7 @@ class TranscriptBuilder:
         return record.message
 
     def change(self, number: int, message: Message) -> None:
-        """Put a fuller message in the place of one that was told in pieces."""
+        """Replace a message by a more complete one."""
         place = self._places[number]
         self.records[place] = replace(self.records[place], message=message)
 
@@ -112,7 +112,7 @@ class TranscriptBuilder:
         self.change(number, replace(message, parts=(*message.parts, *parts)))
 
     def rewind(self, to: int, at: str) -> None:
-        """The conversation goes on behind message `to`; 0: from its start."""
+        """Continue the session after message `to`; 0: from its start."""
         while self.line and self.line[-1] > to:
             self.line.pop()
         self.records.append(RewindRecord(to, self._time(at)))
@@ -133,11 +133,11 @@ class TranscriptBuilder:
             )
 
     def entitle(self, title: str) -> None:
-        """Call the session so; the last word wins."""
+        """Set the title; the last one wins."""
         self._title = title_of(title) or self._title
 
     def finish(self) -> tuple[Record, ...]:
-        """All records, the title last: the first words of the user where none was given."""
+        """All records, the title last; the default title is the user's first words."""
         if title := self._title or self._first_words():
             self.records.append(TitleRecord(title, self.last_at))
         return tuple(self.records)

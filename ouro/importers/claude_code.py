@@ -60,7 +60,7 @@ def read_claude_code(path: Path) -> ForeignSession:
 
 
 class _RecordBuilder:
-    """Takes the entries of a file one by one, and tells them as records."""
+    """Converts the entries of a file to records, one by one."""
 
     def __init__(self, left_out: Counter[str]) -> None:
         self._left_out = left_out
@@ -98,7 +98,7 @@ class _RecordBuilder:
 
     def finish(self, path: Path) -> ForeignSession:
         original = self._session_id or path.stem
-        # A file holds the summaries of other sessions, too: its own speak of a place in it.
+        # A file also has summaries of other sessions: its own refer to an entry in it.
         summaries = [text for leaf, text in self._summaries.items() if leaf in self._places]
         self._builder.entitle(self._given_title or self._found_title or (summaries[-1] if summaries else ""))
         origin = {"from": "claude-code", "id": word(original), "file": str(path)}
@@ -126,7 +126,7 @@ class _RecordBuilder:
         self._created = self._created or instant(entry.get("timestamp"))
 
     def _place_of(self, entry: Mapping[str, Any]) -> int:
-        """The message that an entry hangs on, or the last one where that is not known."""
+        """The parent message of an entry, or the last message if it is unknown."""
         line = self._builder.line
         return self._places.get(str(entry.get("parentUuid")), line[-1] if line else 0)
 
@@ -151,10 +151,10 @@ class _RecordBuilder:
         return number
 
     def _rewind(self, entry: Mapping[str, Any], at: str) -> None:
-        """Go back where a prompt hangs on an earlier place than what was said last."""
+        """Rewind if the parent of a prompt is not the last message."""
         parent = entry.get("parentUuid")
         if "parentUuid" not in entry or (parent is not None and parent not in self._places):
-            return  # damaged, or of another file: it goes on from what is there
+            return  # damaged, or in another file: continue from the last message
         to = 0 if parent is None else self._places[parent]
         if any(number > to for number in self._prompts):
             self._prompts = [number for number in self._prompts if number <= to]
@@ -179,14 +179,14 @@ class _RecordBuilder:
         answer_id = word(message.get("id"))
         before, number = self._last_answer
         if answer_id and answer_id == before and number in self._builder.line:
-            # One answer is told in several entries, one for each part, each with the usage so far.
+            # One answer has several entries, one per part, each with the usage so far.
             self._builder.extend(number, parts)
             self._builder.change(number, replace(self._builder.message(number), usage=usage))
             return self._builder.line[-1]
         model = word(message.get("model"), 120)
         is_own = model == "<synthetic>" or entry.get("isApiErrorMessage") is True
         named = "" if is_own or not model else model if "/" in model else f"anthropic/{model}"
-        # What the program itself said in the model's place (errors) is for the reader: never sent on.
+        # Messages of the program in the model's place (errors) are for the user: never sent to a model.
         number = self._builder.add(Message("assistant", tuple(parts), None if is_own else usage, named, is_own), at)
         self._last_answer = (answer_id, number)
         return number
@@ -219,7 +219,7 @@ class _RecordBuilder:
         return ToolReply(call_id, call.name, text, failed, images, foreign_display(call, text))
 
     def _take_attachment(self, entry: Mapping[str, Any]) -> int:
-        """What the user said while the agent was at work."""
+        """Import a message that the user sent during a turn."""
         attachment = entry.get("attachment")
         if not isinstance(attachment, dict) or attachment.get("type") != "queued_command":
             return 0
@@ -238,7 +238,7 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def _user_part(text: str) -> Part:
-    """What stands as the user's: their words, a command as they typed it, or what the program put in between."""
+    """A user part: text, a typed command, or context that the program added."""
     if _COMMAND.match(text) and (name := _COMMAND_NAME.search(text)):
         arguments = _COMMAND_ARGS.search(text)
         return Text(f"{name[1].strip()} {arguments[1].strip() if arguments else ''}".strip())

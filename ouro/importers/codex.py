@@ -53,7 +53,7 @@ def read_codex(path: Path) -> ForeignSession:
         SessionError: the file cannot be read.
     """
     left_out: Counter[str] = Counter()
-    # Some versions wrote the words of the conversation as events alone: so the file is looked at twice.
+    # Some versions wrote messages only as events, so the file is read twice.
     spoken = {_speaker(line) for line in json_lines(path, Counter())}
     builder = _RecordBuilder(left_out, {"user", "assistant"} - spoken)
     for line in json_lines(path, left_out):
@@ -62,7 +62,7 @@ def read_codex(path: Path) -> ForeignSession:
 
 
 def _speaker(line: Mapping[str, Any]) -> str:
-    """Whose words a line holds as an item: `user`, `assistant`, or nobody's."""
+    """The speaker of an item line: `user`, `assistant`, or empty."""
     item = _item(line)
     if item.get("type") != "message":
         return ""
@@ -71,7 +71,7 @@ def _speaker(line: Mapping[str, Any]) -> str:
 
 
 def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The item of an answer or of what was said that a line holds, or nothing."""
+    """The response item or message of a line, or None."""
     payload = line.get("payload")
     if line.get("type") == "response_item" and isinstance(payload, dict):
         return payload
@@ -79,7 +79,7 @@ def _item(line: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class _RecordBuilder:
-    """Takes the lines of a file one by one, and tells them as records."""
+    """Converts the lines of a file to records, one by one."""
 
     def __init__(self, left_out: Counter[str], from_events: set[str]) -> None:
         self._left_out = left_out
@@ -136,7 +136,7 @@ class _RecordBuilder:
             self._left_out["lines of an unknown kind"] += 1
 
     def _take_header(self, payload: Mapping[str, Any]) -> None:
-        if not self._header:  # a copy of another session holds that one's header, too
+        if not self._header:  # a copy of another session also has its header
             self._header = payload
             self._at = instant(payload.get("timestamp"), self._at)
             self._project = folder(payload.get("cwd"))
@@ -183,7 +183,7 @@ class _RecordBuilder:
         self._answer = self._last_answer = self._builder.add(Message("assistant", parts, None, model), self._at)
 
     def _take_search(self, item: Mapping[str, Any]) -> None:
-        """A search that the provider ran itself: what it found is not in the file."""
+        """Import a search that the provider ran: its results are not in the file."""
         action = item.get("action")
         call_id = word(item.get("call_id")) or f"search_{len(self._calls) + 1}"
         call = ToolCall(call_id, str(item["type"]).removesuffix("_call"), action if isinstance(action, dict) else {})
@@ -237,7 +237,7 @@ class _RecordBuilder:
 
     def _compact(self, payload: Mapping[str, Any]) -> None:
         summary = payload.get("message")
-        if isinstance(summary, str) and summary.strip():  # else it is sealed for the provider: all is kept as it was
+        if isinstance(summary, str) and summary.strip():  # else it is encrypted for the provider: kept unchanged
             self._answer = 0
             self._builder.compact(summary, self._at)
 
@@ -295,7 +295,7 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
 
 
 def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
-    """The text of a tool's output, its pictures, and whether it failed."""
+    """The text of a tool's output, its images, and whether it failed."""
     if isinstance(output, dict):
         text, images, failed = _output(output.get("content", output.get("output")))
         return text, images, failed or output.get("success") is False

@@ -1,4 +1,4 @@
-"""Which files were taken over, and how they were then: so that the next time only what has changed is read."""
+"""Importer: import sessions into a store, again only if their files have changed (ImportLedger)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ouro.utils.log import log
 
 
 class ImportLedger:
-    """Derived, and may be deleted at any time: then all is read again, and nothing is added twice."""
+    """The imported files and their state. Derived, may be deleted: then all is read again; nothing is added twice."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class ImportLedger:
             self._lines = {key: line for key, line in found.items() if isinstance(line, list) and len(line) == 3}
 
     def session_of(self, path: Path, sessions: Container[object]) -> str:
-        """The session that a file was taken over into, where neither has changed or gone since; else empty."""
+        """The session that a file was imported into; empty if either has changed or is missing."""
         line = self._lines.get(str(path))
         if line is None or line[2] not in sessions or line[:2] != _state(path):
             return ""
@@ -57,7 +57,7 @@ class ImportLedger:
         try:
             write_private(self._path, json.dumps(self._lines, ensure_ascii=True))
         except OSError as error:
-            log.warning("%s: %s", self._path, error)  # the next time all is read again
+            log.warning("%s: %s", self._path, error)  # all is read again the next time
 
 
 def _state(path: Path) -> list[object]:
@@ -85,7 +85,7 @@ class ImportResult(msgspec.Struct, frozen=True):
 
 
 class Importer:
-    """Takes sources over into a store, which masks what is secret in them."""
+    """Imports sources into a store, which masks secrets."""
 
     def __init__(self, store: MemoryStore, ledger: ImportLedger, known: Iterable[str]) -> None:
         self._store = store
@@ -93,7 +93,7 @@ class Importer:
         self._known = set(known)
 
     async def take(self, source: ImportSource) -> ImportResult:
-        """Take one over; a failure is told in what is given back, and leaves the others alone."""
+        """Import one source; the result reports a failure, which does not affect other sources."""
         if known := self._ledger.session_of(source.path, self._known):
             return ImportResult(source, "known", known)
         try:
@@ -151,7 +151,7 @@ class Importer:
 
 
 class _Growth:
-    """What a source tells, against the session that was taken over from it before.
+    """Compares a source with the session that was imported from it before.
 
     A message is known again by its time, its role and the call it begins with; text says nothing, secrets may have
     been masked in it.
@@ -193,14 +193,14 @@ class _Growth:
             if known and (len(known.message.parts) == len(record.message.parts) or self.has_parted):
                 numbers[record.number] = before = known.number
                 continue
-            if known:  # it was still being said when it was taken over
+            if known:  # it was incomplete at the last import
                 new.append(RewindRecord(before, record.at))
             before = numbers[record.number] = self._number()
             new.append(replace(record, number=before))
         return new
 
     def _change(self, key: _Key, record: Record, numbers: Mapping[int, int]) -> Record | None:
-        """A change as it counts here; None where it is here already, or would hide what was said here."""
+        """The change to apply; None if it is applied already, or would hide messages that were added here."""
         if isinstance(record, TitleRecord):
             return record if record.title not in self._titles and len(self._titles) <= 1 else None
         if self.has_parted or key[:2] in self._changes:
@@ -219,7 +219,7 @@ class _Growth:
 
 
 def _keyed(records: Iterable[Record]) -> Iterator[tuple[_Key, Record]]:
-    """Each record with what it is known again by; a message that was told again more fully keeps its key."""
+    """Each record with a stable key; a more complete version of a message keeps its key."""
     seen: Counter[tuple[str, str]] = Counter()
     last: dict[tuple[str, str], int] = {}
     back: int | None = None

@@ -1,4 +1,4 @@
-"""A file of JSON lines from anywhere: what can be read of it, line by line, in little memory."""
+"""Untrusted JSON lines and values for importers: reading, ids, times, texts, images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOO_LONG = "lines that are too long"
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file to read it; never a pipe or a device, which could make us wait for ever.
+    """Open a regular file for reading; never a pipe or a device, which could block for ever.
 
     Raises:
         SessionError: it is no regular file, or cannot be opened.
@@ -44,7 +44,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def json_lines(path: Path, left_out: Counter[str], most: int | None = None) -> Iterator[dict[str, Any]]:
-    """The objects in a file of JSON lines; what is no such line is counted in `left_out`.
+    """Yield the objects in a file of JSON lines; other lines are counted in `left_out`.
 
     Args:
         path: the file.
@@ -79,7 +79,7 @@ def _lines(file: BinaryIO, left_out: Counter[str], most: int | None) -> Iterator
 
 def _parsed(line: bytes) -> Any:
     try:
-        # Not strictly UTF-8: half a character at the end of a cut line takes nothing else with it.
+        # Not strict UTF-8: half a character at the end of a cut line must not lose the rest.
         return json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
@@ -101,7 +101,7 @@ _OURS = uuid.UUID("6f75726f-0000-5000-8000-696d706f7274")
 
 
 class ForeignSession(msgspec.Struct, frozen=True):
-    """A session of another program, told in our records."""
+    """A session of another program as records of ouro."""
 
     header: SessionHeader
     records: tuple[Record, ...]
@@ -110,14 +110,14 @@ class ForeignSession(msgspec.Struct, frozen=True):
 
 
 def session_id_for(program: Program, original: str) -> str:
-    """The id that the session gets here: its own where that is one, else one made of it, the same each time."""
+    """The id in ouro: its own if it is valid, else one derived from it."""
     if _UUID.fullmatch(original.lower()):
         return original.lower()
     return str(uuid.uuid5(_OURS, f"{program}:{original}".encode("utf-8", "replace").decode()))
 
 
 def instant(value: Any, otherwise: str = "") -> str:
-    """A time from outside (ISO 8601, or seconds or milliseconds since 1970) as our records have it."""
+    """A foreign time (ISO 8601, or seconds or milliseconds since 1970) in the format of records."""
     try:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return otherwise
@@ -125,20 +125,20 @@ def instant(value: Any, otherwise: str = "") -> str:
             found = datetime.fromisoformat(value.strip()[:40])
         else:
             found = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
-        found = found.astimezone(UTC)  # a time without a zone is the local one
+        found = found.astimezone(UTC)  # a time without a zone is local
         return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return otherwise
 
 
 def shifted(at: str, milliseconds: int) -> str:
-    """A time a little later, for messages whose own nobody has kept."""
+    """A slightly later time, for messages without their own."""
     start = datetime.fromisoformat(at or _EARLIEST).timestamp()
     return instant(start + milliseconds / 1000, at)
 
 
 def folder(value: Any) -> str:
-    """A project folder from outside; nothing where it can be none."""
+    """A foreign project folder; empty if it is not valid."""
     text = clean(value) if isinstance(value, str) else ""
     is_one = text.startswith("/") and "\n" not in text and ".." not in text.split("/") and len(text) < 4096
     return (text.rstrip("/") or "/") if is_one else ""
@@ -149,7 +149,7 @@ def word(value: Any, most: int = 200) -> str:
 
 
 def shortened(text: str) -> str:
-    """A text without what nobody can read any more."""
+    """A text cut to the length that is imported."""
     if len(text) <= MAX_TEXT:
         return text
     half = MAX_TEXT // 2
@@ -161,7 +161,7 @@ def count(value: Any) -> int:
 
 
 def picture(media_type: Any, data: Any, name: str = "") -> Image | Text:
-    """A picture from base64; a word in its place where it is none."""
+    """An image from base64; a text in its place if it is not valid."""
     kind = word(media_type, 60) or "image/png"
     try:
         if not isinstance(data, str) or len(data) > _MAX_PICTURE * 4 // 3:
@@ -175,7 +175,7 @@ def picture(media_type: Any, data: Any, name: str = "") -> Image | Text:
 
 
 def picture_from_url(url: Any) -> Image | Text:
-    """A picture from a `data:` address; others are named, never fetched."""
+    """An image from a `data:` URL; other URLs become text and are never fetched."""
     if isinstance(url, str) and (found := re.match(r"data:([\w/+.-]{1,60});base64,", url)):
         return picture(found[1], url[found.end() :])
     return Text(f"[a picture at {word(url, 120) or 'an unknown place'}]")

@@ -55,7 +55,7 @@ def _session_of(document: Mapping[str, Any], path: Path) -> ForeignSession:
     builder = TranscriptBuilder()
     calls: dict[str, ToolCall] = {}
     for place, data in enumerate(document["messages"]):
-        # Nobody has kept when data message was said: a millisecond apart they keep their order.
+        # Messages have no times: one millisecond apart they keep their order.
         at = instant(data.get("timestamp") if isinstance(data, dict) else None, shifted(created, place))
         message = _message(data, calls) if isinstance(data, dict) else None
         if message is not None:
@@ -101,7 +101,7 @@ def _answer(data: Mapping[str, Any]) -> Message | None:
 
 
 def _contents(content: Any) -> Iterable[Text | Image | ToolCall]:
-    """The words and pictures of a content; also the calls that its oldest version kept there."""
+    """Text and images of a content, and the tool calls that the oldest version stored there."""
     if isinstance(content, str) and content.strip():
         yield Text(shortened(content))
     for block in content if isinstance(content, list) else []:

@@ -1,4 +1,4 @@
-"""ouro's own export: one JSON object, header and records, with the pictures in it; read back as it was."""
+"""ouro's own export: one JSON object, header and records, with images in it."""
 
 from __future__ import annotations
 

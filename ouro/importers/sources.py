@@ -1,4 +1,4 @@
-"""Where other programs keep their sessions, what is there, and whose a file is."""
+"""Find session files of other programs, and detect the program of a file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ImportSource(msgspec.Struct, frozen=True):
 
 
 def usual_places(environ: Mapping[str, str]) -> list[Path]:
-    """The folders in which Claude Code, Codex and the older ouro keep sessions, those that are there."""
+    """The existing session folders of Claude Code, Codex and the older ouro."""
     home = Path(environ.get("HOME") or "~").expanduser()
     claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
     codex = Path(environ.get("CODEX_HOME") or home / ".codex")
@@ -48,7 +48,7 @@ def usual_places(environ: Mapping[str, str]) -> list[Path]:
 
 
 def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[ImportSource]:
-    """The sessions in files, and in all that lies below folders; the newest first.
+    """The sessions in files and below folders, newest first.
 
     Args:
         paths: files and folders.
@@ -73,7 +73,7 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
 
 
 def _files_below(place: Path) -> Iterable[Path]:
-    for name, folders, files in os.walk(place):  # links are not followed: they could lead round in circles
+    for name, folders, files in os.walk(place):  # links are not followed: they could form a loop
         folders.sort()
         yield from (Path(name, file) for file in sorted(files) if file.endswith(_ENDINGS) and not file.startswith("."))
 
@@ -93,7 +93,7 @@ def _source(path: Path, program: Program | None) -> ImportSource | None:
 
 
 def _guess(path: Path, head: list[dict[str, object]]) -> Program | None:
-    """Whose session a file is, by how it begins; None: nobody's."""
+    """The program of a session file, by its first lines; None if unknown."""
     if path.suffix == ".yaml":
         return "ouro-old" if path.name == "session.yaml" and _is_older(path) else None
     if path.suffix == ".json":

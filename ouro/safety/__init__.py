@@ -1,4 +1,4 @@
-"""What runs unasked, what is asked and what never runs; where files are opened; trust; secrets."""
+"""Permissions, the workspace, trust of folders, and secrets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is used, when it is used: start-up loads none of it."""
+    """Import an export at its first use, so that start-up loads none."""
     if name not in _MODULE_OF:
         raise AttributeError(name)
     return getattr(import_module(f"ouro.safety.{_MODULE_OF[name]}"), name)

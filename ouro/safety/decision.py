@@ -1,4 +1,4 @@
-"""What a tool call does, and the answers to whether it may run."""
+"""Decision: the effects of a tool call, and whether it may run (allow, ask, deny)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Allow(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """The user decides; `rule` is what "always" would save, empty where nothing can be saved."""
+    """The user decides; `rule` is what "always" would save, empty if no rule can be saved."""
 
     reason: str
     rule: str = ""

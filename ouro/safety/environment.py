@@ -1,4 +1,4 @@
-"""How commands are started: with an environment without keys, inside of a sandbox."""
+"""The environment of commands, without keys; and the sandbox protocol."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _UNATTENDED = {
     "SSH_ASKPASS_REQUIRE": "never",
     "DEBIAN_FRONTEND": "noninteractive",
     "PIP_NO_INPUT": "1",
-    # What a Python program has printed is there when the time limit ends it.
+    # Unbuffered, so that the output of a Python program is there when the time limit ends it.
     "PYTHONUNBUFFERED": "1",
 }
 _LONG_ENOUGH = 8
@@ -51,11 +51,11 @@ _LONG_ENOUGH = 8
 def child_environment(
     environment: Mapping[str, str], *, secrets: Iterable[str] = (), keep: Collection[str] = ()
 ) -> dict[str, str]:
-    """`environment` for commands that nobody watches: no keys, no pager, no editor, no questions.
+    """`environment` for unattended commands: no keys, no pager, no editor, no prompts.
 
     Args:
-        secrets: values (provider keys) that no variable may hold, whatever its name.
-        keep: names that are passed on although they look secret.
+        secrets: values (provider keys) to remove from every variable, whatever its name.
+        keep: names to pass on although they look secret.
     """
     known = [value for value in secrets if len(value) >= _LONG_ENOUGH]
     passed = {
@@ -74,7 +74,7 @@ def _looks_secret(name: str, value: str) -> bool:
 
 
 def _holds_password(value: str) -> bool:
-    """A URL with a password for another machine; that of a local test database is needed by its tests."""
+    """Whether it is a URL with a password for a remote host; tests need that of a local database."""
     if "://" not in value or "@" not in value:
         return False
     try:

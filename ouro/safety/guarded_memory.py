@@ -1,4 +1,4 @@
-"""GuardedMemory: a folder of long-term memory, and whether plain git in it is as ouro has set it up."""
+"""GuardedMemory: a folder of long-term memory, and the check that its git settings are those of ouro."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MAX_BYTES = 1 << 16
 
 
 class GuardedMemory(msgspec.Struct, frozen=True):
-    """The folder of one memory, at its real path, and where ouro records what of it is approved."""
+    """The folder of one memory with links resolved, and the folder of its approval records."""
 
     path: Path
     state_dir: Path | None = None
@@ -69,7 +69,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         return protected.is_under(path, self.path)
 
     def keeps(self, path: Path) -> bool:
-        """Whether a real path is one of a memory file: Markdown, that is nothing else under another name."""
+        """Whether a real path is a memory file: a regular Markdown file without further hard links."""
         if not self.holds(path) or not _NAME.fullmatch(os.path.relpath(path, self.path)):
             return False
         try:
@@ -79,7 +79,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
     def tampered(self) -> str:
-        """Why a git command in the folder might do more than it says; empty where it cannot."""
+        """Why a git command in the folder might run other programs; empty if it cannot."""
         if self.state_dir is None:
             return "the host repository keeps this memory"
         git_dir = self.path / ".git"
@@ -98,7 +98,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         return next((f"{path} names programs" for path in self._acting_below()), "")
 
     def _acting_below(self) -> Iterator[Path]:
-        """What in the folder git obeys: attributes, and repositories in it, whose settings it reads for a status."""
+        """Files that git obeys: attributes, and nested repositories, whose settings `git status` reads."""
         for root, folders, files in os.walk(self.path):
             if Path(root) == self.path and ".git" in folders:
                 folders.remove(".git")
@@ -108,7 +108,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
 
 
 def _small(path: Path) -> str:
-    """The text of a small regular file; empty where there is none."""
+    """The text of a small regular file; empty for anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

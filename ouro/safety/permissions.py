@@ -1,4 +1,4 @@
-"""What runs unasked, what is asked, and what never runs: mode, rules and the hard floor."""
+"""Permissions: decide on tool calls by mode, rules and the hard floor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Policy:
         return next((rule for rule in self.speaking(kind, tool, effect) if test(rule)), None)
 
     def on_path(self, kind: Literal["ask", "deny"], tool: str, effect: Effect, path: Path, said: Path) -> Rule | None:
-        """The first rule that asks about or denies a path: the real one, or the one that was said."""
+        """The first rule that asks about or denies a path, resolved or as given."""
         root = self.workspace.root
         return self.first(
             kind,
@@ -66,7 +66,7 @@ class Policy:
         return inside and self.mode in ("edit", "auto")
 
     def unresolved(self, target: str) -> Path:
-        """The path without following links: a rule about a link holds, too."""
+        """The path without following links: a rule may name the link."""
         expanded = os.path.expanduser(target.replace("\0", ""))  # noqa: PTH111 - Path's raises for ~nobody
         return Path(os.path.normpath(self.workspace.root / expanded))
 
@@ -77,13 +77,13 @@ def joined(found: Sequence[Decision]) -> Ask:
 
 
 def joined_rules(rules: Sequence[str]) -> str:
-    """Several rules as one text; empty where one of them cannot be remembered, or where they are many."""
+    """Several rules as one text; empty if one of them cannot be saved or there are too many."""
     unique = list(dict.fromkeys(rules))
     return ", ".join(unique) if all(unique) and len(unique) <= MAX_RULES else ""
 
 
 class Permissions:
-    """Decides about tool calls, and remembers the answers of the user.
+    """Decides on tool calls, and saves the rules of the user.
 
     Args:
         allow, ask, deny: rules, such as `shell(git status *)`; deny goes before ask, ask before allow.
@@ -91,7 +91,7 @@ class Permissions:
         finds_secret: returns the kind of secret in a text; such a text is not committed to memory.
 
     Raises:
-        ConfigError: one of the rules cannot be read.
+        ConfigError: one of the rules is not valid.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Permissions:
         return joined(asked) if asked else Allow()
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
-        """Let this call, which was allowed, open its outside or protected paths."""
+        """Let this allowed call open its outside or protected paths."""
         if effect not in (Effect.READ, Effect.WRITE):
             return
         for target in targets:
@@ -152,13 +152,13 @@ class Permissions:
                 self._workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
     def remember(self, rule: str) -> None:
-        """Allow what `rule` names from now on; several rules may stand with commas between them.
+        """Add an allow rule, or several separated by commas.
 
         Raises:
             ConfigError: the rule cannot be read.
         """
         new = [one for one in parse_rules(rule) if one not in self._policy.allow]
-        self._policy.allow.extend(new)  # in force also where it cannot be kept
+        self._policy.allow.extend(new)  # in force even if it cannot be saved
         if self._on_remember:
             for one in new:
                 self._on_remember(str(one))
@@ -167,7 +167,7 @@ class Permissions:
         if effect in (Effect.READ, Effect.WRITE):
             return self._on_path(tool, effect, target)
         if effect is Effect.RUN:
-            # Opened late: its tables and grammar are of no use before the first shell line.
+            # Imported late: only shell lines need its tables and grammar.
             from ouro.safety.shell.rules import decide_line
 
             return decide_line(self._policy, tool, target)

@@ -1,4 +1,4 @@
-"""Which files are not opened or changed unasked, wherever ouro was started: keys, and what programs obey."""
+"""Protected paths, independent of the workspace: keys, and files that programs obey."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _IGNORED_BY_SOME_DISKS = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u206f\uf
 
 
 def protection(path: Path) -> str:
-    """Why a real path is not changed unasked; empty where it may be."""
+    """Why changing a real path needs a question; empty if it does not."""
     names = [_plain(part) for part in path.parts]
     if ".git" in names:
         return "git obeys what is in .git"
@@ -56,32 +56,32 @@ def protection(path: Path) -> str:
 
 
 def is_reserved(path: Path, root: Path) -> bool:
-    """Whether a real path below `root` is in a place that is not opened unasked, though `root` is not."""
+    """Whether a real path below `root` is in a reserved area that does not contain `root`."""
     plain, own = _parts(str(path)), _parts(str(root))
     areas = _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", ""))
     return any(plain[: len(area)] == area and own[: len(area)] != area for _, area in areas)
 
 
 def reserved_area(path: Path) -> Path | None:
-    """The place of keys, settings or system files that a real path is in; None where it is in none."""
+    """The reserved area (keys, settings, system files) of a real path, or None."""
     return next((area for area in reserved() if is_under(path, area)), None)
 
 
 def reserved() -> tuple[Path, ...]:
-    """Places where nothing is opened unasked, not even for reading."""
+    """Areas where opening a file always needs a question, even for reading."""
     return tuple(area for area, _ in _reserved(os.environ.get("HOME", ""), os.environ.get("OURO_HOME", "")))
 
 
 @lru_cache(maxsize=8)
 def _reserved(_home: str, _own: str) -> tuple[tuple[Path, tuple[str, ...]], ...]:
-    """The places, and their parts to compare; asked for each file, so kept for each home."""
+    """The areas and their path parts; called for each file, so cached per home folder."""
     home, own = _real(Path.home()), _real(get_home())
     keys, secrets = (home / name for name in _KEYS_IN_HOME), (own / name for name in _OWN_SECRETS)
     return tuple((area, _parts(str(area))) for area in (*map(Path, _SYSTEM), *keys, *secrets))
 
 
 def is_under(path: Path, area: Path) -> bool:
-    """Whether `path` is `area` or below it. `.SSH` counts as `.ssh` on every disk: one question too many."""
+    """Whether `path` is `area` or below it. `.SSH` counts as `.ssh` on every disk, at the cost of an extra question."""
     start = _parts(str(area))
     return _parts(str(path))[: len(start)] == start
 

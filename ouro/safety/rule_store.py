@@ -1,4 +1,4 @@
-"""The rules that "always" has saved, by project."""
+"""RuleStore: the rules saved by "always", by project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_BYTES = 1_000_000
 
 
 class RuleStore:
-    """The remembered rules of one project, in a file of all projects, readable by the user alone."""
+    """The saved rules of one project, in one file for all projects, readable by the user alone."""
 
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
@@ -29,7 +29,7 @@ class RuleStore:
         return tuple(self._read().get(self._project, ()))
 
     def add(self, rule: str) -> None:
-        """Keep one more rule; on disk when it returns, and what other sessions kept stays.
+        """Save a rule; it is on disk when this returns. Rules of other sessions stay.
 
         Raises:
             ConfigError: the file does not hold rules.

@@ -20,7 +20,7 @@ _EFFECTS = {"read": Effect.READ, "write": Effect.WRITE, "run": Effect.RUN, "shel
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule: the tools it speaks of, and what they touch; no pattern: anything."""
+    """One rule: the tools, and a pattern of what they touch; without pattern: anything."""
 
     head: str
     pattern: str | None = None
@@ -29,18 +29,18 @@ class Rule(msgspec.Struct, frozen=True):
         return self.head if self.pattern is None else f"{self.head}({self.pattern})"
 
     def covers(self, tool: str, effect: Effect) -> bool:
-        """It speaks of this tool. `write` speaks of every tool that changes files."""
+        """Whether the rule is about this tool; `write` covers every tool that changes files."""
         return _EFFECTS.get(self.head) is effect or fnmatch.fnmatchcase(tool, self.head)
 
     def matches_line(self, text: str) -> bool:
-        """The pattern covers a whole command; `git push *` covers `git push` too."""
+        """Whether the pattern covers a whole command; `git push *` covers `git push` too."""
         return self.pattern is None or bool(_line_pattern(self.pattern).fullmatch(text))
 
     def matches_path(self, path: Path, root: Path, *, widely: bool = False) -> bool:
-        """The pattern covers a path: relative to `root`, to home with `~`, or a bare name anywhere.
+        """Whether the pattern covers a path: relative to `root`, to home with `~`, or a bare name anywhere.
 
         Args:
-            widely: upper and lower case are the same, as on some disks: for rules that deny.
+            widely: ignore case, as some disks do; for rules that deny.
         """
         if self.pattern is None:
             return True
@@ -48,7 +48,7 @@ class Rule(msgspec.Struct, frozen=True):
         return bool(re.fullmatch(_path_pattern(self.pattern, root), str(path), flags | re.DOTALL))
 
     def matches_url(self, url: str) -> bool:
-        """The pattern covers a URL by its host, or by its beginning where the pattern has a scheme."""
+        """Whether the pattern covers a URL by its host, or by its prefix if the pattern has a scheme."""
         if self.pattern is None:
             return True
         if "://" in self.pattern:
@@ -58,7 +58,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def parse_rule(text: str) -> Rule:
-    """The rule that `text` says.
+    """Parse a rule.
 
     Raises:
         ConfigError: it is not a rule.
@@ -70,7 +70,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """The rules that `text` says, one or several with commas between them.
+    """Parse rules separated by commas.
 
     Raises:
         ConfigError: one of them is not a rule.
@@ -79,7 +79,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 
 def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
-    """The rule for reading or writing `path` and its neighbours; empty for a name that patterns would misread."""
+    """The rule for reading or writing `path` and its siblings; empty for a name with pattern characters."""
     root, home = workspace.root, workspace.resolve("~")
     if workspace.protection(path):
         return ""
@@ -94,7 +94,7 @@ def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
 
 
 def plain(text: str) -> bool:
-    """No character of it means something else inside a pattern."""
+    """Whether it has no pattern characters."""
     return not re.search(r"[*?\[\]\n()]", text)
 
 

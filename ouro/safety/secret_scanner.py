@@ -1,4 +1,4 @@
-"""What looks like a secret: kingfisher's shapes, in one scanner for the whole process."""
+"""SecretScanner: kingfisher's patterns of secrets, in one scanner per process."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _REST = 2.0
 
 
 class SecretScanner:
-    """Finds what looks like a secret. May be called from any thread.
+    """Finds text that looks like a secret. Thread-safe.
 
-    It is built in the background: that takes a quarter of a second, and seconds the first time ever.
+    Built in the background: 0.25 s, and seconds at the first use ever, when the rules are compiled.
     """
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class SecretScanner:
                 self._building.start()
 
     def find(self, data: bytes, until: float) -> list[tuple[int, int, str]]:
-        """The secrets in `data`: where each starts, where it ends, and the name of its rule.
+        """The secrets in `data`: start, end and rule name of each.
 
-        Waits for the scanner until `until` (of `time.monotonic`); finds nothing where it is not there by then.
+        Waits for the scanner until `until` (of `time.monotonic`); returns nothing if it is not ready by then.
         """
         self.prepare()
         self._wanted.set()
@@ -58,19 +58,19 @@ class SecretScanner:
 
 @cache
 def shared_scanner() -> SecretScanner:
-    """The one of this process: it knows no values, takes 25 MB, and is the same for every session."""
+    """The scanner of the process: it holds no values, takes 25 MB, and is the same for every session."""
     return SecretScanner()
 
 
 def _cache_folder() -> Any:
-    """Where compiled rules are kept; None leaves it to the scanner's own variable, where that is set."""
+    """The folder of compiled rules; None if the scanner's own variable sets it."""
     if os.environ.get("KF_RULE_CACHE_DIR"):
         return None
     folder = get_home() / "cache" / "secret-rules"
     try:
         return ensure_private_dir(folder)
     except OSError:
-        # A home that cannot be written: the rules are compiled anew each time.
+        # If home is not writable, the rules are compiled each time.
         return folder
 
 

@@ -1,7 +1,7 @@
-"""Secrets, masked in everything that is written down.
+"""SecretMask: masks secrets in everything that is saved.
 
-Three passes: exact values that are known (our keys, the environment's), then the shapes that kingfisher knows, then a
-dozen of our own for what it lacks. The first is the only one that is complete.
+Three passes: known values (keys of ouro and of the environment), then kingfisher's patterns, then a dozen patterns
+that it lacks. Only the first pass is complete.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _VALUE = r"(?=[^\s\"'\[\](){}<>,;|\\]*\d)(?=[^\s\"'\[\](){}<>,;|\\]*[A-Za-z])[^\
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What the group `secret` of the pattern finds is masked."""
+    """A pattern; its group `secret` is masked."""
 
     name: str
     pattern: re.Pattern[str]
@@ -75,7 +75,7 @@ _RULES = (
         r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{20,}|(?:hf|npm|gsk|xai|pplx|nvapi|r8|lin_api|dop_v1|ntn|tvly|fw)[-_](?=\w*\d)[\w-]{20,}"
         r"|pypi-[\w-]{50,}|SG\.[\w-]{16,}\.[\w-]{16,})",
     ),
-    # What most issuers agree on: a short word, then a long run of capitals, small letters and digits.
+    # The shape of most tokens: a short word, then a long run of upper and lower case letters and digits.
     _rule(
         "prefixed",
         r"\b(?P<secret>[A-Za-z][A-Za-z0-9]{1,9}(?:[_-][a-z]{2,6}\d?)?[_-](?=[a-z0-9_-]*[A-Z])(?=[A-Z0-9_-]*[a-z])"
@@ -89,7 +89,7 @@ _RULES = (
 
 
 class SecretMask:
-    """Takes secrets out of texts. May be called from any thread."""
+    """Masks secrets in texts. Thread-safe."""
 
     def __init__(
         self, values: Iterable[str] = (), patience: float = 10.0, scanner: SecretScanner | None = None
@@ -97,9 +97,9 @@ class SecretMask:
         """Mask `values`, and what looks like a secret.
 
         Args:
-            values: what is known to be secret.
-            patience: seconds in all that texts wait for the scanner.
-            scanner: finds what looks like a secret; without one, that of the process.
+            values: known secrets.
+            patience: total seconds that texts wait for the scanner.
+            scanner: finds text that looks like a secret; default: that of the process.
         """
         self._known = _known_forms(values)
         self._scanner = scanner or shared_scanner()
@@ -107,11 +107,11 @@ class SecretMask:
         self._give_up_at = 0.0
 
     def learn(self, values: Iterable[str]) -> None:
-        """Mask these values too: keys that were not known when the session began."""
+        """Mask these values, too: keys that became known after the start."""
         self._known = [*self._known, *_known_forms(values)]
 
     def prepare(self) -> None:
-        """Let the scanner be built in the background: the first time ever it takes seconds."""
+        """Start to build the scanner in the background: the first time ever it takes seconds."""
         self._scanner.prepare()
 
     def mask(self, text: str) -> str:
@@ -129,7 +129,7 @@ class SecretMask:
         return text
 
     def kind_of_secret(self, text: str) -> str:
-        """Which rule finds a secret in `text`; empty where none does."""
+        """The rule that finds a secret in `text`; empty if none does."""
         masked = self.mask(text)
         if masked == text:
             return ""
@@ -173,7 +173,7 @@ def _known_forms(values: Iterable[str]) -> list[re.Pattern[str]]:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """A value as it is, and as it looks in URLs, JSON and base64 (also in the middle of a longer text)."""
+    """A value verbatim and encoded for URLs, JSON and base64 (also inside a longer text)."""
     yield from {value, quote(value, safe=""), quote(value), json.dumps(value)[1:-1]}
     data = value.encode("utf-8", "replace")
     for shift in range(3):

@@ -1,4 +1,4 @@
-"""Pictures and long outputs, kept in the outputs folder under the hash of their bytes."""
+"""Images and long outputs in the outputs folder of a session, named by their hash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST = 64 << 20
 
 
 def keep_image(folder: Path, image: Image) -> str:
-    """Write a picture, unless it is there already; gives its name below the session's folder.
+    """Write an image, unless it exists; returns its path relative to the session's folder.
 
     Raises:
         OSError: it was not written.
@@ -32,15 +32,15 @@ def keep_text(folder: Path, text: str) -> str:
 
 
 def image_name(image: Image) -> str:
-    """Where below a session's folder a picture is kept."""
+    """The path of an image relative to the session's folder."""
     return _name(image.data, re.sub(r"[^a-z0-9]", "", image.media_type.rpartition("/")[2].lower())[:8] or "bin")
 
 
 def fetch_output(folder: Path, name: str) -> bytes:
-    """The bytes of what was kept.
+    """The bytes of an image or output.
 
     Raises:
-        OSError: it is not there, or it is not one of ours.
+        OSError: it does not exist, or is not a file of the session.
     """
     found = _NAME.fullmatch(name)
     if found is None:

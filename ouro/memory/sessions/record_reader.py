@@ -1,4 +1,4 @@
-"""What stands in a record, field by field: the shapes that a session file is checked against."""
+"""Read and validate the records of a session file, field by field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ouro.messages import Context, Image, Message, Part, Role, Text, Thinking, T
 
 
 class SessionFields(msgspec.Struct):
-    """Of the header: the format, and who it is."""
+    """The session fields of the header: format and id."""
 
     id: str
     created_at: str
@@ -45,7 +45,7 @@ class ThinkingFields(msgspec.Struct):
 
 
 class ImageFields(msgspec.Struct):
-    """A picture, kept in the outputs folder."""
+    """An image in the outputs folder."""
 
     file: str
     media_type: str
@@ -61,7 +61,7 @@ class CallFields(msgspec.Struct):
 
 
 class BodyFields(msgspec.Struct):
-    """What unfolds below a reply's summary; without `text` it is the reply's own, or its first `lines`."""
+    """The body below a result's summary; without `text` it is the result's text, or its first `lines`."""
 
     kind: Literal["plain", "command", "picture", "todos"]
     text: str | None = None
@@ -91,7 +91,7 @@ class ReplyFields(msgspec.Struct):
 
 
 class PartFields(msgspec.Struct):
-    """One part of a message whose parts stand in no common order."""
+    """One part of a message whose parts are not in the usual order."""
 
     context: str | None = None
     thinking: ThinkingFields | None = None
@@ -124,7 +124,7 @@ Fetch = Callable[[str], bytes]
 
 
 class BadRecordError(ValueError):
-    """Plain data that is no record; the message says what is wrong."""
+    """Plain data that is not a valid record; the message names the error."""
 
 
 class RecordReader:

@@ -1,4 +1,4 @@
-"""Messages to plain data: secrets masked, pictures and long outputs kept in the outputs folder."""
+"""Messages as plain data: secrets masked, images and long outputs in the outputs folder."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class RecordWriter:
                 return {"kind": "todos", "items": [[item.state, self._mask(item.text)] for item in items]}
 
     def _unless_told(self, text: str, told: str) -> dict[str, Any]:
-        """Nothing for the reply's own text, and for its beginning how many lines that is: no output is kept twice."""
+        """Empty if the body is the result's text, a line count if it is its beginning: no output is saved twice."""
         shown = self._mask(text)
         if shown == told:
             return {}
@@ -120,7 +120,7 @@ class RecordWriter:
         return self._inline_or_beside(shown)
 
     def _inline_or_beside(self, text: str) -> dict[str, Any]:
-        """A text, or where it is long the name of the file that holds it: a session file is for reading."""
+        """A text, or the name of its file if it is long: session files stay readable."""
         if self._keep_text is None or len(text) <= MAX_INLINE // 4:
             return {"text": text}
         size = len(text.encode("utf-8", "replace"))
@@ -136,13 +136,13 @@ class RecordWriter:
         return value
 
     def _masked_pair(self, name: str, value: str) -> str:
-        # A value may look harmless until one sees what it is called.
+        # The name of a field may show that its value is a secret.
         pair = self._mask(f"{name}={value}")
         return pair.removeprefix(f"{name}=")
 
 
 def _in_order(parts: tuple[Part, ...]) -> bool:
-    """The parts come in the order in which the short form gives them back, with one text at most."""
+    """Whether the parts are in the order that the short form restores, with one text at most."""
     ranks = [_PARTS_IN_ORDER.index(type(part)) for part in parts]
     return ranks == sorted(ranks) and ranks.count(_PARTS_IN_ORDER.index(Text)) <= 1
 
@@ -158,7 +158,7 @@ def _usage_data(usage: Usage) -> dict[str, Any]:
 
 
 def _is_writable(value: Any, depth: int = 0) -> bool:
-    """Whether the reader would take it back: not too deep, no odd keys, no endless numbers."""
+    """Whether the reader would accept it: not too deep, valid keys, finite numbers."""
     if isinstance(value, dict):
         return depth < 32 and all(len(key) <= 200 and _is_writable(item, depth + 1) for key, item in value.items())
     if isinstance(value, list):

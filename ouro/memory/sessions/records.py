@@ -1,4 +1,4 @@
-"""What a session is made of: its header and every kind of record."""
+"""The records of a session: its header and every kind of record."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ModeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}):
     """From here on a summary is sent in place of the messages it covers.
 
-    A checkpoint: what stands before it is read only for the messages that are kept, and when someone scrolls there.
+    A checkpoint: earlier records are read only for kept messages and for scrolling.
     """
 
     number: int
@@ -92,7 +92,7 @@ class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={
 
 
 class RewindRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"to": "rewind"}):
-    """The conversation goes on behind message `to` (0: from its start); what came after stays in the file."""
+    """The session continues after message `to` (0: the start); later messages stay in the file."""
 
     to: int
     at: str
@@ -108,7 +108,7 @@ class ForkRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sessi
 
 
 class PinRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "pin"}):
-    """A message is to survive every compaction word for word; or no longer."""
+    """A message stays word for word in every compaction, or no longer."""
 
     message: int
     at: str
@@ -116,7 +116,7 @@ class PinRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"messag
 
 
 class RecalledItem(msgspec.Struct, frozen=True):
-    """A note, and why it was handed to the model, or why not."""
+    """A note, and why it was sent to the model or not."""
 
     id: str
     state: Literal["loaded", "cut", "skipped"]
@@ -136,7 +136,7 @@ class RecalledRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"m
 
 
 class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpose": "cost"}):
-    """A model call outside of the turns, and what it used."""
+    """A model call outside of the turns, with its usage."""
 
     purpose: str
     """`title`, `compaction`, `capture`, `summary` …"""
@@ -153,7 +153,7 @@ class CapturedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"m
 
 
 class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the session was about, in a few lines: for lists, and for who takes it up again."""
+    """A summary of the session in a few lines, for lists and for resuming."""
 
     summary: str
     at: str

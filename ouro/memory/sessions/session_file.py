@@ -69,7 +69,7 @@ def split(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
 
 
 def _raw_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
-    """One record, or several where an end mark is missing between them: then only the last one is whole."""
+    """One record, or several if an end mark is missing between them: then only the last one is complete."""
     starts = list(_marks(_START_MARK, START[:3], text))
     if not starts:
         yield RawRecord(text, offset, size)

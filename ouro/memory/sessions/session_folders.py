@@ -1,4 +1,4 @@
-"""SessionFolders: where each session's folder is; made whole or not at all, and put into the trash and out of it."""
+"""SessionFolders: the folders of sessions: find, create atomically, move to the trash, restore."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class SessionFolders:
         sync_folder(self.trash)
 
     def sweep(self) -> None:
-        """Remove what was begun and not finished by a process that is gone."""
+        """Remove unfinished folders of processes that have ended."""
         for place, start in ((self.root, _UNFINISHED), (self.trash, ".removed-")):
             with suppress(FileNotFoundError):
                 for name in os.listdir(place):  # noqa: PTH208 (10,000 of them)
@@ -118,7 +118,7 @@ class SessionFolders:
     def _move(self, folder: Path, to: Path) -> None:
         target = to / folder.name
         if os.path.lexists(target):
-            # Two sessions of a day whose ids begin alike; or one that was deleted before.
+            # Two sessions of a day with the same id prefix, or an earlier deletion.
             target = to / f"{folder.name[:10]}_{_id_of(folder) or os.urandom(4).hex()}"
         folder.rename(target)
         sync_folder(to)
@@ -138,7 +138,7 @@ def folder_names(root: Path) -> list[str]:
 
 
 def link_outputs(source: Path, target: Path) -> None:
-    """Give a copy of a session the outputs beside it; what is no file of ours is left behind. Raises OSError."""
+    """Link the outputs of a session into its copy; other files are left out. Raises OSError."""
     try:
         with os.scandir(source / OUTPUTS) as found:
             names = sorted(item.name for item in found if item.is_file(follow_symlinks=False))
@@ -160,7 +160,7 @@ def not_found(session_id: str, where: str = "") -> SessionNotFound:
 
 
 def _is_alive(name: str) -> bool:
-    """Whether the process that makes what is called so still runs."""
+    """Whether the process in this folder name still runs."""
     parts = name.rsplit(".", 2)
     pid = int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
     if pid <= 0:

@@ -1,4 +1,4 @@
-"""What a list says of one session, gathered from its file with no more reading than that takes."""
+"""The session index: a list entry per session, updated from the new part of its file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PAIR = re.compile(rb"\b(input|cached|cache_written|output|cost): *([0-9.]+(?:[e
 
 
 class SessionSurvey(msgspec.Struct, frozen=True):
-    """What was found, and how much of the file was looked at for it."""
+    """A list entry in progress, and how much of the file was read for it."""
 
     info: SessionInfo
     mtime: int = 0
@@ -61,7 +61,7 @@ class SessionSurvey(msgspec.Struct, frozen=True):
 
 
 def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> SessionSurvey:
-    """The session in `folder`, whose file is as `found`; of a long one only what is new since `known`."""
+    """Survey the session in `folder`, whose file status is `found`; reads only what is new since `known`."""
     size = found.st_size
     surveyor = _Surveyor(folder.name)
     try:
@@ -75,7 +75,7 @@ def survey(folder: Path, found: os.stat_result, known: SessionSurvey | None) -> 
 
 
 def _has_grown(descriptor: int, known: SessionSurvey, size: int) -> bool:
-    """Whether what was looked at is still there, and more has come behind it."""
+    """Whether the file has only grown since it was read."""
     return known.read <= size and os.pread(descriptor, len(END), max(0, known.read - len(END))) == END
 
 
@@ -91,7 +91,7 @@ class _Surveyor:
         self._spending = Spending()
 
     def go_on(self, known: SessionSurvey) -> None:
-        """Begin where an earlier look has ended."""
+        """Continue from an earlier survey."""
         info, self.read = known.info, known.read
         self.title, self._id, self._project, self._model = info.title, info.id, info.project, info.model
         self._summary, self._fork_of, self._messages = info.summary, info.fork_of, info.messages
@@ -117,7 +117,7 @@ class _Surveyor:
         )
 
     def look(self, descriptor: int, size: int) -> None:
-        """Take what the file holds from `read` on. Raises OSError and BadRecordError."""
+        """Read the file from `read` on. Raises OSError and BadRecordError."""
         if size - self.read > _READ_AT_ONCE:
             self._skip_to_end(descriptor, size)
         while self.read < size:
@@ -127,13 +127,13 @@ class _Surveyor:
                 self._take(block)
             if not blocks and (self.read + len(data) >= size or not data):
                 break
-            # What has no end in a whole window is longer than any record that is read.
+            # A record without an end in a whole window is too long to be read.
             self.read += blocks[-1].offset + blocks[-1].size if blocks else len(data) - len(END)
         if not self._created_at:
             raise BadRecordError("its header is missing")
 
     def _skip_to_end(self, descriptor: int, size: int) -> None:
-        """Nobody waits for a list while gigabytes are read: the start of the file, then its end."""
+        """Of a file of gigabytes read only the start and the end, to keep lists fast."""
         for block in split(read_range(descriptor, 0, _EDGE))[0]:
             self._take(block)
         self.read = size - _EDGE
@@ -168,7 +168,7 @@ class _Surveyor:
         try:
             record, _ = record_from(load(block.data), lambda _name: b"")
         except (BadYamlError, BadRecordError, UnknownRecordError):
-            return  # opening the session tells of it
+            return  # opening the session reports it
         self._spending.take(record, self._model)
         match record:
             case TitleRecord(title):
@@ -182,7 +182,7 @@ class _Surveyor:
             case ForkRecord(session):
                 self._fork_of = _on_one_line(session)[:64]
             case _:
-                pass  # what it has cost is taken already
+                pass  # its cost is counted already
 
 
 def _usage(text: bytes) -> Usage:
@@ -217,12 +217,12 @@ _TOLD_EVERY = 50
 
 
 def entries(root: Path, *, anew: bool = False, progress: Progress | None = None) -> list[SessionSurvey]:
-    """An entry for each session below `root`, as it is now; the index is brought up to date where it can be.
+    """The current entry of each session below `root`; updates the index if it is writable.
 
     Args:
         root: the folder of the sessions.
-        anew: whatever the index says.
-        progress: told now and then how many sessions have been looked at, of how many.
+        anew: ignore the index.
+        progress: called with the number of sessions read so far, and the total.
     """
     known = {} if anew else _read(root)
     names = _folders(root)
@@ -247,7 +247,7 @@ def entries(root: Path, *, anew: bool = False, progress: Progress | None = None)
 
 
 def entry_of(root: Path, folder: str) -> SessionSurvey | None:
-    """One session as it is now; None where there is none."""
+    """The current entry of a session; None if it does not exist."""
     with _place_of(root) as place:
         known, found = _line_of(root, folder), _stat(f"{folder}/{FILE_NAME}", place)
     if found is None:
@@ -257,18 +257,18 @@ def entry_of(root: Path, folder: str) -> SessionSurvey | None:
 
 
 def infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
-    """The sessions in which something was said, last used first."""
+    """The sessions with messages, last used first."""
     with _no_collecting():
         found = [entry.info for entry in entries(root, progress=progress) if entry.info.messages or entry.info.title]
-    ordered = _told_apart(found)[::-1]  # of those of one moment the last by name is first
+    ordered = _with_unique_ids(found)[::-1]  # at equal times, the last by name comes first
     ordered.sort(key=attrgetter("updated_at"), reverse=True)
     return ordered
 
 
-def _told_apart(found: list[SessionInfo]) -> list[SessionInfo]:
-    """Where a folder was copied by hand, two sessions have one id: the copy goes by the name of its folder.
+def _with_unique_ids(found: list[SessionInfo]) -> list[SessionInfo]:
+    """If a folder was copied by hand, two sessions have one id: the copy is identified by its folder name.
 
-    It is a copy that costs nothing: what was spent is counted with the first one.
+    The copy has no cost: its usage is counted with the original.
     """
     if len({item.id for item in found}) == len(found):
         return found
@@ -287,7 +287,7 @@ def _as_copy(info: SessionInfo) -> SessionInfo:
 
 @contextmanager
 def _no_collecting() -> Iterator[None]:
-    """Ten thousand new values, none of them garbage: looking for some among them takes longer than reading them."""
+    """Disable garbage collection: with ten thousand new objects it takes longer than reading the file."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -320,7 +320,7 @@ def _read(root: Path) -> dict[str, SessionSurvey]:
         found = msgspec.json.decode(_text(root), type=list[SessionSurvey])
         return {item.info.folder: item for item in found}
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
-        # Missing, broken, of a newer ouro: it is made again from the sessions.
+        # Missing, broken, or of a newer ouro: it is rebuilt from the sessions.
         return {}
 
 
@@ -345,13 +345,13 @@ def _write(root: Path, current: dict[str, SessionSurvey]) -> None:
     try:
         replace(root, INDEX_NAME, _HEAD + b"[\n" + lines + _TAIL)
     except (OSError, SessionError):
-        # A folder that cannot be written: the next list looks again.
+        # The folder is not writable: the next list reads the files again.
         return
 
 
 @contextmanager
 def _place_of(root: Path) -> Iterator[int | None]:
-    """A descriptor of the folder, from which its files are named: shorter names are found faster."""
+    """A descriptor of the folder: paths relative to it are opened faster."""
     try:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:

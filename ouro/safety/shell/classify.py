@@ -1,4 +1,4 @@
-"""What a shell line needs: the commands in it that do more than read in the workspace, and the files it opens."""
+"""Classify a shell line: its commands that do more than read in the workspace, and the files that it opens."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ACTING = re.compile(
 
 
 class Need(msgspec.Struct, frozen=True):
-    """One thing that must be allowed: a command, a path that is read or written, a commit to long-term memory."""
+    """One permission that a line needs: a command, a path to read or write, a commit to long-term memory."""
 
     kind: Literal["command", "read", "write", "memory"]
     text: str
@@ -86,7 +86,7 @@ def judge(text: str, workspace: Workspace) -> Judgement:
 
 
 def rule_for(need: Need, workspace: Workspace) -> str:
-    """The rule that would allow `need` from now on; empty where none would be sensible."""
+    """The rule that would always allow `need`; empty if no rule is sensible."""
     if need.kind == "memory":
         return ""
     if need.kind != "command" or need.command is None:
@@ -109,7 +109,7 @@ def _needs(command: Command, places: Places) -> Iterator[Need]:
     elif strange := next(filter(None, map(places.strange_match, command.words)), ""):
         yield Need("command", f"{command.name}: {strange}", command)
     elif command.name == "diff" and any(path.is_dir() for word in found.paths for path in places.read(word)):
-        yield Need("command", command.text, command)  # it compares the files in folders, also through links
+        yield Need("command", command.text, command)  # it compares folders and follows links
     else:
         yield from _read_needs(found, places)
 
@@ -177,7 +177,7 @@ def _plain_rule(command: Command, words: list[str]) -> str:
 
 
 def _prefix(words: list[str]) -> str:
-    """The words that name what a command does: `git push`, `npm run test`, `pytest`."""
+    """The command with its subcommand: `git push`, `npm run test`, `pytest`."""
     for length in (2, 1):
         if (levels := _LEVELS.get(" ".join(words[:length]))) and len(words) > length:
             return " ".join(words[:levels])

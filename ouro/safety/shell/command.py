@@ -15,7 +15,7 @@ _HARMLESS_VARIABLES = re.compile(
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One word without its quotes; not exact where bash would put something else in its place."""
+    """One word without quotes; not exact if bash would expand it."""
 
     text: str
     exact: bool = True
@@ -31,7 +31,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def harmless(self) -> bool:
-        """No program runs another because of it, or acts elsewhere."""
+        """Whether the variable makes no program run another or act elsewhere."""
         return bool(_HARMLESS_VARIABLES.fullmatch(self.name))
 
 
@@ -43,7 +43,7 @@ class Redirect(msgspec.Struct, frozen=True):
 
     @property
     def duplicates(self) -> bool:
-        """It only joins descriptors: `2>&1`, `>&-`."""
+        """Whether it only joins descriptors: `2>&1`, `>&-`."""
         return self.operator in (">&", "<&") and bool(re.fullmatch(r"\d+-?|-", self.target.text))
 
     @property

@@ -1,4 +1,4 @@
-"""The hard floor: what is asked in every mode and under every rule, because it cannot be undone."""
+"""The hard floor: irreversible commands that need a question in every mode and under every rule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MACHINE = re.compile(
 )
 _FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
-_FINAL = {  # words that follow one another, options between them left out
+_FINAL = {  # consecutive words, ignoring options between them
     "npm publish, yarn publish, yarn npm publish, pnpm publish, cargo publish, poetry publish, uv publish, twine upload"
     ", gem push": "publishes a package",
     "npm unpublish, cargo yank": "withdraws a package",
@@ -48,7 +48,7 @@ _GIT_FINAL = {
 
 
 def floor(line: ShellLine, places: Places) -> str:
-    """Why the user is asked whatever mode and rules say; empty where nothing is."""
+    """Why the user must be asked in every mode; empty if not."""
     for redirect in line.redirects:
         if reason := _redirect(redirect, places):
             return reason
@@ -236,7 +236,7 @@ def _discards(subcommand: str, rest: Sequence[str]) -> bool:
 
 
 def _has(texts: Sequence[str], letters: str, *names: str) -> bool:
-    """Whether one of the options is given: shortened, with a value, or among other letters."""
+    """Whether one of the options is given: abbreviated, with a value, or in a group of letters."""
     for text in texts:
         name = text.partition("=")[0]
         if name.startswith("--"):

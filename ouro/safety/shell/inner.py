@@ -12,7 +12,7 @@ from ouro.safety.shell.command import Assignment, Command, Word
 from ouro.safety.shell.tables import names
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
-_WRAPPERS = {  # with the options that take the next word
+_WRAPPERS = {  # with their options that take a value
     "env": "-u --unset -C --chdir",
     "nice": "-n --adjustment",
     "ionice": "-c -n --class --classdata",
@@ -47,7 +47,7 @@ _SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """What a command runs besides itself."""
+    """The commands that a command runs."""
 
     commands: tuple[Command, ...] = ()
     guesses: tuple[Command, ...] = ()
@@ -142,7 +142,7 @@ def _wrapped(command: Command) -> Inner | None:
 
 
 def _suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
-    """What may be run by a command of which is not known where the inner command starts."""
+    """Candidates for the inner command, if its start is unknown."""
     texts = [word.text.split() for word in words if re.search(r"\s", word.text)]
     scripts = [Command(tuple(map(Word, parts)), kind="guess") for parts in texts if parts]
     starts = [at for at in range(min(len(words), 12)) if words[at].text]

@@ -1,4 +1,4 @@
-"""What a shell line may do with long-term memory: read it, and a few git commands. Anything else is asked."""
+"""Shell lines on long-term memory: reading and a few git commands are allowed, anything else needs a question."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMED = re.compile(r"\.ouro/+memory\b")
 
 
 def memory_git(command: Command, places: Places) -> GuardedMemory | None:
-    """The memory that a command commits to, doing nothing else; None for any other command."""
+    """The memory that a command only commits to; None for any other command."""
     words = command.arguments
     if command.kind != "plain" or command.name != "git" or command.assignments or command.piped:
         return None
@@ -73,7 +73,7 @@ def _is_inside(text: str, folder: GuardedMemory, *, whole: bool) -> bool:
 
 
 def memory_reason(line: ShellLine, text: str, places: Places) -> str:
-    """Why a line that touches memory is asked in every mode; empty where it only reads it or runs listed git."""
+    """Why a line on memory needs a question in every mode; empty if it only reads or runs listed git commands."""
     workspace = places.workspace
     if not workspace.memory:
         return ""
@@ -85,7 +85,7 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
     for command in (command for command in line.commands if command.kind != "wrapper"):
         touches = _names_memory(command, places)
         named = named or touches
-        # A command that reads the name of memory from a pipe may do anything with it.
+        # A command that gets the path of memory from a pipe may do anything with it.
         if not (touches or inside or (named and command.piped)):
             continue
         if folder := memory_git(command, places):

@@ -1,4 +1,4 @@
-"""A shell line taken apart into commands and redirections.
+"""Parse a shell line into commands and redirections.
 
 Only a small part of bash is understood: plain and quoted words, `$HOME`, `$?`, pipes, `&&`, `||`, `;`, newlines and
 redirections. Anything else makes the line *opaque*: it is asked about. Its commands are still collected, as well as
@@ -41,7 +41,7 @@ _WORD_ENDS = " \t\n;&|()<>"
 
 
 class ShellLine(msgspec.Struct, frozen=True):
-    """A shell line: its commands in order, those inside of others among them."""
+    """A shell line: its commands in order, with nested ones."""
 
     commands: tuple[Command, ...]
     redirects: tuple[Redirect, ...] = ()
@@ -52,7 +52,7 @@ class ShellLine(msgspec.Struct, frozen=True):
 
 
 def parse_line(text: str) -> ShellLine:
-    """Take `text` apart as bash would. Never raises: what is not understood is named in `opaque` and `hidden`."""
+    """Parse `text` as bash would. Never raises: `opaque` and `hidden` name what is not understood."""
     found = _Found()
     _Lexer(text[: 10 * MAX_CHARACTERS], found, 0).script()
     for body in found.bodies if found.hidden else ():
@@ -67,7 +67,7 @@ def parse_line(text: str) -> ShellLine:
 
 
 class _Found:
-    """What the lexers of a line and of the scripts in it have collected."""
+    """The commands collected by the lexers of a line and of its nested scripts."""
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
