@@ -134,13 +134,13 @@ def test_m8_nothing_of_it_is_left_in_any_byte(told, tmp_path):
     assert done.left == ()
     assert {each.place for each in found.places if each.count} == {
         "your memory: core, notes, archive",
-        "your memory: what waits for your answer",
+        "your memory: pending changes",
         "your memory: git history (objects that can be read)",
         f"the memory of {tmp_path / 'app'}: core, notes, archive",
         f"the memory of {tmp_path / 'app'}: git history (objects that can be read)",
         "what was said in sessions, their summaries and titles",
         "tool outputs beside sessions",
-        "what was set aside beside sessions",
+        "damaged data beside sessions",
         "what you typed into prompts",
         "the log",
         "the index",

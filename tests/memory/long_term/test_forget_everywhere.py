@@ -255,5 +255,5 @@ def test_an_edit_that_was_refused_is_searched_too(place, home):
 
     done = TrueForget("blue heron", place).forget()
 
-    assert [each.place for each in done.places if each.count] == ["what you edited and could not be kept"]
+    assert [each.place for each in done.places if each.count] == ["edits that could not be saved"]
     assert edited.read_text() == "- The [forgotten].\n- The gray owl.\n"

@@ -1,1 +1,1 @@
-"""Capture: what of a conversation becomes notes, by a model that is asked beside it."""
+"""Capture: a model makes notes of a session in the background."""

@@ -1,4 +1,4 @@
-"""What was said and is not captured yet: in this session, and in earlier sessions of the project."""
+"""CaptureBacklog: messages that are not captured yet, in this session and in earlier ones of the project."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from ouro.utils.log import log
 from ouro.utils.repository import branch_in_note, same_project
 
 PART_CHARACTERS = MAX_CHARACTERS // 2
-"""Characters of words after which a part of a session ends, at the next user message."""
+"""Characters after which a part of a session ends, at the next user message."""
 MAX_DAYS = 14
 MAX_SESSIONS = 3
-"""Captured at one start."""
+"""Sessions captured at one start."""
 _MAX_CANDIDATES = 20
 _MAX_PARTS = 4
-"""Of one session; the next start continues there."""
+"""Parts of one session; the next start continues there."""
 _MAX_ARGUMENT = 2_000
 _MAX_CONTEXT = 2_000
 
@@ -177,7 +177,7 @@ class CaptureBacklog:
 
 
 def without_outputs(record: Record) -> Record:
-    """The record without outputs of tools: the words, and of calls what shows where material came from."""
+    """The record without tool outputs; calls keep what names their source."""
     if not isinstance(record, MessageRecord):
         return record
     parts = (part for whole in record.message.parts if (part := _shortened(whole)) is not None)

@@ -1,8 +1,8 @@
-"""Capture: what of these turns becomes notes, decided by a model that sees words and no tools.
+"""Capture: a model without tools decides what becomes a note.
 
 What a model makes of the user's words alone counts as the user's. What it makes of the assistant's words after files,
-pages or outputs came into the session may come from those: it becomes a pending proposal (M1). So where anything came
-from outside, the user's words are read on their own first.
+pages or outputs came into the session may come from those: it becomes a pending proposal (M1). So if anything came
+from outside, the user's words are read separately first.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from ouro.utils.text import clean
 
 MAX_SHOWN_NOTES = 12
 _MIN_OWN_SHARE = 0.4
-"""Of a note's words, for it to count as what the user said."""
+"""Share of a note's words that the user must have said, for the user to be its source."""
 _MIN_CHARACTERS = 12
-"""Of all words, for a model to be asked at all."""
+"""The least amount of text for which a model is asked."""
 _ORIGIN: Origin = "capture"
 _WORD = re.compile(r"\w{3,}")
 
@@ -194,7 +194,7 @@ class Capture:
         return Captured(tuple(written), tuple(proposed), tuple(refused))
 
     def _confirm(self, operation: Operation, excerpt: _Excerpt) -> list[Written]:
-        """What may come from outside confirms only notes that the model was given."""
+        """If something came from outside, only notes that were recalled can be confirmed."""
         moment = excerpt.moment
         if self._asks or (excerpt.sources and operation.target not in moment.recalled):
             return []

@@ -1,4 +1,4 @@
-"""CaptureObserver: decides when what was said becomes notes. Runs in the background; turns never wait for it."""
+"""CaptureObserver: decides when to capture notes. Runs in the background; turns never wait for it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CADENCE = range(1, 11)
 _MAX_SKIPPED = 7
 """Triggers that are ignored after several failures in a row."""
 _PAGE = 200
-"""Messages that are read at once."""
+"""Messages read at one time."""
 
 
 class _Snapshot(msgspec.Struct, frozen=True):
@@ -173,7 +173,7 @@ class CaptureObserver:
         self._show(done)
 
     async def _catch_up(self) -> None:
-        """Never before the first request: age out notes, then capture the backlog."""
+        """Archive old notes, then capture the backlog; never before the first request."""
         try:
             async with asyncio.timeout(IDLE_SECONDS):
                 await self._has_answered.wait()

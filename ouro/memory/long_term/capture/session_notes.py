@@ -53,7 +53,7 @@ class SessionNotes:
         lookup: has the index.
         root: of the repository.
         cwd: the folder of the session.
-        half_life_days: in which the confidence in a note that was only concluded halves.
+        half_life_days: after which the confidence in an inferred note halves.
     """
 
     def __init__(

@@ -39,11 +39,11 @@ from ouro.memory.sessions.session_reader import is_readable
 from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
 
 MANY_PLACES = 50
-"""From so many places on, the user is asked whether such a common text is meant."""
+"""Number of matches from which on the user must confirm that such a common text is meant."""
 PROVIDERS = "What was sent to a model's provider, or copied elsewhere, is out of reach: change a secret that got out."
 _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
 _MAX_BYTES = 256 << 20
-"""Of a file that is searched; weights of models are larger."""
+"""Maximum size of a searched file; model weights are larger."""
 _INDEX_ENDINGS = ("", "-wal", "-shm", "-journal", ".aside")
 
 
@@ -229,7 +229,7 @@ class TrueForget:
         if parts[0] == "history":
             return "what you typed into prompts"
         if parts[0] == "cache" and path.name.startswith(EDITED):
-            return "what you edited and could not be kept"
+            return "edits that could not be saved"
         return "settings" if len(parts) == 1 and parts[0] in _SETTINGS else f"other files in {parts[0]}"
 
     def _overwrite(self, path: Path) -> None:
@@ -254,7 +254,7 @@ class TrueForget:
 def _place_in_session(path: Path) -> str:
     if path.name == FILE_NAME:
         return "what was said in sessions, their summaries and titles"
-    return "tool outputs beside sessions" if path.parent.name == "outputs" else "what was set aside beside sessions"
+    return "tool outputs beside sessions" if path.parent.name == "outputs" else "damaged data beside sessions"
 
 
 def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what: None) -> Path:

@@ -63,7 +63,7 @@ class _Memory:
         files = sum(needle.count(path.name) + needle.count_bytes(path.read_bytes()) for path in self._files())
         tally.add(f"{self._name}: core, notes, archive", files)
         own = sum(needle.count_bytes(path.read_bytes()) for path in self._own_files())
-        tally.add(f"{self._name}: what waits for your answer", own)
+        tally.add(f"{self._name}: pending changes", own)
         if not (self._repository.git_dir / "objects").is_dir():
             return bool(files or own)
         held = sum(1 for content in rewrite.objects(self._repository) if needle.count_bytes(content))

@@ -1,1 +1,1 @@
-"""One git repository per scope: its files, commits, history and undo, safe from what a program plants there."""
+"""One git repository per scope: files, commits, history, undo; safe against planted git settings."""

@@ -1,4 +1,4 @@
-"""What the git history says: log, blame, old texts, hunks, and which turn a commit is from."""
+"""Read the git history: log, blame, old texts, hunks, and the turn of a commit."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
 
 
 def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
-    """Record, outside of the repository, that the commits after `since` and what is not committed yet are of a turn."""
+    """Record, outside of the repository, that commits after `since` and uncommitted changes belong to a turn."""
     repo.keep(_OPEN_TURN, _turn_line(trailers))
     head = repo.head().commit
     if head != since:
@@ -153,7 +153,7 @@ def note_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
 
 
 def note_sync(repo: GitRepository, commits: str) -> None:
-    """Record that a range of commits, in git's notation, came from another machine: they are of no turn here."""
+    """Record that a range of commits (git notation) came from another machine, and from no turn here."""
     listed = repo.git("log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits).decode()
     _note_commits(repo, [line.strip() for line in listed.splitlines() if " " not in line.strip()], _SYNC)
 

@@ -1,4 +1,4 @@
-"""Which contents of a memory are approved: written by ouro itself, or accepted by the user.
+"""ApprovalLedger: the approved contents of a memory, written by ouro or accepted by the user.
 
 The ledger is kept in the state folder, outside of the memory folder: a program can forge a commit with any author and
 trailer, or bring a git directory along, but it cannot write a line here by writing into the memory folder.

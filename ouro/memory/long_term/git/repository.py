@@ -1,7 +1,6 @@
 """The git history of one memory: commits made without work tree, index, hooks or filters.
 
-The git directory lies outside the memory folder, out of reach of what the agent may write. Nothing that it says of
-itself is obeyed, and no commit is ever put in the place of a history that cannot be read."""
+Settings inside the git directory are ignored, and a history that cannot be read is never replaced by a new commit."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Commit(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """Its trailer, which anyone may forge; "outside" without one."""
+        """The origin trailer, which can be forged; "outside" if there is none."""
         return self.trailers.get(ORIGIN, "outside")
 
 

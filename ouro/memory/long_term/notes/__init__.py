@@ -1,1 +1,1 @@
-"""Notes: what one is, all there are, and what they hang on: names, files, branches, time."""
+"""Notes: file format, notebook, entities, graph, and validity by files, branch and time."""

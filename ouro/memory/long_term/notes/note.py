@@ -72,7 +72,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     turn: Count = 0
     trigger: Trigger = "user"
     source: Source = "user"
-    """`user`: the user said it. `assistant`: it was concluded, and its confidence decays."""
+    """`user`: the user said it. `assistant`: inferred, and its confidence decays."""
     confidence: float = 1.0
     confirmed_at: str = ""
     branch: str | None = None

@@ -27,9 +27,9 @@ from ouro.utils.text import one_line
 
 _SUBJECT_WIDTH = 80
 _CONFIRMATION = 0.15
-"""What a confirmation adds to the confidence in what was only concluded."""
+"""What a confirmation adds to the confidence in an inferred note."""
 _CONFIRMED_BY_USER = 0.9
-"""The least confidence in what the user confirmed."""
+"""The least confidence in a note that the user confirmed."""
 Change = Literal["add", "supersede", "refine", "contradict", "confirm", "archive", "rewrite", "share"]
 _RELATIONSHIPS: Mapping[Change, Relationship] = {"refine": "refines", "contradict": "contradicts"}
 Trailers = Mapping[str, str]

@@ -99,7 +99,7 @@ def merged_branches(root: Path, names: Iterable[str], into: str) -> frozenset[st
 
     A deleted branch counts only where git still shows that it was merged: its last commit (from the reflog of HEAD) or
     the contents of the files it changed are in `into`, or a merge commit names it. A branch deleted without a merge
-    does not count: what was learned on it may describe code that nobody has.
+    does not count: its notes may describe code that was discarded.
     """
     wanted = {name for name in names if name and name != into}
     if not wanted or not into:
@@ -152,8 +152,8 @@ def is_visible(note: Note, branch: str) -> bool:
 def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
     """The confidence in a note at `now`: halved for each half-life since it was last confirmed.
 
-    What the user said does not decay. Nor does a note whose times cannot be read or lie in the future: a clock that was
-    wrong once must not cost a memory.
+    What the user said does not decay. Nor does a note whose times cannot be read or lie in the future: a wrong
+    clock must not archive notes.
     """
     if note.source == "user":
         return note.confidence

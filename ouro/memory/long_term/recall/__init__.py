@@ -1,1 +1,1 @@
-"""Recall: which notes bear on what was just said."""
+"""Recall: find the notes relevant to a message."""

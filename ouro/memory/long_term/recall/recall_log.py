@@ -1,4 +1,4 @@
-"""RecallLog: how often and when each note went to a model. Counts in ranking, and is shown in statistics."""
+"""RecallLog: how often and when each note was sent to a model, for ranking and statistics."""
 
 from __future__ import annotations
 

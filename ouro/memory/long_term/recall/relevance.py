@@ -1,4 +1,4 @@
-"""Relevance: whether a note that shares words or meaning with a message is about the same, or only sounds alike."""
+"""Relevance: whether a note is about the subject of a message, by shared words and vectors."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Whose words are in memory: approval of changes, provenance of words, pending changes."""
+"""Trust: provenance of text in memory, approval of changes, pending changes."""

@@ -1,4 +1,4 @@
-"""Approval: what becomes of a change of a memory file. Drawn in docs/architecture.md, "Approval of memory changes"."""
+"""Approval: the states of a change of a memory file; see docs/architecture.md, "Approval of memory changes"."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ASKS = "memory.write is `ask`"
 
 
 class ChangeState(Enum):
-    """Where the change of a file stands. Only text that is TRUSTED is injected."""
+    """The state of a change of a file. Only TRUSTED text is sent to the model."""
 
     WRITTEN = "written"
     """In the file since it was last read; not decided yet."""
@@ -24,7 +24,7 @@ class ChangeState(Enum):
     PENDING = "pending"
     """The agent wrote it and the user has to confirm it: taken out of the file, stored as a proposal."""
     FOREIGN = "foreign"
-    """Nobody here wrote it: it stays in the file, which may be open in an editor, and the user has to confirm it."""
+    """Written outside of ouro: it stays in the file, and the user has to confirm it."""
     REFUSED = "refused"
     """It held a secret: the file is as it was before."""
 

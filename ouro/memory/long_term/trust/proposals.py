@@ -31,7 +31,7 @@ class Proposal(msgspec.Struct, frozen=True):
     reason: str
     """Why it is pending."""
     sources: tuple[str, ...] = ()
-    """What from outside had come into the transcript by then."""
+    """Untrusted sources in the transcript at that time."""
     session: str = ""
     turn: int = 0
     at: str = ""
@@ -100,8 +100,9 @@ def proposal_id(scope: Scope, edits: Sequence[FileEdit]) -> str:
 
 
 def carried_over(edit: FileEdit, current: str) -> str:
-    """`current` with the change of `edit` made to it too: where its lines are not found any more, what is new is put at
-    the end, and what should go stays. A new line that another change has added since is not added twice."""
+    """Apply the change of `edit` to `current`. If its lines no longer exist, new lines are appended and old ones stay.
+
+    A line that another change has added since is not added twice."""
     before, after, now = (edit.before or "").splitlines(), (edit.after or "").splitlines(), current.splitlines()
     place = _places(before, now)
     known = {*place.values()}

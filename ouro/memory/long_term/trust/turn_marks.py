@@ -1,4 +1,4 @@
-"""TurnMarks: which sessions may be writing into memory now, so that no write of an agent is taken for the user's."""
+"""TurnMarks: which sessions run a turn now, so that an agent's write does not count as the user's."""
 
 from __future__ import annotations
 
