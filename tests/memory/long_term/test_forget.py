@@ -78,6 +78,6 @@ def test_what_another_ouro_wrote_since_the_file_was_read_is_not_written_over(des
     remember_text(desk, "My heron is called Rex")
     before = desk.text("user", "facts.md")
     remember_text(desk_of(ouro, repository), "My crane is called Ada")
-    with pytest.raises(UsageError, match=r"facts\.md has changed since it was read; nothing was written"):
+    with pytest.raises(UsageError, match=r"facts\.md has changed meanwhile; nothing was written"):
         desk.write("user", {"facts.md": before.replace("Rex", "Max")}, "Edit facts.md")
     assert desk.text("user", "facts.md") == "- My heron is called Rex\n- My crane is called Ada\n"
