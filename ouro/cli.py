@@ -42,7 +42,7 @@ examples:
   ouro "fix the failing test"       the same, with a first message
   ouro -p "what does api.py do?"    answer on standard output, then end
   git diff | ouro -p "review this"  with standard input as material
-  ouro --resume latest              go on where the last session ended
+  ouro --resume latest              continue the last session
   ouro demo                         see it work without a model or a key
 
 exit codes: 0 done, 1 could not finish, 2 wrong usage, 3 no model or key, 4 a limit was reached,
@@ -55,7 +55,7 @@ def run() -> int:
     # request. At the end Python would look once more, which took a sixth of a short run.
     gc.set_threshold(50_000, 20, 20)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # where the locale has not all letters, a few are better than none
+        if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
             stream.reconfigure(errors="replace")
     try:
         return main()
@@ -64,7 +64,7 @@ def run() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ouro; gives the exit code."""
+    """Run ouro; returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given in (["--version"], ["-V"]):
         from ouro import __version__
@@ -217,7 +217,7 @@ def _run_full_screen(args: argparse.Namespace) -> int:
     from ouro.frontends.tui import first_frame
 
     look = _look(args)
-    frame = first_frame.draw(look)  # before anything heavy: what is typed from here on is kept
+    frame = first_frame.draw(look)  # before heavy imports: typed keys are collected from here on
     try:
         from ouro.frontends.tui.run import run_tui
 

@@ -65,7 +65,7 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
 
     Args:
         project: the root of a folder that the user trusts; its `.ouro/config.yaml` is read, and can widen nothing.
-        flags: what the command line says, by dotted name (`permissions.mode`); None is no word.
+        flags: settings of the command line, by dotted name (`permissions.mode`); None: not set.
 
     Raises:
         ConfigError: a file or a variable says something that cannot be.
@@ -100,7 +100,7 @@ def unknown_variables() -> list[str]:
 
 
 def save_setting(path: str, value: str) -> None:
-    """Write one word into the user's file, for good; comments and everything else in it stay.
+    """Save one setting in the user's file; comments and everything else in it stay.
 
     Args:
         path: the dotted name of a setting in a section: `tui.theme`.
@@ -151,7 +151,7 @@ def _take(given: dict[str, Given], more: Mapping[str, Given]) -> None:
 
 
 def _narrowing(given: Mapping[str, Given], project: Mapping[str, Given]) -> dict[str, Given]:
-    """What of a project's words narrows; what would loosen the user's own word is left out."""
+    """The project settings that restrict; those that would loosen the user's settings are left out."""
     return {path: new for path, new in project.items() if _narrows(path, given[path].value, new.value)}
 
 

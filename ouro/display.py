@@ -10,7 +10,7 @@ TodoState = Literal["pending", "in_progress", "done"]
 
 
 class Plain(msgspec.Struct, frozen=True, tag_field="kind", tag="plain"):
-    """Text to be shown as it is; `language` names its syntax where it has one (`python`, `json`, …)."""
+    """Text to show verbatim; `language` names its syntax, if any (`python`, `json`, …)."""
 
     text: str
     language: str = ""
@@ -34,7 +34,7 @@ class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
 
 
 class CommandOutput(msgspec.Struct, frozen=True, tag_field="kind", tag="command"):
-    """A shell line and what it printed: head and tail, where it printed more than is shown."""
+    """A shell command and its output; head and tail of a long output."""
 
     command: str
     output: str = ""
@@ -65,7 +65,7 @@ Body = Plain | Diff | CommandOutput | Picture | Todos
 
 
 class Display(msgspec.Struct, frozen=True):
-    """A line that sums a call up (`42 lines`, `3 matches in 2 files`), and what unfolds below it."""
+    """A summary of a call (`42 lines`, `3 matches in 2 files`), and the body below it."""
 
     summary: str
     body: Body | None = None

@@ -10,13 +10,13 @@
   + ToolError              a tool failed; the model gets the message
   + SessionError
     - SessionNotFound
-      · SeveralSessions    more than one answers to what was asked for
+      · SeveralSessions    more than one session matches
     - SessionInUse
     - SessionDamaged
     - SaveFailed
   + LongTermMemoryError
     - MemoryUnusable         the folder or its history is not as it should be
-    - SecretInMemory         what was to be remembered holds a secret
+    - SecretInMemory         the text to remember holds a secret
   + SearchUnavailable      the index cannot be read or written just now
   + ModelError             a model did not answer
     - AuthenticationFailed
@@ -117,7 +117,7 @@ class ToolError(OuroError):
 
 
 class SessionError(OuroError):
-    """A session could not be opened or kept."""
+    """A session could not be opened or saved."""
 
 
 class SessionNotFound(SessionError):
@@ -127,7 +127,7 @@ class SessionNotFound(SessionError):
 
 
 class SeveralSessions(SessionNotFound):
-    """More than one session answers to what was asked for; the message lists them."""
+    """More than one session matches; the message lists them."""
 
     def __init__(self, message: str, hint: str, ids: Sequence[str]) -> None:
         super().__init__(message, hint)
@@ -204,4 +204,4 @@ class StreamCut(TransientModelError):
 
 
 class EmptyAnswer(TransientModelError):
-    """The model said nothing and called nothing."""
+    """The model returned no text and no tool call."""

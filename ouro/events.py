@@ -1,4 +1,4 @@
-"""What every front end sees: one turn as a stream of plain values.
+"""Events: a turn as a stream of plain values, the same for every front end.
 
 A turn is  Prompted  then any number of model calls, each
   (TextDelta | ThinkingDelta | Retrying)*  Replied  UsageUpdated
@@ -51,7 +51,7 @@ class Replied(EventStruct, frozen=True):
 
 
 class ToolStarted(EventStruct, frozen=True):
-    """A tool call is being looked at; `title` says in a few words what it will do (`read api.py`)."""
+    """A tool call begins; `title` describes it in a few words (`read api.py`)."""
 
     call: ToolCall
     title: str
@@ -106,7 +106,7 @@ class TodosChanged(EventStruct, frozen=True):
 
 
 class Retrying(EventStruct, frozen=True):
-    """A model call failed and is asked again after `wait` seconds; what it had streamed is void."""
+    """A model call failed and is asked again after `wait` seconds; discard what it had streamed."""
 
     reason: str
     attempt: int
@@ -154,7 +154,7 @@ class Titled(EventStruct, frozen=True):
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """A note or a line of core memory, and what became of it."""
+    """A note or a line of core memory, and the result of saving it."""
 
     id: str
     text: str
@@ -168,7 +168,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 class NotesRecalled(EventStruct, frozen=True):
-    """Notes that bear on what was just said went to the model with it; the receipt."""
+    """The receipt of recall: notes that were sent to the model with the last message."""
 
     items: tuple[Remembered, ...]
     way: str

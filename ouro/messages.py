@@ -66,7 +66,7 @@ P = TypeVar("P", Text, Context, Thinking, Image, ToolCall, ToolReply)
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens, and money in US dollars, of one model call or of many."""
+    """Tokens and cost (US dollars) of one or more model calls."""
 
     input: int = 0
     """All tokens that were read, those from the cache among them."""
@@ -117,10 +117,10 @@ def user(text: str, images: Sequence[Image] = (), context: str = "") -> Message:
 
 
 def assistant(text: str, *calls: ToolCall) -> Message:
-    """What a model said, and the tools it asked for."""
+    """The text of a model, and its tool calls."""
     return Message("assistant", ((Text(text),) if text else ()) + calls)
 
 
 def tool(*replies: ToolReply) -> Message:
-    """The answers to one batch of tool calls, in the order they were asked."""
+    """The results of one batch of tool calls, in the order of the calls."""
     return Message("tool", replies)

@@ -1,4 +1,4 @@
-"""The settings: what they are called, what they mean, and their defaults. `config.py` reads them."""
+"""The settings: names, meanings and defaults. `config.py` reads them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """When older messages give way to a summary in what is sent."""
+    """When a summary replaces older messages in requests."""
 
     auto: bool = True
     at: float = 0.8

@@ -45,7 +45,7 @@ class ShellOpener:
 
     @contextmanager
     def memory(self) -> Iterator[tuple[MemoryEditor, Sequence[GitMemoryStore]]]:
-        """Memory of the user and, where it is trusted, of this repository; vectors of what is new are made after it."""
+        """Memory of the user and, if trusted, of this repository; vectors of new notes are made afterwards."""
         from ouro.errors import UsageError
         from ouro.memory.long_term import MemoryEditor, open_scopes, repo_store, user_store
         from ouro.utils.runtime import get_history_dir, get_memory_dir
@@ -129,7 +129,7 @@ class ShellOpener:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
-        """A session in which nothing is said, and which is not saved; its costs are counted."""
+        """A session without messages that is not saved; its costs are counted."""
         from ouro.assemble import Options, open_session
         from ouro.session import OpenRequest
 

@@ -1,4 +1,4 @@
-"""Requests: what goes with every request of a session, the same each time, so that providers can cache it."""
+"""Requests: the constant part of all requests of a session (system prompt and tools), so that providers cache it."""
 
 from __future__ import annotations
 

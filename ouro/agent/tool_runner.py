@@ -45,7 +45,7 @@ class RefusedError(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class ToolRunner:
-    """Runs tool calls. A tool's failure is an answer to the model: only here is one turned into the other."""
+    """Runs tool calls. A tool's failure becomes a result for the model; only here."""
 
     tools: Mapping[str, AnyTool]
     permissions: Permissions

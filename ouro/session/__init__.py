@@ -1,4 +1,4 @@
-"""One live session: what a front end may do. Everything is loaded when it is first asked for."""
+"""One live session, for front ends. Exports are imported at first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""AgentTurn: one turn of the agent in a session: what the model is sent beside the user's message, and what follows."""
+"""AgentTurn: one turn of the agent: the context sent with the user's message, the loop, and the work after it."""
 
 from __future__ import annotations
 

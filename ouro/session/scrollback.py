@@ -28,7 +28,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class Scrollback:
-    """What of a session is shown, and what is before it.
+    """The shown part of a session, and access to earlier messages.
 
     Args:
         memory: the session's messages.

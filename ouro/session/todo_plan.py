@@ -18,7 +18,7 @@ _STEP = re.compile(r"- (\[[ >x]\]) (.+)")
 
 
 def plan_in_words(todos: Sequence[Todo]) -> str:
-    """The plan as a summary takes it along; empty where there is none."""
+    """The plan as text for a summary; empty without one."""
     return "\n".join([_HEADING, *(f"- {_SIGNS[todo.state]} {todo.text}" for todo in todos)]) if todos else ""
 
 
