@@ -207,17 +207,3 @@ def test_what_is_close_in_meaning_counts_and_a_cluster_holds_eight_at_most():
     assert clusters([german, english], {english.id}, lambda _note: [german.id]) == [(german, english)]
     many = [note(n, f"{ONE} {'x' * n}") for n in range(1, 12)]
     assert max(map(len, clusters(many, {each.id for each in many}))) == 8
-
-
-async def test_a_merge_that_saves_too_little_is_not_written_nor_tried_again_until_a_note_joins(bench):
-    bench.keep(note(1, ONE), note(2, TWO))
-    long = json.dumps({"op": "supersede", "target": 1, "text": f"{ONE} {TWO}"})
-
-    (done,) = await bench.merge(long)
-
-    assert (done.written, bench.texts()) == (None, sorted([ONE, TWO]))
-    assert done.reason == "one note would save 0% of their tokens, at least 15% are needed"
-    assert await bench.merge(every=True) == []
-    bench.keep(note(3, RICHER))
-    (done,) = await bench.merge(MERGED)
-    assert done.written.note.text == RICHER
