@@ -70,7 +70,7 @@ def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
     edited = third.ask("Bonjour")
     third.terminal.until_shows("changed outside of ouro")
     third.say("/memory undo")
-    third.agree("Take back", "❯ Take it back")
+    third.agree("Undo", "❯ Undo it")
     third.terminal.until_shows("+ Answer in German.")
     assert file.read_text() == LINE
     undone = third.ask("Guten Abend")
@@ -96,7 +96,7 @@ def test_told_written_killed_known_edited_undone_blamed_and_forgotten(ouro):
     assert held(ouro.home) == []
     assert git(folder, "fsck", "--strict") == ""
     ouro.headless("-p", "say: hello")
-    assert "No memory yet yet." in system_of(ouro.server.requests[-1].raw)
+    assert "Nothing is remembered yet." in system_of(ouro.server.requests[-1].raw)
 
 
 def git(folder, *arguments):

@@ -80,7 +80,7 @@ def test_a_preference_told_once_lives_on(ouro, folder):
     assert done.code == 0, done.err
     assert "ouro: Memory (user) changed: preferences.md: + Answer in German. · /memory undo" in done.err
     assert git(folder, "log", "--format=%s") == "Answer in German\n"
-    assert "No memory yet yet." in block_of(ouro.server.requests[0])
+    assert "Nothing is remembered yet." in block_of(ouro.server.requests[0])
 
     # 2: it is in the prompt; another one is written and ouro is killed before the turn has ended
     before = len(ouro.server.requests)

@@ -298,7 +298,7 @@ async def test_categories_one_after_the_other_and_all_of_them_in_the_next_tab(ap
 
 async def test_the_receipt_of_the_last_message_is_among_it_and_leads_to_its_notes(app):
     item = Remembered("mem_00000003", "Answer in German.", "loaded", "names ruff", "user", 2.5, 9)
-    app.session.recalled = NotesRecalled((item,), "local")
+    app.session.memory.recalled = NotesRecalled((item,), "local")
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press("ctrl+y")

@@ -67,7 +67,7 @@ def app(home, tmp_path, monkeypatch):
             stores["user"].save_and_commit({"preferences.md": changed}, "Say where", {"Ouro-Origin": "agent"})
             memory = Conversation(home / ".ouro", tmp_path).connect()
         session = FakeSession(cwd=tmp_path)
-        session.recalled = RECALLED if notes else NotesRecalled((), "local")
+        session.memory.recalled = RECALLED if notes else NotesRecalled((), "local")
         session.remember(memory.manager, Lookup(home / ".ouro" / "cache" / "index.db", lambda: None, lambda: None))
         return screen_of(session, theme=theme)
 
