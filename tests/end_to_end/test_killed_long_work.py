@@ -100,4 +100,4 @@ def test_reading_old_sessions(ouro, moment):
     assert work.asked[-1] == "staging"
     assert "pytest" not in work.asked
     assert sorted(work.texts()) == sorted(text for text, _ in PAIRS.values())
-    assert work.run() == "There is no old session here that was not read yet.\n"
+    assert work.run() == "Every old session here was already read.\n"

@@ -62,7 +62,7 @@ def test_a_preference(ouro, voices):
     screen.say("write a comment about german and english answers into api.py")
     screen.until_shows("1 memory · Ctrl+Y", "Understood.")
 
-    assert f"[{of_user(ouro)[text].id}] (user · coding-preferences · the person said, " in voices.last
+    assert f"[{of_user(ouro)[text].id}] (user · coding-preferences · the user said, " in voices.last
     assert text in voices.last
     screen.send("\x19")
     screen.until_shows("Recall · 1 memory with the last message", "Answers in German")
@@ -138,7 +138,7 @@ def test_a_decision_and_its_reversals(ouro, voices):
         "session-end",
     ]
     assert told.count("[mem_") == 1
-    assert f"[{now.id}] (repo · architectural-decisions · the person said, " in told
+    assert f"[{now.id}] (repo · architectural-decisions · the user said, " in told
     assert f"changed 2 times) {third}" in told
     assert told.index(third) < told.index(f"): {second}") < told.index(f"): {first}")
 
@@ -196,7 +196,7 @@ def test_a_correction_that_is_not_made_again(ouro, voices):
     assert session.say("add another column to schema.py") == {note.id: "loaded"}
     session.end()
 
-    assert f"[{note.id}] (repo · corrections · the person said, " in str(voices.said[-1].messages)
+    assert f"[{note.id}] (repo · corrections · the user said, " in str(voices.said[-1].messages)
     assert voices.said[-1].results[0].startswith("made by make schema")
     assert "by hand" not in (ouro.folder / "schema.py").read_text()
 

@@ -67,8 +67,8 @@ def app(home, tmp_path, monkeypatch):
             stores["user"].save_and_commit({"preferences.md": changed}, "Say where", {"Ouro-Origin": "agent"})
             memory = Conversation(home / ".ouro", tmp_path).connect()
         session = FakeSession(cwd=tmp_path)
-        session.memory.recalled = RECALLED if notes else NotesRecalled((), "local")
         session.remember(memory.manager, Lookup(home / ".ouro" / "cache" / "index.db", lambda: None, lambda: None))
+        session.memory.recalled = RECALLED if notes else NotesRecalled((), "local")
         return screen_of(session, theme=theme)
 
     return app
