@@ -16,12 +16,14 @@ MAX_FIELDS = 12
 MAX_PARAMETERS = 7
 MIN_MODULE_LINES = 60
 """Below this, a module needs a second importer or one in another folder."""
-MAX_LINES = 47_000
-MAX_MODULES = 320
+MAX_LINES = 58_900
+MAX_MODULES = 356
+"""What there is now: lower both when code is deleted. The goal is 47,000 lines in 320 modules."""
 
 ONE_FILE_EACH = ("tools/", "frontends/tui/widgets/", "frontends/tui/screens/", "frontends/tui/blocks/", "importers/")
 """One tool, widget, screen or format a file, however small."""
 WIDE_STRUCTS = {
+    "memory/long_term/entries.py": "its flat fields are the JSON of `ouro memory list`",
     "llm/models_file.py": "an entry of models.yaml has as many fields as settings",
     "settings.py": "a section of config.yaml has as many fields as settings",
     "memory/sessions/record_reader.py": "the shape of a record in a session file",

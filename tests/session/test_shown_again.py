@@ -72,10 +72,10 @@ async def test_the_full_screen_shows_it_as_it_did(repository):
     app = TranscriptApp(*events)
     async with app.run_test(size=(100, 60)):
         lines = app.lines()
-    [card] = [line for line in lines if "compact the conversation" in line]
-    [figures] = [line for line in lines if "messages summed up" in line]
+    [card] = [line for line in lines if "compact the session" in line]
+    [figures] = [line for line in lines if "messages summarized" in line]
     assert f"{told.before:,} → {told.after:,} tokens" in figures
-    assert f"{told.covered} messages summed up, {told.kept} kept as they were" in figures
+    assert f"{told.covered} messages summarized, {told.kept} kept" in figures
     assert card.strip().startswith("✓")
 
 
@@ -86,7 +86,7 @@ async def test_the_plain_prompt_prints_it_as_it_did(repository):
     printed: list[str] = []
     Printer(PlainOutput(printed.append, plain=True)).replay(again.scrollback.shown())
     await again.close()
-    line = f"Compacted: {told.before:,} → {told.after:,} tokens; {told.covered} messages give way to a summary"
+    line = f"Compacted: {told.before:,} → {told.after:,} tokens; {told.covered} messages summarized"
     assert line in "".join(printed)
 
 
