@@ -16,7 +16,7 @@ def bench(tmp_path) -> ShellBench:
 
 async def test_x8_a_deleted_workspace_is_named_and_the_next_call_works_when_it_is_back(bench):
     shutil.rmtree(bench.root)
-    with pytest.raises(ToolError, match=f"{bench.root} is not there"):
+    with pytest.raises(ToolError, match=f"{bench.root} does not exist"):
         await bench.run("pwd")
     bench.root.mkdir()
     assert (await bench.run("pwd")).text.startswith(str(bench.root))
