@@ -117,14 +117,14 @@ def test_a_decision_and_its_reversals(ouro, voices):
     screen.until(lambda: len(voices.said) == 3)
     screen.until_shows("↑300")
     screen.say("/compact")
-    screen.until_shows("Remembered anew (repo): User updates use optimistic locking", "/memory undo")
+    screen.until_shows("Remembered, replaced (repo): User updates use optimistic locking", "/memory undo")
     screen.say("retries starved user updates. so row locks for user updates again, with a timeout of 50 ms")
     screen.until(lambda: len(voices.said) == 5)
     screen.leave()
 
     screen = wide(ouro)
     screen.say("good morning again")
-    screen.until_shows("Remembered anew (repo): User updates take row locks again", "/memory undo")
+    screen.until_shows("Remembered, replaced (repo): User updates take row locks again", "/memory undo")
     screen.leave()
     talk = Talk(ouro)
     now = of_repository(ouro.folder)[third]
