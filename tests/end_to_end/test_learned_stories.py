@@ -215,8 +215,8 @@ def test_a_contradiction_that_is_for_this_project_only(ouro, voices, tmp_path):
     screen.say("i write commit messages in german")
     screen.until_shows(f"Remembered (user): {old} · /memory undo ")
     screen.say("now commit messages in english please")
-    screen.until_shows("Which holds?", "the new one is for this project")
-    screen.press("4", lambda: not screen.shows("Which holds?"))
+    screen.until_shows("Which one holds?", "the new one is for this project")
+    screen.press("4", lambda: not screen.shows("Which one holds?"))
     screen.until_shows(f"Changed (repo): {new} · /memory undo ")
     assert screen.leave() == 0
 
@@ -229,5 +229,5 @@ def test_a_contradiction_that_is_for_this_project_only(ouro, voices, tmp_path):
         ouro.folder = tmp_path / "elsewhere"
         ouro.folder.mkdir(exist_ok=True)
     assert (new in said["here"], new in said["elsewhere"], old in said["elsewhere"]) == (True, False, True)
-    assert ("contradicts" in said["here"], "the repo's holds here" in said["here"]) == (False, True)
-    assert "the repo's holds here" not in said["elsewhere"]
+    assert ("contradicts mem_" in said["here"], "the repo note holds here" in said["here"]) == (False, True)
+    assert "the repo note holds here" not in said["elsewhere"]
