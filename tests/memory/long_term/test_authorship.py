@@ -82,7 +82,7 @@ async def test_a_line_that_an_undo_brought_back_leads_to_the_turn_that_taught_it
     [line] = timeline.blame("preferences").lines
 
     assert (line.text, line.commit.origin) == ("- Answer in German.", "undo")
-    assert timeline.taught("preferences", line).trailers["Ouro-Turn"] == "2"
+    assert timeline.origin_of("preferences", line).trailers["Ouro-Turn"] == "2"
 
 
 async def test_it_is_known_still_when_something_else_was_forgotten(home):
