@@ -15,7 +15,7 @@ from ouro.memory.long_term.git.files import (
     blob_id,
     visible_text,
 )
-from ouro.memory.long_term.git.folders import claim, find_state_dir, move_history, repo_folder
+from ouro.memory.long_term.git.folders import claim, find_state_dir, is_history_misplaced, move_history, repo_folder
 from ouro.memory.long_term.git.ledger import GONE, ApprovalLedger
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.undo import plan_undo
@@ -103,8 +103,10 @@ class GitMemoryStore:
     def _move_history(self) -> None:
         if self._ledger.is_digest_missing:  # of an earlier version, which kept the history out of reach
             self._ledger.accept(self.accepted, self.repository.tree(self.accepted))
-        with self.repository.alone():
-            move_history(self.folder, self.repository.state_dir, is_shared=self.is_shared)
+        folders = self.folder, self.repository.state_dir
+        if is_history_misplaced(*folders, is_shared=self.is_shared):
+            with self.repository.alone():
+                move_history(*folders, is_shared=self.is_shared)
 
     def ensure_repo(self) -> None:
         """Create folder and repository if they are missing.

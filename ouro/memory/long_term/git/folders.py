@@ -115,6 +115,13 @@ def is_real_folder(path: Path) -> bool:
     return False
 
 
+def is_history_misplaced(folder: Path, state_dir: Path, *, is_shared: bool) -> bool:
+    """Whether `move_history` has something to do. Needs no lock: an open never waits for another ouro's commit."""
+    if is_shared:
+        return is_real_folder(folder / ".git")
+    return any(path.name not in (OWN, COMMON, _LABEL) for path in state_dir.iterdir())
+
+
 def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
     """Move the git directory to where it belongs: into the folder, or out of one that is shared now.
 
