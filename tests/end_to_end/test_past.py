@@ -28,7 +28,7 @@ def test_a_message_is_gone_back_to_edited_and_sent_again_and_a_resume_goes_on_fr
     go_back(terminal)
     terminal.until_shows("❯ say: a wrong turn")
     terminal.send("\r")
-    terminal.until_shows("Went back", "❯ say: a wrong turn")
+    terminal.until_shows("Rewound to here", "❯ say: a wrong turn")
     terminal.send("\x7f" * 4 + "way\r")
     terminal.until_shows("  a wrong way")
     go_back(terminal)
@@ -58,7 +58,7 @@ def test_a_session_is_forked_on_the_command_line_and_stays_as_it_was(ouro):
 def test_fork_alone_is_wrong_usage(ouro):
     done = ouro.headless("-p", "say: x", "--fork")
     assert (done.code, done.out) == (2, "")
-    assert "say which one with --resume" in done.err
+    assert "Name it with --resume" in done.err
 
 
 def test_the_plain_prompt_goes_back_and_forks_by_numbers(ouro):
