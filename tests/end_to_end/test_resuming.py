@@ -53,10 +53,10 @@ def test_a_session_goes_to_the_trash_and_back_on_the_screen(ouro):
     terminal.send("\x04")
     terminal.until_shows("Move to trash?")
     terminal.send("y")
-    terminal.until_shows("In the trash: Ctrl+U")
+    terminal.until_shows("In the trash. Ctrl+U")
     assert ouro.sessions() == []
     terminal.send("\x15")
-    terminal.until_shows("is back", "this project · 1")
+    terminal.until_shows("Restored", "this project · 1")
     assert len(ouro.sessions()) == 1
 
 
@@ -65,8 +65,8 @@ def test_a_session_in_use_can_be_looked_at_or_copied(ouro):
     first.say("say: mine")
     first.until_shows("  mine")
     second = ouro.start("--resume", "latest")
-    second.until_shows(f"in use by process {first.pid}", "go on in a copy")
-    second.press("\x1b[B", lambda: second.shows("❯ go on in a copy"))
+    second.until_shows(f"in use by process {first.pid}", "continue in a copy")
+    second.press("\x1b[B", lambda: second.shows("❯ continue in a copy"))
     second.press("\r", lambda: second.shows("test-model"))
     second.say("say: in the copy")
     second.until_shows("  in the copy")

@@ -182,7 +182,7 @@ def claim(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> s
         write_private(state_dir / _RECORD, f"{record}\n")
     if is_shared:
         return ""
-    _exclude(folder)
+    exclude(folder)
     if git_dir == state_dir or not is_real_folder(git_dir):
         return f"{folder / '.git'} is not ouro's: plain git there shows another history."
     label = git_dir / _LABEL
@@ -205,7 +205,7 @@ def _gitfile_target(folder: Path) -> Path | None:
     return Path(os.path.normpath(folder / named)) if named else None
 
 
-def _exclude(folder: Path) -> None:
+def exclude(folder: Path) -> None:
     """Keep `.ouro/` out of the host repository, by its `info/exclude`: no tracked file is changed."""
     _, common = git_dirs(folder.parent.parent) if folder.parent.name == ".ouro" else (None, None)
     if common is None:

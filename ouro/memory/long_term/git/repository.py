@@ -18,7 +18,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.memory.long_term.git.files import ARCHIVE, blob_id, is_memory_name
-from ouro.memory.long_term.git.folders import COMMON, OWN, git_dir_of, is_real_folder
+from ouro.memory.long_term.git.folders import COMMON, OWN, exclude, git_dir_of, is_real_folder
 from ouro.memory.long_term.git.ledger import LEDGER_FILES
 from ouro.memory.long_term.git.process import DURABLE_PACKS, import_stream, last_line, run_git, run_remote_git
 from ouro.safety import GIT_CONFIG
@@ -107,6 +107,8 @@ class GitRepository:
             return
         for folder in ("objects", "refs", "refs/heads"):
             (git_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        if git_dir != self.state_dir:
+            exclude(git_dir.parent)
         if not os.path.lexists(git_dir / "config"):
             write_private(git_dir / "config", GIT_CONFIG)
         write_private(git_dir / "HEAD", f"ref: refs/heads/{BRANCH}\n")
