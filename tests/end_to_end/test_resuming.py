@@ -177,7 +177,7 @@ def test_old_sessions_are_cleaned_up_only_when_told(ouro):
     old = [each for each in ouro.sessions_of_all() if each["updated_at"] < before]
     assert ouro.headless("sessions", "clean").code == 2
     preview = ouro.headless("sessions", "clean", "--days", "2")
-    assert "Nothing was moved." in preview.out
+    assert len(ouro.sessions_of_all()) == 60, preview.out
     ouro.headless("sessions", "clean", "--days", "2", "--yes")
     assert len(ouro.sessions_of_all()) == 60 - len(old)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes.ouro_program import ANTHROPIC
 
-LOG = Path(__file__).parent.parent / "memory" / "imports" / "data" / "claude-code-1.0.jsonl"
+LOG = Path(__file__).parent.parent / "importers" / "data" / "claude-code-1.0.jsonl"
 IMPORTED = "5f0c1b2a-3d4e-4f50-8a6b-7c8d9e0f1a2b"
 
 
