@@ -73,9 +73,9 @@ def test_a_session_in_use_can_be_looked_at_or_copied(ouro):
     second.leave()
     assert sorted(each["messages"] for each in ouro.sessions()) == [2, 4]
     third = ouro.start("--plain", "--resume", ouro.sessions()[1]["id"])
-    third.until_shows("in use by process", "1. read-only")
+    third.until_shows("in use by process", "1. open it read-only")
     third.send("1\r")
-    third.until_shows("say: mine", "Opened read-only: nothing that is said here is saved.")
+    third.until_shows("say: mine", "Opened read-only")
     third.send("say: not kept\r")
     third.until_shows("not kept")
     third.send("\x04")
