@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.memory.backend import MemoryStore as MemoryStore
-    from ouro.memory.long_term.manager import LongTermMemoryManager as LongTermMemoryManager
-    from ouro.memory.manager import MemoryManager as MemoryManager
-    from ouro.memory.yaml_backend import YamlFileMemoryStore as YamlFileMemoryStore
+    from ouro.memory.backend import MemoryStore
+    from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.manager import MemoryManager
+    from ouro.memory.yaml_backend import YamlFileMemoryStore
 
 __getattr__, __all__ = lazy_exports(
     __name__,
