@@ -75,13 +75,16 @@ def draw(look: Look) -> FirstFrame:
 
 
 def _restore_at_signals(frame: FirstFrame) -> None:
-    """Restore the terminal on signals until the full screen handles them: nothing else is open yet."""
+    """Restore the terminal on signals until the full screen handles them: nothing else is open yet.
+
+    Python's own handler of SIGINT does not serve: a KeyboardInterrupt in a weakref callback of an import is lost.
+    """
 
     def end(number: int, _: object) -> None:
         frame.restore()
         os._exit(128 + number)
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, end)
 
 
