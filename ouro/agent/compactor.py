@@ -12,6 +12,7 @@ from ouro.agent.requests import Requests
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
 from ouro.events import Compacting, Emit, Retrying, Said, UsageUpdated
 from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ToolSpec
+from ouro.memory.backend import ChangeRecord, CompactionRecord, CompactionTrigger, CostRecord
 from ouro.memory.compaction import (
     CompactionPlan,
     CompactionRules,
@@ -30,7 +31,6 @@ from ouro.memory.compaction import (
     words_for,
 )
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.records import ChangeRecord, CompactionRecord, CompactionTrigger, CostRecord
 from ouro.memory.short_term import outputs_to_drop, sendable, without_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.messages import Message, ToolReply, Usage

@@ -18,8 +18,8 @@ from ouro.events import (
     ToolFinished,
     ToolStarted,
 )
+from ouro.memory.backend import CompactionRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.memory.sessions.records import CompactionRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.transcript import ShownItem
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 

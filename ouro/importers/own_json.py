@@ -11,7 +11,7 @@ from typing import Any
 from ouro.errors import SessionError
 from ouro.importers.json_values import ForeignSession, instant, open_regular, session_id_for
 from ouro.memory.backend import FORMAT, Record
-from ouro.memory.serialization import BadRecordError, UnknownRecordError, extract_images, header_from, record_from
+from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_with_images
 
 DAMAGED_RECORDS = "records that cannot be read"
 _LARGEST = 1 << 30
@@ -43,15 +43,7 @@ def read_own_json(path: Path) -> ForeignSession:
 
 def _records(items: Any, left_out: Counter[str]) -> Iterable[Record]:
     for data in items if isinstance(items, list) else []:
-        images: dict[str, bytes] = {}
-
-        def fetch(name: str, images: dict[str, bytes] = images) -> bytes:
-            if name not in images:
-                raise FileNotFoundError(name)
-            return images[name]
-
         try:
-            extract_images(data, images)
-            yield record_from(data, fetch)[0]
+            yield record_with_images(data)
         except (UnknownRecordError, BadRecordError, RecursionError):
             left_out[DAMAGED_RECORDS] += 1

@@ -1,70 +1,185 @@
-"""MemoryStore: the contract of a session store, and the values it takes and returns."""
+"""MemoryStore: the contract of a session store, and the records and values it takes and returns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-from ouro.memory.sessions.records import (
-    CHANGES,
-    FORMAT,
-    CapturedRecord,
-    ChangeRecord,
-    CompactionRecord,
-    CompactionTrigger,
-    CostRecord,
-    ForkRecord,
-    MessageRecord,
-    ModelRecord,
-    ModeRecord,
-    PinRecord,
-    RecalledItem,
-    RecalledRecord,
-    Record,
-    RewindRecord,
-    RewindScope,
-    SessionHeader,
-    SummaryRecord,
-    TitleRecord,
+from ouro.messages import Message, Usage
+
+FORMAT = 1
+"""The version of the session files that this ouro writes."""
+CompactionTrigger = Literal["auto", "manual", "window"]
+"""The share of the window was reached; the user asked; the provider reported a full window."""
+RewindScope = Literal["conversation", "files", "memory"]
+
+
+class SessionHeader(msgspec.Struct, frozen=True):
+    id: str
+    project: str
+    model: str
+    created_at: str
+    """UTC, as `2026-11-21T20:14:03.120Z`."""
+    format: int = FORMAT
+    memory: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The commit of long-term memory that it started from, by scope."""
+    origin: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Where it was taken over from: `from` (the program), `id` and `file` there, `branch`; empty for one of our own."""
+
+
+class MessageRecord(msgspec.Struct, frozen=True):
+    """One message of the transcript; numbers rise, whatever the clock does."""
+
+    number: int
+    at: str
+    message: Message
+    private: bool = False
+    """Said with long-term memory off: nothing is ever learned from it."""
+
+
+class TitleRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    title: str
+    at: str
+
+
+class ModelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    model: str
+    at: str
+
+
+class ModeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    mode: str
+    at: str
+
+
+class CompactionRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"number": "compaction"}):
+    """From here on a summary is sent in place of the messages it covers.
+
+    A checkpoint: earlier records are read only for kept messages and for scrolling.
+    """
+
+    number: int
+    """Of the same row as the messages' numbers."""
+    at: str
+    covers: tuple[int, int]
+    """The first and the last number that the summary stands for."""
+    kept: tuple[int, ...]
+    """Of these, the messages that are sent word for word all the same, oldest first."""
+    summary: str
+    trigger: CompactionTrigger = "auto"
+    focus: str = ""
+    """What the user asked to keep."""
+    dropped: tuple[str, ...] = ()
+    """The calls whose outputs are left out of what is sent, where no model could summarise."""
+    tokens: tuple[int, int] = (0, 0)
+    """Of what is sent, before and after."""
+    model: str = ""
+    usage: Usage | None = None
+    """Of the call that wrote the summary."""
+    spent: Usage | None = None
+    """Of all model calls of the session up to here, this one among them."""
+    title: str = ""
+    """What the session was called by then."""
+    pins: tuple[int, ...] = ()
+    chosen: str = ""
+    """The model that answered by then."""
+    captured: int = 0
+    """The message up to which capture had read."""
+    messages: int = 0
+    """How many it covers, as they were sent; 0 where that was not counted."""
+
+
+class RewindRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"to": "rewind"}):
+    """The session continues after message `to` (0: the start); later messages stay in the file."""
+
+    to: int
+    at: str
+    scopes: tuple[RewindScope, ...] = ("conversation",)
+
+
+class ForkRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"session": "fork"}):
+    """The records before this one are those of another session, up to its message `number`."""
+
+    session: str
+    number: int
+    at: str
+
+
+class PinRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "pin"}):
+    """A message stays word for word in every compaction, or no longer."""
+
+    message: int
+    at: str
+    pinned: bool = True
+
+
+class RecalledItem(msgspec.Struct, frozen=True):
+    """A note, and why it was sent to the model or not."""
+
+    id: str
+    state: Literal["loaded", "cut", "skipped"]
+    reason: str
+    score: float = 0.0
+    tokens: int = 0
+
+
+class RecalledRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "recalled"}):
+    """The receipt of recall: what was considered for the message of that number."""
+
+    message: int
+    at: str
+    items: tuple[RecalledItem, ...]
+    way: str = ""
+    """How it was looked for: `local`, `hyde`."""
+
+
+class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpose": "cost"}):
+    """A model call outside of the turns, with its usage."""
+
+    purpose: str
+    """`title`, `compaction`, `capture`, `summary` …"""
+    at: str
+    model: str
+    usage: Usage
+
+
+class CapturedRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"message": "captured"}):
+    """Capture has read the conversation up to the message of that number."""
+
+    message: int
+    at: str
+
+
+class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A summary of the session in a few lines, for lists and for resuming."""
+
+    summary: str
+    at: str
+    message: int
+    """The last message it knows of."""
+
+
+ChangeRecord = (
+    TitleRecord
+    | ModelRecord
+    | ModeRecord
+    | CompactionRecord
+    | RewindRecord
+    | ForkRecord
+    | PinRecord
+    | RecalledRecord
+    | CostRecord
+    | CapturedRecord
+    | SummaryRecord
 )
-from ouro.messages import Usage
-
-__all__ = [
-    "CHANGES",
-    "FORMAT",
-    "CapturedRecord",
-    "ChangeRecord",
-    "CompactionRecord",
-    "CompactionTrigger",
-    "CostRecord",
-    "DailyUsage",
-    "ForkRecord",
-    "LoadedSession",
-    "MemoryStore",
-    "MessageRecord",
-    "ModeRecord",
-    "ModelRecord",
-    "PinRecord",
-    "Progress",
-    "Reach",
-    "RecalledItem",
-    "RecalledRecord",
-    "Record",
-    "RecordPage",
-    "RewindRecord",
-    "RewindScope",
-    "SessionHeader",
-    "SessionInfo",
-    "SummaryRecord",
-    "TitleRecord",
-    "timestamp",
-]
-
+Record = MessageRecord | ChangeRecord
+CHANGES: Mapping[str, type[ChangeRecord]] = {kind.__struct_encode_fields__[0]: kind for kind in get_args(ChangeRecord)}
+"""By the key that a record of that kind begins with."""
 Reach = Literal["screen", "context", "whole"]
 """How much of a session to read: the end for the screen, what is sent to a model, or everything."""
 Progress = Callable[[int, int], None]
@@ -137,26 +252,17 @@ class RecordPage(msgspec.Struct, frozen=True):
 
 
 class MemoryStore(ABC):
-    """Stores sessions. A store that lacks one of these methods cannot be constructed.
-
-    A session is open, and this store its only writer, from `create_session` or `load_session` to `close_session`.
+    """Stores sessions. A session is open, and this store its only writer, from `create_session` or `load_session` to
+    `close_session`. What cannot be written raises SaveFailed, an unknown id SessionNotFound.
     """
 
     @abstractmethod
     async def create_session(self, header: SessionHeader) -> None:
-        """Create a session and open it.
-
-        Raises:
-            SaveFailed: nothing was created, or it is not on disk.
-        """
+        """Create a session and open it."""
 
     @abstractmethod
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
-        """Append a message. It is on disk when this returns.
-
-        Raises:
-            SaveFailed: it is not on disk; what was saved before still is.
-        """
+        """Append a message. It is on disk when this returns; what was saved before stays, whatever is raised."""
 
     @abstractmethod
     async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
@@ -164,10 +270,9 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def load_session(self, session_id: str, *, read_only: bool = False, reach: Reach = "whole") -> LoadedSession:
-        """Load the session of this full id, and open it unless `read_only`.
+        """Load the session of this full id, at least as far back as `reach`, and open it unless `read_only`.
 
         Raises:
-            SessionNotFound: there is none.
             SessionInUse: another process, or another session of this one, has it open.
             SessionDamaged: its first record is not a header.
         """
@@ -178,20 +283,11 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def delete_session(self, session_id: str) -> None:
-        """Move a session to the trash: `list_deleted` lists it, `restore_session` restores it.
-
-        Raises:
-            SessionNotFound: there is none.
-            SessionInUse: it is open.
-        """
+        """Move a session to the trash. Raises SessionInUse where it is open."""
 
     @abstractmethod
     async def get_session_stats(self, session_id: str) -> SessionInfo:
-        """The list entry of one session.
-
-        Raises:
-            SessionNotFound: there is none.
-        """
+        """The list entry of one session."""
 
     @abstractmethod
     async def close_session(self, session_id: str) -> None:
@@ -199,25 +295,17 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def import_session(self, header: SessionHeader, records: Iterable[Record]) -> None:
-        """Create a session from these records atomically; it is not open afterwards.
-
-        Raises:
-            SaveFailed: nothing was created.
-        """
+        """Create a session from these records, or nothing; it is not open afterwards."""
 
     @abstractmethod
     async def fork_session(self, source_id: str, number: int | None, header: SessionHeader, title: str = "") -> None:
-        """Create a copy of a session up to its message `number`; the copy is not open afterwards.
+        """Create a copy of a session, which may be open; the copy is not open afterwards.
 
         Args:
-            source_id: of the session that is copied; it may be open, also elsewhere.
-            number: of the last message that is copied; 0: none, None: all.
+            source_id: of the session that is copied.
+            number: of the last message that is copied; 0: none, None: all. Raises SessionNotFound if it has none such.
             header: of the copy.
             title: of the copy; empty: the same as the source.
-
-        Raises:
-            SessionNotFound: there is no such session, or no such message in it.
-            SaveFailed: nothing was created.
         """
 
     @abstractmethod
@@ -225,7 +313,6 @@ class MemoryStore(ABC):
         """The `count` messages of the transcript before `place`, and the markers between them.
 
         Raises:
-            SessionNotFound: there is no such session.
             SessionDamaged: it cannot be read.
         """
 
@@ -239,29 +326,15 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def restore_session(self, session_id: str) -> None:
-        """Move a session out of the trash.
-
-        Raises:
-            SessionNotFound: it is not there.
-            SaveFailed: it could not be moved.
-        """
+        """Move a session out of the trash."""
 
     @abstractmethod
     async def purge_session(self, session_id: str) -> None:
-        """Remove a session in the trash permanently.
-
-        Raises:
-            SessionNotFound: it is not there.
-            SaveFailed: it could not be removed.
-        """
+        """Remove a session in the trash permanently."""
 
     @abstractmethod
     async def save_cost(self, record: CostRecord) -> None:
-        """Count a model call that belongs to no saved session.
-
-        Raises:
-            SaveFailed: it is not on disk.
-        """
+        """Count a model call that belongs to no saved session."""
 
     @abstractmethod
     async def load_costs(self) -> tuple[DailyUsage, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ouro.memory.sessions.records import CompactionRecord
+from ouro.memory.backend import CompactionRecord
 from ouro.memory.short_term import compacted, kept_message, sendable, without_outputs
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate_messages
 from ouro.memory.transcript import TranscriptEntry

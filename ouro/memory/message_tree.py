@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.sessions.records import CompactionRecord
+from ouro.memory.backend import CompactionRecord
 from ouro.messages import Message
 
 _UNKNOWN = -1

@@ -6,9 +6,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ouro.errors import SessionError
-from ouro.memory.backend import LoadedSession, MemoryStore
+from ouro.memory.backend import (
+    CompactionRecord,
+    LoadedSession,
+    MemoryStore,
+    MessageRecord,
+    ModelRecord,
+    RecalledRecord,
+    RewindRecord,
+)
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.memory.sessions.records import CompactionRecord, MessageRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.sessions.walk_back import MIN_SHOWN
 from ouro.memory.transcript import ShownItem, Transcript
 from ouro.utils.log import log

@@ -1,78 +1,135 @@
-"""Records and messages to plain data and back."""
+"""Records and messages as plain data, in the form of a session file, and back."""
 
 from __future__ import annotations
 
 import base64
+import difflib
+import json
 import math
-from collections.abc import Mapping
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from ouro.memory.sessions.record_reader import BadRecordError, Fetch, HeaderFields, MessageFields, RecordReader
-from ouro.memory.sessions.record_writer import KeepImage, KeepText, Mask, RecordWriter
-from ouro.memory.sessions.records import CHANGES, ChangeRecord, CompactionRecord, MessageRecord, Record, SessionHeader
-from ouro.messages import Image, Message
-
-__all__ = [
-    "BYTES_BACK",
-    "BadRecordError",
-    "Mask",
-    "UnknownRecordError",
-    "bytes_back_in",
-    "deserialize_message",
-    "embed_images",
-    "extract_images",
-    "header_data",
-    "header_from",
-    "record_data",
-    "record_from",
-    "serialize_message",
-]
+from ouro.display import Body as DisplayBody
+from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos, TodoState
+from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord, Record, SessionHeader
+from ouro.memory.sessions.yaml_text import cleaned
+from ouro.messages import Context, Image, Message, Part, Role, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.safety import is_secret_name
 
 BYTES_BACK = "bytes_back"
 """In a compaction: how far before it each message begins that it keeps. A hint for the reader, made by the store."""
-_MAX_NUMBER = 1 << 53
+MAX_INLINE = 16 << 10
+"""Bytes of an output that stand in the record itself; a longer one goes in the outputs folder."""
+Mask = Callable[[str], str]
+KeepImage = Callable[[Image], str]
+"""Puts an image in the outputs folder and returns its name there."""
+KeepText = Callable[[str], str]
+"""Puts a long text in the outputs folder and returns its name there."""
+Fetch = Callable[[str], bytes]
+"""Returns the bytes of an image or output in the outputs folder; raises OSError."""
+
 S = TypeVar("S", bound=msgspec.Struct)
+_MAX_NUMBER = 1 << 53
+_PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
+_FIELDS = {"image": "images", "call": "tool_calls", "reply": "replies"}
+"""Where a message has the parts of a kind; those that are not here are called the same."""
+_HUNK_LINES = re.compile(r"([-+])(\d+)")
+
+
+class BadRecordError(ValueError):
+    """Plain data that is not a valid record; the message names the error."""
 
 
 class UnknownRecordError(ValueError):
     """A record of an unknown kind, from a newer ouro."""
 
 
+class ImageFields(msgspec.Struct):
+    file: str
+    media_type: str
+    name: str = ""
+
+
+class CallFields(msgspec.Struct):
+    id: str
+    name: str
+    arguments: dict[str, Any] = {}
+    arguments_json: str = ""
+    malformed: str = ""
+
+
+class BodyFields(msgspec.Struct):
+    """The body below a result's summary; without `text` it is the result's text, or its first `lines`."""
+
+    kind: Literal["plain", "command", "picture", "todos"]
+    text: str | None = None
+    file: str = ""
+    """Where the text is, below the session's folder, when it is too long for the record."""
+    lines: int | None = None
+    language: str = ""
+    command: str = ""
+    exit_code: int | None = None
+    name: str = ""
+    media_type: str = ""
+    bytes: int = 0
+    items: list[tuple[TodoState, str]] = []
+
+
+class ReplyFields(msgspec.Struct):
+    id: str
+    name: str
+    text: str = ""
+    file: str = ""
+    """As in BodyFields."""
+    bytes: int = 0
+    failed: bool = False
+    images: list[ImageFields] = []
+    summary: str | None = None
+    body: BodyFields | None = None
+
+
+class MessageFields(msgspec.Struct):
+    role: Role
+    message: int = 0
+    """Its number; 0: a user added it by hand without one."""
+    at: str = ""
+    model: str = ""
+    cut: bool = False
+    private: bool = False
+    usage: Usage | None = None
+    context: list[str] = []
+    thinking: list[Thinking] = []
+    text: str | None = None
+    images: list[ImageFields] = []
+    tool_calls: list[CallFields] = []
+    replies: list[ReplyFields] = []
+    parts: list[dict[str, Any]] = []
+    """Parts that are not in this order, each by its kind."""
+
+
 def header_data(header: SessionHeader) -> dict[str, Any]:
     first = {"format": header.format, "id": header.id, "created_at": header.created_at}
     data = {"session": first, "project": header.project, "model": header.model}
-    more = {"memory": dict(header.memory), "origin": dict(header.origin)}
-    return {**data, **{name: value for name, value in more.items() if value}}
+    return data | _present(memory=dict(header.memory), origin=dict(header.origin))
+
+
+def header_from(data: Any) -> SessionHeader:
+    """The header from the first record. Raises BadRecordError."""
+    session = data.get("session") if isinstance(data, dict) else None
+    if not isinstance(session, dict) or "format" not in session:
+        raise BadRecordError("the first record is not a `session:` header")
+    return _converted({"project": "", "model": "", **data, **session}, SessionHeader)
 
 
 def record_data(record: Record, mask: Mask, keep_image: KeepImage, keep_text: KeepText | None = None) -> dict[str, Any]:
     """A record as in a session file: secrets masked, images saved by `keep_image`, long outputs by `keep_text`."""
     if isinstance(record, MessageRecord):
-        return RecordWriter(mask, keep_image, keep_text).message(record)
+        return _Writer(mask, keep_image, keep_text).message(record)
     data: dict[str, Any] = _masked(msgspec.to_builtins(record), mask)
     return data
-
-
-def header_from(data: Any) -> SessionHeader:
-    """The header from the first record.
-
-    Raises:
-        BadRecordError: the data is not a header.
-    """
-    if not isinstance(data, dict) or "session" not in data:
-        raise BadRecordError("the first record is not a `session:` header")
-    header = _converted(data, HeaderFields)
-    return SessionHeader(
-        header.session.id,
-        header.project,
-        header.model,
-        header.session.created_at,
-        header.session.format,
-        header.memory,
-        header.origin,
-    )
 
 
 def record_from(data: Any, fetch: Fetch) -> tuple[Record, tuple[str, ...]]:
@@ -87,14 +144,24 @@ def record_from(data: Any, fetch: Fetch) -> tuple[Record, tuple[str, ...]]:
     if kind := CHANGES.get(next(iter(data))):
         _check_numbers({name: value for name, value in data.items() if name != BYTES_BACK})
         change = _converted({"at": "", **data}, kind)
-        _check_change(change)
+        if isinstance(change, CompactionRecord) and change.covers[0] > change.covers[1]:
+            raise BadRecordError("it covers an impossible range")
         return change, _unknown_fields(data, kind)
     if "message" in data or "role" in data:
         _check_numbers({key: data.get(key) for key in ("message", "usage")})
-        return RecordReader(fetch).message(_converted(data, MessageFields)), _unknown_fields(data, MessageFields)
+        fields = _converted(data, MessageFields)
+        message = Message(fields.role, tuple(_parts(fields, fetch)), fields.usage, fields.model, fields.cut)
+        record = MessageRecord(fields.message, fields.at, message, fields.private)
+        return record, _unknown_fields(data, MessageFields)
     if "session" in data:
         raise BadRecordError("a second header")
     raise UnknownRecordError(next(iter(data)))
+
+
+def bytes_back_in(data: Any) -> tuple[int, ...]:
+    """How far before a compaction each message begins that it keeps; empty where that is not recorded."""
+    found = data.get(BYTES_BACK, ()) if isinstance(data, dict) else ()
+    return tuple(item for item in found if isinstance(item, int)) if isinstance(found, list) else ()
 
 
 def serialize_message(message: Message, number: int = 0, at: str = "") -> dict[str, Any]:
@@ -106,23 +173,30 @@ def serialize_message(message: Message, number: int = 0, at: str = "") -> dict[s
         images[name] = image.data
         return name
 
-    data = RecordWriter(str, keep).message(MessageRecord(number, at, message))
+    data = record_data(MessageRecord(number, at, message), str, keep)
     embed_images(data, images)
     return data
 
 
 def deserialize_message(data: dict[str, Any]) -> Message:
-    """The message that `serialize_message` made plain data from.
-
-    Raises:
-        BadRecordError: the data is not a message.
-    """
-    images: dict[str, bytes] = {}
-    extract_images(data, images)
-    record, _ = record_from(data, lambda name: _image_bytes(images, name))
+    """The message that `serialize_message` made plain data from. Raises BadRecordError."""
+    record = record_with_images(data)
     if not isinstance(record, MessageRecord):
         raise BadRecordError("not a message")
     return record.message
+
+
+def record_with_images(data: Any) -> Record:
+    """A record with its images in it, as `embed_images` puts them there. Raises as `record_from`."""
+    images: dict[str, bytes] = {}
+    _extract_images(data, images)
+
+    def fetch(name: str) -> bytes:
+        if name not in images:
+            raise FileNotFoundError(name)
+        return images[name]
+
+    return record_from(data, fetch)[0]
 
 
 def embed_images(value: Any, images: Mapping[str, bytes]) -> None:
@@ -137,44 +211,89 @@ def embed_images(value: Any, images: Mapping[str, bytes]) -> None:
             embed_images(item, images)
 
 
-def extract_images(value: Any, images: dict[str, bytes]) -> None:
-    """Collect what `embed_images` added, by the names in the record. Damaged base64 is skipped."""
+def _extract_images(value: Any, images: dict[str, bytes]) -> None:
     if isinstance(value, dict):
         if isinstance(data := value.get("data"), str) and isinstance(name := value.get("file"), str):
             try:
                 images[name] = base64.b64decode(data, validate=True)
             except ValueError:
-                return  # reading the image reports it
+                return  # a message shows that it is missing
         for item in value.values():
-            extract_images(item, images)
+            _extract_images(item, images)
     elif isinstance(value, list):
         for item in value:
-            extract_images(item, images)
+            _extract_images(item, images)
 
 
-def _image_bytes(images: Mapping[str, bytes], name: str) -> bytes:
-    if name not in images:
-        raise FileNotFoundError(name)
-    return images[name]
+# Reading
 
 
-def bytes_back_in(data: Any) -> tuple[int, ...]:
-    """How far before a compaction each message begins that it keeps; empty where that is not recorded."""
-    found = data.get(BYTES_BACK, ()) if isinstance(data, dict) else ()
-    return tuple(item for item in found if isinstance(item, int)) if isinstance(found, list) else ()
+def _parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
+    yield from map(Context, data.context)
+    yield from data.thinking
+    if data.text is not None:
+        yield Text(data.text)
+    yield from (_image(image, fetch) for image in data.images)
+    yield from map(_call, data.tool_calls)
+    yield from (_reply(reply, fetch) for reply in data.replies)
+    for part in data.parts:
+        fields = {_FIELDS.get(kind, kind): value if kind == "text" else [value] for kind, value in part.items()}
+        parts = tuple(_parts(_converted({"role": data.role, **fields}, MessageFields), fetch))
+        if not parts:
+            raise BadRecordError("an empty part")
+        yield from parts
 
 
-def _masked(value: Any, mask: Mask) -> Any:
-    if isinstance(value, dict):
-        return {key: _masked(item, mask) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_masked(item, mask) for item in value]
-    return mask(value) if isinstance(value, str) else value
+def _image(data: ImageFields, fetch: Fetch) -> Image | Text:
+    try:
+        return Image(data.media_type, fetch(data.file), data.name)
+    except OSError:
+        return Text(f"[the picture {data.name or data.file} is no longer there]")
 
 
-def _check_change(change: ChangeRecord) -> None:
-    if isinstance(change, CompactionRecord) and change.covers[0] > change.covers[1]:
-        raise BadRecordError("it covers an impossible range")
+def _call(data: CallFields) -> ToolCall:
+    arguments = data.arguments
+    if data.arguments_json:
+        try:
+            arguments = json.loads(data.arguments_json)
+        except (ValueError, RecursionError) as error:
+            raise BadRecordError(f"arguments of {data.name}: {error}") from error
+    return ToolCall(data.id, data.name, arguments, data.malformed)
+
+
+def _reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
+    found = [_image(image, fetch) for image in data.images]
+    missing = "".join(f"\n{item.text}" for item in found if isinstance(item, Text))
+    images = tuple(item for item in found if isinstance(item, Image))
+    text = _text(data.text, data.file, fetch)
+    body = None if data.body is None else _body(data.body, text, fetch)
+    display = None if data.summary is None else Display(data.summary, body)
+    return ToolReply(data.id, data.name, text + missing, data.failed, images, display)
+
+
+def _text(text: str, file: str, fetch: Fetch) -> str:
+    if not file:
+        return text
+    try:
+        return fetch(file).decode("utf-8", "replace")
+    except OSError:
+        return f"[the output {file} is no longer there]"
+
+
+def _body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
+    if body.file or body.text is not None:
+        text = _text(body.text or "", body.file, fetch)
+    else:
+        text = "\n".join(output.split("\n")[: body.lines])
+    match body.kind:
+        case "plain":
+            return Plain(text, body.language)
+        case "command":
+            return CommandOutput(body.command, text, body.exit_code)
+        case "picture":
+            return Picture(body.name, body.media_type, body.bytes)
+        case "todos":
+            return Todos(tuple(Todo(text, state) for state, text in body.items))
 
 
 def _check_numbers(value: Any) -> None:
@@ -195,3 +314,148 @@ def _converted(data: Any, kind: type[S]) -> S:
 
 def _unknown_fields(data: dict[str, Any], kind: type[msgspec.Struct]) -> tuple[str, ...]:
     return tuple(sorted(data.keys() - {*kind.__struct_encode_fields__, BYTES_BACK}))
+
+
+# Writing
+
+
+class _Writer:
+    def __init__(self, mask: Mask, keep_image: KeepImage, keep_text: KeepText | None) -> None:
+        self._mask = mask
+        self._keep_image = keep_image
+        self._keep_text = keep_text
+
+    def message(self, record: MessageRecord) -> dict[str, Any]:
+        message = record.message
+        data: dict[str, Any] = {"message": record.number, "at": record.at, "role": message.role}
+        data |= _present(model=message.model, cut=message.cut, private=record.private)
+        if _is_in_order(message.parts):
+            for kind, value in map(self._part, message.parts):
+                if kind == "text":
+                    data["text"] = value
+                else:
+                    data.setdefault(_FIELDS.get(kind, kind), []).append(value)
+        else:
+            data["parts"] = [dict([self._part(part)]) for part in message.parts]
+        if usage := message.usage:
+            tokens = {"input": usage.input, **_present(cached=usage.cached, cache_written=usage.cache_written)}
+            data["usage"] = {**tokens, "output": usage.output}
+            if usage.cost is not None:
+                data["usage"]["cost"] = usage.cost
+        return data
+
+    def _part(self, part: Part) -> tuple[str, Any]:
+        match part:
+            case Text(text):
+                return "text", self._mask(text)
+            case Context(text):
+                return "context", self._mask(text)
+            case Thinking(text, signature, redacted):
+                return "thinking", {"text": self._mask(text)} | _present(signature=signature, redacted=redacted)
+            case Image():
+                return "image", self._image(part)
+            case ToolCall():
+                return "call", self._call(part)
+            case ToolReply():
+                return "reply", self._reply(part)
+
+    def _image(self, image: Image) -> dict[str, Any]:
+        return {"file": self._keep_image(image), "media_type": image.media_type} | _present(name=self._mask(image.name))
+
+    def _call(self, call: ToolCall) -> dict[str, Any]:
+        data: dict[str, Any] = {"id": call.id, "name": call.name}
+        try:
+            arguments = _masked(call.arguments, self._mask)
+            data |= {"arguments": arguments} if _is_writable(arguments) else {"arguments_json": json.dumps(arguments)}
+        except RecursionError:
+            return data | {"arguments": {}, "malformed": "[nested too deep to be kept]"}
+        return data | _present(malformed=self._mask(call.malformed))
+
+    def _reply(self, reply: ToolReply) -> dict[str, Any]:
+        text = self._mask(reply.text)
+        data: dict[str, Any] = {"id": reply.call_id, "name": reply.name} | self._text(text)
+        data |= _present(failed=reply.failed, images=[self._image(image) for image in reply.images])
+        if reply.display is not None:
+            data["summary"] = self._mask(reply.display.summary)
+            if reply.display.body is not None:
+                data["body"] = self._body(reply.display.body, text)
+        return data
+
+    def _body(self, body: DisplayBody, output: str) -> dict[str, Any]:
+        match body:
+            case Plain(text, language):
+                return {"kind": "plain"} | self._unless_output(text, output) | _present(language=language)
+            case Diff():
+                return {"kind": "plain", "language": "diff", "text": self._mask(unified(body))}
+            case CommandOutput(command, text, exit_code):
+                data = {"kind": "command", "command": self._mask(command), "exit_code": exit_code}
+                return data | self._unless_output(text, output)
+            case Picture(name, media_type, size):
+                return {"kind": "picture", "name": self._mask(name), "media_type": media_type, "bytes": size}
+            case Todos(items):
+                return {"kind": "todos", "items": [[item.state, self._mask(item.text)] for item in items]}
+
+    def _unless_output(self, text: str, output: str) -> dict[str, Any]:
+        """Empty if the body is the result's text, a line count if it is its beginning: no output is saved twice."""
+        shown = self._mask(text)
+        if shown == output:
+            return {}
+        if shown and output.startswith(f"{shown}\n"):
+            return {"lines": shown.count("\n") + 1}
+        return self._text(shown)
+
+    def _text(self, text: str) -> dict[str, Any]:
+        """A text, or the name of its file if it is long: session files stay readable."""
+        if self._keep_text is None or len(text) <= MAX_INLINE // 4:
+            return {"text": text}
+        size = len(text.encode("utf-8", "replace"))
+        return {"text": text} if size <= MAX_INLINE else {"file": self._keep_text(cleaned(text)), "bytes": size}
+
+
+def _masked(value: Any, mask: Mask, name: str = "") -> Any:
+    if isinstance(value, Mapping):
+        return {mask(key): _masked(item, mask, key) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(item, mask, name) for item in value]
+    if not isinstance(value, str):
+        return value
+    # The name of a field may show that its value is a secret.
+    return mask(f"{name}={value}").removeprefix(f"{name}=") if is_secret_name(name) else mask(value)
+
+
+def _is_in_order(parts: tuple[Part, ...]) -> bool:
+    """Whether the parts are in the order that the short form restores, with one text at most."""
+    ranks = [_PARTS_IN_ORDER.index(type(part)) for part in parts]
+    return ranks == sorted(ranks) and ranks.count(_PARTS_IN_ORDER.index(Text)) <= 1
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
+
+
+def _is_writable(value: Any, depth: int = 0) -> bool:
+    """Whether the reader would accept it: not too deep, valid keys, finite numbers."""
+    if isinstance(value, dict):
+        return depth < 32 and all(len(key) <= 200 and _is_writable(item, depth + 1) for key, item in value.items())
+    if isinstance(value, list):
+        return depth < 32 and all(_is_writable(item, depth + 1) for item in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return not isinstance(value, int) or abs(value) < 1 << 63
+
+
+def unified(diff: Diff) -> str:
+    """A diff as the text that `diff -u` would give."""
+    return "".join(line for change in diff.changes for line in _diff_lines(change))
+
+
+def _diff_lines(change: FileChange) -> Iterable[str]:
+    before = (change.before or "").splitlines(keepends=True)
+    after = (change.after or "").splitlines(keepends=True)
+    shift = change.first_line - 1
+    source = "/dev/null" if change.before is None else change.path
+    target = "/dev/null" if change.after is None else change.moved_to or change.path
+    for line in difflib.unified_diff(before, after, source, target):
+        if shift and line.startswith("@@"):
+            line = _HUNK_LINES.sub(lambda found: f"{found[1]}{int(found[2]) + shift}", line, count=2)  # noqa: PLW2901
+        yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.backend import LoadedSession
-from ouro.memory.message_tree import MessageTree, TranscriptBranch, TranscriptEntry, TreeItem
-from ouro.memory.sessions.records import (
+from ouro.memory.backend import (
     CapturedRecord,
     CompactionRecord,
     CostRecord,
     ForkRecord,
+    LoadedSession,
     MessageRecord,
     ModelRecord,
     ModeRecord,
@@ -24,6 +23,7 @@ from ouro.memory.sessions.records import (
     SummaryRecord,
     TitleRecord,
 )
+from ouro.memory.message_tree import MessageTree, TranscriptBranch, TranscriptEntry, TreeItem
 from ouro.memory.short_term import compacted, with_answers, without_outputs
 from ouro.memory.tokens import TokenCount, reported_tokens
 from ouro.messages import Message, Usage

@@ -12,10 +12,10 @@ from ouro.agent.requests import Requests
 from ouro.errors import UsageError
 from ouro.events import Emit, Event, TurnFinished
 from ouro.llm import Model
+from ouro.memory.backend import PinRecord
 from ouro.memory.compaction import is_own_words
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.memory.sessions.records import PinRecord
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.session.todo_plan import plan_in_words

@@ -17,12 +17,11 @@ from ouro.display import Todo
 from ouro.errors import SaveFailed, SessionError
 from ouro.events import Emit, Event, Said, TurnFinished, UsageUpdated
 from ouro.llm import ModelSpec
-from ouro.memory.backend import SessionInfo
+from ouro.memory.backend import CompactionRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, smaller
 from ouro.memory.long_term import SessionMemory
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import Context, Message, Usage

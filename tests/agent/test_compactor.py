@@ -12,10 +12,10 @@ from ouro.display import Display
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, RequestRefused, SaveFailed, StreamCut
 from ouro.events import Compacted, Compacting, Said, TurnFinished, UsageUpdated
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call
+from ouro.memory.backend import CompactionRecord, CostRecord, PinRecord
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.records import CompactionRecord, CostRecord, PinRecord
 from ouro.memory.tokens import estimate_messages
 from ouro.messages import (
     Context,

@@ -9,7 +9,7 @@ from fakes.slash import memory
 from fakes.waiting import wait
 
 from ouro.errors import UsageError
-from ouro.memory.sessions.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
+from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user

@@ -8,9 +8,9 @@ import sys
 import pytest
 from fakes.waiting import wait
 
+from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
 from ouro.memory.long_term.store import user_store
-from ouro.memory.sessions.records import MessageRecord, RecalledItem, RecalledRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 

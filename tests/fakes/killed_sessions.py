@@ -23,8 +23,8 @@ from pathlib import Path
 
 from fakes.waiting import wait
 from ouro.llm import ScriptedReply
+from ouro.memory.backend import CompactionRecord, MessageRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.records import CompactionRecord, MessageRecord
 from ouro.memory.short_term import sendable
 from ouro.memory.transcript import Transcript
 from ouro.memory.yaml_backend import YamlFileMemoryStore

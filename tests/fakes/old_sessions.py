@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fakes.waiting import wait
-from ouro.memory.sessions.records import MessageRecord, SessionHeader, TitleRecord
+from ouro.memory.backend import MessageRecord, SessionHeader, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message
 from ouro.utils.runtime import get_sessions_dir

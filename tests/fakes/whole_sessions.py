@@ -1,7 +1,7 @@
 """Sessions to write out: one with everything in it, and one that is hostile."""
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos
-from ouro.memory.sessions.records import (
+from ouro.memory.backend import (
     CompactionRecord,
     CostRecord,
     ForkRecord,

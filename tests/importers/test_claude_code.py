@@ -3,7 +3,7 @@ from pathlib import Path
 
 from ouro.display import Diff, FileChange, Todo, Todos
 from ouro.importers.claude_code import read_claude_code
-from ouro.memory.sessions.records import (
+from ouro.memory.backend import (
     CompactionRecord,
     MessageRecord,
     ModelRecord,

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from ouro.display import CommandOutput, Display, Plain
 from ouro.importers.codex import read_codex
-from ouro.memory.sessions.records import CompactionRecord, MessageRecord, RewindRecord, SessionHeader, TitleRecord
+from ouro.memory.backend import CompactionRecord, MessageRecord, RewindRecord, SessionHeader, TitleRecord
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, user
 
 DATA = Path(__file__).parent / "data"

@@ -4,7 +4,7 @@ import pytest
 
 from ouro.errors import SessionError
 from ouro.importers.older_ouro import read_older_ouro
-from ouro.memory.sessions.records import MessageRecord
+from ouro.memory.backend import MessageRecord
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, user
 
 PATH = Path(__file__).parent / "data" / "older" / "2025-09-01_8c3f4e5d" / "session.yaml"

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from ouro.memory.backend import CompactionRecord, MessageRecord, PinRecord
 from ouro.memory.compaction import (
     CompactionRules,
     files_listed,
@@ -13,7 +14,6 @@ from ouro.memory.compaction import (
     smaller,
 )
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.memory.sessions.records import CompactionRecord, MessageRecord, PinRecord
 from ouro.memory.short_term import kept_message, sendable
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, assistant, tool, user

@@ -11,11 +11,18 @@ from fakes.waiting import wait
 from msgspec.structs import replace
 
 from ouro.errors import SessionDamaged, SessionInUse, SessionNotFound
-from ouro.memory.backend import SessionHeader
+from ouro.memory.backend import (
+    CompactionRecord,
+    MessageRecord,
+    PinRecord,
+    Record,
+    RewindRecord,
+    SessionHeader,
+    TitleRecord,
+)
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.sessions import session_reader
-from ouro.memory.sessions.records import CompactionRecord, MessageRecord, PinRecord, Record, RewindRecord, TitleRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
 

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from memory.store_contract import HEADER
 from msgspec.structs import replace
 
-from ouro.memory.backend import LoadedSession
-from ouro.memory.sessions.records import (
+from ouro.memory.backend import (
     CapturedRecord,
     CompactionRecord,
     CostRecord,
     ForkRecord,
+    LoadedSession,
     MessageRecord,
     ModelRecord,
     PinRecord,

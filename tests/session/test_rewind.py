@@ -13,7 +13,7 @@ from ouro.display import Todo
 from ouro.errors import ToolError, UsageError
 from ouro.events import Prompted, Replied, ToolFinished
 from ouro.llm import ScriptedModel, ScriptedReply, call
-from ouro.memory.sessions.records import RewindRecord
+from ouro.memory.backend import RewindRecord
 from ouro.messages import Context, Image, Usage
 from ouro.session import OpenRequest
 from ouro.session.rewind import Rewind

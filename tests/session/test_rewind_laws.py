@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import UsageError
+from ouro.memory.backend import CompactionRecord
 from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.records import CompactionRecord
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session.rewind import Rewind

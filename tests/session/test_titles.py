@@ -10,7 +10,7 @@ from ouro.assemble import Options, opener
 from ouro.errors import ModelUnavailable, UsageError
 from ouro.events import Titled
 from ouro.llm import ScriptedModel, ScriptedReply
-from ouro.memory.sessions.records import CostRecord, TitleRecord
+from ouro.memory.backend import CostRecord, TitleRecord
 from ouro.messages import Usage, assistant, user
 from ouro.session import OpenRequest
 from ouro.session.titles import INSTRUCTIONS, cleaned, excerpt

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
-from ouro.memory.sessions.records import (
+from ouro.memory.backend import (
     CompactionRecord,
     CostRecord,
     ForkRecord,

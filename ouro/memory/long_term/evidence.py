@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ouro.errors import UsageError
-from ouro.memory.backend import LoadedSession
-from ouro.memory.sessions.records import RecalledItem
+from ouro.memory.backend import LoadedSession, RecalledItem
 from ouro.memory.transcript import Transcript, TranscriptEntry, is_turn
 from ouro.messages import Context
 

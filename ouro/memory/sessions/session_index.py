@@ -14,9 +14,8 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SessionError
-from ouro.memory.backend import Progress, SessionInfo
+from ouro.memory.backend import ForkRecord, ModelRecord, ModeRecord, Progress, SessionInfo, SummaryRecord, TitleRecord
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, header_from, record_from
-from ouro.memory.sessions.records import ForkRecord, ModelRecord, ModeRecord, SummaryRecord, TitleRecord
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,

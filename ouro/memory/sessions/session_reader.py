@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import SessionDamaged, SessionError
-from ouro.memory.backend import FORMAT, LoadedSession, MemoryStore, Reach, RecordPage
+from ouro.memory.backend import (
+    CHANGES,
+    FORMAT,
+    ChangeRecord,
+    LoadedSession,
+    MemoryStore,
+    MessageRecord,
+    Reach,
+    Record,
+    RecordPage,
+    SessionHeader,
+)
 from ouro.memory.serialization import BadRecordError, UnknownRecordError, bytes_back_in, header_from, record_from
 from ouro.memory.sessions.outputs import fetch_output
-from ouro.memory.sessions.records import CHANGES, ChangeRecord, MessageRecord, Record, SessionHeader
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     RawRecord,

@@ -10,8 +10,16 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SaveFailed
-from ouro.memory.backend import DailyUsage, SessionInfo, timestamp
-from ouro.memory.sessions.records import CompactionRecord, CostRecord, ForkRecord, MessageRecord, Record
+from ouro.memory.backend import (
+    CompactionRecord,
+    CostRecord,
+    DailyUsage,
+    ForkRecord,
+    MessageRecord,
+    Record,
+    SessionInfo,
+    timestamp,
+)
 from ouro.messages import Usage
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.log import log

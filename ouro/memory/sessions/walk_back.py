@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from ouro.memory.sessions.records import ChangeRecord, CompactionRecord, RewindRecord
+from ouro.memory.backend import ChangeRecord, CompactionRecord, RewindRecord
 
 T = TypeVar("T")
 MAX_BRANCH_BYTES = 4 << 20

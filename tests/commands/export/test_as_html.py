@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 from fakes.whole_sessions import everything, hostile, whole
 
 from ouro.commands.export import document
-from ouro.memory.sessions.records import MessageRecord
+from ouro.memory.backend import MessageRecord
 from ouro.messages import assistant, user
 
 VOID = {"meta", "img", "br", "hr"}

@@ -2,7 +2,7 @@ from fakes.whole_sessions import HOSTILE, everything, hostile, whole
 from markdown_it import MarkdownIt
 
 from ouro.commands.export import document
-from ouro.memory.sessions.records import MessageRecord
+from ouro.memory.backend import MessageRecord
 from ouro.messages import Image, ToolReply, assistant, tool, user
 
 WRITTEN = """\

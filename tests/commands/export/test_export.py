@@ -13,7 +13,7 @@ from ouro.commands.export import document
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError
 from ouro.importers.own_json import read_own_json
-from ouro.memory.sessions.records import MessageRecord, SessionHeader
+from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.sessions.session_reader import read_whole
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolReply, tool

@@ -10,7 +10,7 @@ from ouro.frontends.plain.output import PlainOutput
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.questions import LineQuestions
 from ouro.llm import ScriptedModel
-from ouro.memory.sessions.records import MessageRecord, RewindRecord, SessionHeader
+from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest, TurnObserver, TurnQueue

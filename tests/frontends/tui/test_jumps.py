@@ -9,9 +9,9 @@ from ouro.assemble import opener as real_opener
 from ouro.frontends.tui.screens.memory.browser import MemoryBrowser
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm import ScriptedModel
+from ouro.memory.backend import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.store import user_store
-from ouro.memory.sessions.records import MessageRecord, RewindRecord, SessionHeader
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest

@@ -11,10 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import SaveFailed, SessionError, SessionInUse
-from ouro.memory.backend import CapturedRecord, MemoryStore, SessionInfo
+from ouro.memory.backend import CapturedRecord, MemoryStore, MessageRecord, Record, SessionHeader, SessionInfo
 from ouro.memory.long_term.capture.request import MAX_CHARACTERS, MAX_MESSAGE, Spoken, words_of
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.memory.sessions.records import MessageRecord, Record, SessionHeader
 from ouro.memory.sessions.session_reader import read_whole
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply

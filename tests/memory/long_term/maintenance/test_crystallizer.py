@@ -11,10 +11,10 @@ from ouro.assemble import Options, opener
 from ouro.errors import ModelError, RequestRefused, UsageError
 from ouro.events import NoteKept
 from ouro.llm import ScriptedModel, ScriptedReply
+from ouro.memory.backend import ForkRecord, MessageRecord, RewindRecord
 from ouro.memory.long_term.capture.backlog import without_outputs
 from ouro.memory.long_term.maintenance import crystallizer as crystallizer_module
 from ouro.memory.long_term.maintenance.crystallizer import CRYSTALLIZE_INSTRUCTIONS, OldSession, for_one_run
-from ouro.memory.sessions.records import ForkRecord, MessageRecord, RewindRecord
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
 from ouro.utils.files import only_one

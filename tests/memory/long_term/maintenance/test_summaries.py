@@ -10,10 +10,10 @@ from ouro.assemble import Options, opener
 from ouro.cli import main
 from ouro.events import Said
 from ouro.llm import ScriptedModel, ScriptedReply
+from ouro.memory.backend import SummaryRecord
 from ouro.memory.index.index import Index, Sources
 from ouro.memory.index.session_search import search_sessions
 from ouro.memory.long_term.maintenance.summaries import INSTRUCTIONS, cleaned, excerpt, still_open
-from ouro.memory.sessions.records import SummaryRecord
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest
 from ouro.utils.runtime import get_index_path, get_sessions_dir

@@ -11,9 +11,9 @@ from fakes.word_embedder import vector_of
 from ouro.assemble import Options, opener
 from ouro.events import NotesRecalled, Prompted, Said
 from ouro.llm import ScriptedModel
+from ouro.memory.backend import CompactionRecord, CostRecord
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.recall.finder import NoteFinder
-from ouro.memory.sessions.records import CompactionRecord, CostRecord
 from ouro.session import OpenRequest
 
 BREAD = Note(id="mem_00000001", scope="user", text="Sourdough loaves rise for fourteen hours.")
