@@ -11,10 +11,7 @@ from pathlib import Path
 
 from fakes import recall_cases, recall_cases_elsewhere
 
-from ouro.memory.index.embeddings import local_embedder, vectors_for
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder
-from ouro.memory.index.search import Search
+from ouro.memory.index import Index, MemoryFolder, Search, Sources, local_embedder, vectors_for
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.recall.recall import Recall, Situation

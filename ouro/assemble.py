@@ -26,7 +26,7 @@ from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role, War
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.ephemeral_backend import DictMemoryStore
-from ouro.memory.index.lookup import Lookup
+from ouro.memory.index import Lookup
 from ouro.memory.long_term import (
     GitMemoryStore,
     MemoryScopes,

@@ -16,8 +16,7 @@ from ouro.agent.limits import Limits
 from ouro.errors import LimitReached, NoModelError
 from ouro.llm import Catalog, ModelSource, Role
 from ouro.memory.backend import MemoryStore
-from ouro.memory.index.embeddings import Embedder, chosen_embedder, is_embedder_chosen
-from ouro.memory.index.lookup import Lookup
+from ouro.memory.index import Embedder, Lookup, chosen_embedder, is_embedder_chosen
 from ouro.memory.long_term import (
     MARK,
     CaptureBacklog,

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     import argparse
 
     from ouro.config import Given
-    from ouro.memory.index.embeddings import Embedder
-    from ouro.memory.index.index import Index, Sources
-    from ouro.memory.index.search import Search
+    from ouro.memory.index import Embedder, Index, Search, Sources
     from ouro.memory.long_term import GitMemoryStore, MemoryEditor
     from ouro.safety import SecretMask
     from ouro.session import Session
@@ -72,7 +70,7 @@ class ShellOpener:
 
     @contextmanager
     def index(self) -> Iterator[Index]:
-        from ouro.memory.index.index import Index
+        from ouro.memory.index import Index
         from ouro.utils.runtime import get_index_path
 
         index = Index(get_index_path())
@@ -83,26 +81,22 @@ class ShellOpener:
 
     def sources(self, index: Index) -> Sources:
         """Sessions, the user's memory, and that of each trusted repository: of this folder, and those of sessions."""
-        from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of
+        from ouro.memory.index import CORE_FILES, Graph, MemoryFolder, Sources, project_of
         from ouro.memory.long_term import repo_folder
         from ouro.utils.repository import find_root
         from ouro.utils.runtime import get_memory_dir, get_sessions_dir
 
-        with index.reading() as database:
-            projects = [Path(row[0]) for row in database.execute("SELECT DISTINCT project FROM sessions") if row[0]]
-            known = [Path(row[0]) for row in database.execute("SELECT DISTINCT project FROM files WHERE project <> ''")]
+        projects = [Path(project) for project in index.session_projects()]
         roots = dict.fromkeys(find_root(folder) for folder in (Path.cwd(), *projects) if folder.is_dir())
-        places = {repo_folder(root) for root in (*roots, *known)}
+        places = {repo_folder(root) for root in (*roots, *map(Path, Graph(index).projects()))}
         core = (*CORE_FILES, *_settings_here()[2].memory.core)
-        folders = [MemoryFolder("repo", project_of("repo", place), place, core) for place in places if _is_read(place)]
+        folders = [MemoryFolder("repo", project_of(place), place, core) for place in places if _is_read(place)]
         own = MemoryFolder("user", "", get_memory_dir(), core)
         return Sources(get_sessions_dir(), (own, *sorted(folders, key=lambda folder: folder.project)))
 
     @contextmanager
     def search(self, *, words_only: bool = False) -> Iterator[Search]:
-        from ouro.memory.index.embeddings import vectors_for
-        from ouro.memory.index.search import Search
+        from ouro.memory.index import Search, vectors_for
 
         with self.index() as index:
             index.follow(self.sources(index))
@@ -115,7 +109,7 @@ class ShellOpener:
 
     def make_vectors(self, index: Index, tables: Sequence[str] = ("notes",)) -> None:
         from ouro.errors import ModelError, SearchUnavailable
-        from ouro.memory.index.embeddings import vectors_for
+        from ouro.memory.index import vectors_for
 
         embedder = _embedder()
         if embedder is None:
@@ -150,11 +144,9 @@ class ShellOpener:
         return play(front_end)
 
     def _follow(self, index: Index, stores: Iterable[GitMemoryStore]) -> None:
-        from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import MemoryFolder
+        from ouro.memory.index import Sources
 
-        folders = (MemoryFolder.of(store) for store in stores)
-        index.follow(Sources(memories=tuple(folders)))
+        index.follow(Sources.of_notes(stores))
         self.make_vectors(index)
 
 
@@ -165,13 +157,13 @@ def _contents(stores: Iterable[GitMemoryStore]) -> list[Mapping[str, str]]:
 
 def _is_read(place: Path) -> bool:
     """Whether a repository's memory may be read; a missing folder is taken out of the index."""
-    from ouro.memory.index.note_indexer import project_of
+    from ouro.memory.index import project_of
     from ouro.memory.long_term import is_memory_trusted
     from ouro.utils.runtime import tilde
 
     if not place.is_dir():
         return True
-    project = Path(project_of("repo", place))
+    project = Path(project_of(place))
     if is_memory_trusted(project, Path.cwd()):
         return True
     _warn(f"{tilde(project)} is not trusted: its memory is left out.")

@@ -162,7 +162,7 @@ def _models(context: ShellContext) -> Iterator[DoctorFinding]:
 
 def _vectors(context: ShellContext) -> Iterator[DoctorFinding]:
     from ouro.llm import Catalog
-    from ouro.memory.index.embeddings import has_numpy, made_embedder
+    from ouro.memory.index import has_numpy, made_embedder
 
     named = _setting(context, "memory.embedding_model")
     try:

@@ -17,7 +17,7 @@ from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.shell import ShellContext
-    from ouro.memory.index.search import Search
+    from ouro.memory.index import Search
     from ouro.memory.long_term import CrystallizedPart, MemoryMaintenance, Merge, OldSession, Recall
     from ouro.session import Session
 
@@ -117,11 +117,17 @@ async def measure(
         return None
     from msgspec.structs import asdict
 
-    from ouro.memory.index.benchmark import ask_own_notes
-    from ouro.memory.index.benchmark import measure as measure_answers
+    from ouro.memory.index import ask_own_notes, measure_answers
+    from ouro.memory.long_term import Situation
 
     with context.opener.search(words_only=words) as search:
-        questions = ask_own_notes(search, cache(partial(_recall_in, search)))
+        recall_in = cache(partial(_recall_in, search))
+
+        def recall(text: str, project: str, branch: str) -> list[str]:
+            found = recall_in(project).local(text, Situation(project, branch))
+            return [item.id for item in found.items if item.state == "loaded"]
+
+        questions = ask_own_notes(search, recall)
     measured = measure_answers(questions.answers, questions.wanted)
     missing = questions.without_a_turn
     value = {**asdict(measured), "without_a_turn": missing}
@@ -140,8 +146,7 @@ async def measure(
 
 def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: bool) -> None:
     """Search the documents of one file for the queries of another: one JSON line a query, best hits first."""
-    from ouro.memory.index.benchmark import BenchmarkQuestion, Document, answer_line, answers, read_lines
-    from ouro.memory.index.embeddings import local_embedder
+    from ouro.memory.index import BenchmarkQuestion, Document, answer_line, answers, local_embedder, read_lines
 
     if not (docs and queries):
         raise UsageError("--docs and --queries need each other.")
@@ -154,7 +159,7 @@ def _measure_files(docs: str, queries: str, limit: int, work: str, words_only: b
 
 def _recall_in(search: Search, project: str) -> Recall:
     """The recall of a session in that repository, without its token budget: only the order counts."""
-    from ouro.memory.index.benchmark import MAX_HITS
+    from ouro.memory.index import MAX_HITS
     from ouro.memory.long_term import Notebook, Recall, RecallSettings, repo_store, user_store
     from ouro.utils.runtime import get_history_dir, get_memory_dir
 

@@ -28,8 +28,7 @@ from ouro.events import Event, Level
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.memory.index.index import Index, Sources
-    from ouro.memory.index.search import Search
+    from ouro.memory.index import Index, Search, Sources
     from ouro.memory.long_term import GitMemoryStore, MemoryEditor, Scope, SyncReport
     from ouro.memory.sessions.session_catalog import SessionCatalog
     from ouro.memory.yaml_backend import YamlFileMemoryStore

@@ -7,7 +7,7 @@ from fakes.told_sessions import Conversation as Talk
 
 from ouro.commands.slash import dispatch
 from ouro.memory.backend import TitleRecord
-from ouro.memory.index.index import Index
+from ouro.memory.index import Index
 from ouro.memory.long_term.search import make_lookup
 from ouro.memory.sessions.session_catalog import catalog_of
 from ouro.messages import user

@@ -6,8 +6,7 @@ import pytest
 from fakes.told_sessions import NOTE, Conversation
 
 from ouro.cli import main
-from ouro.memory.index.embeddings import local_embedder, vectors_for
-from ouro.memory.index.index import Index
+from ouro.memory.index import Index, local_embedder, vectors_for
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.messages import assistant, user
 from ouro.utils.runtime import get_index_path, get_memory_dir

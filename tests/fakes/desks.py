@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ouro.memory.index.index import Index
+from ouro.memory.index import Index
 from ouro.memory.long_term.editor import NOWHERE, MemoryEditor
 from ouro.memory.long_term.scope import TurnRef, open_scopes
 from ouro.memory.long_term.store import repo_store, user_store

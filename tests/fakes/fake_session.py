@@ -37,7 +37,7 @@ from ouro.events import (
     TurnFinished,
     UsageUpdated,
 )
-from ouro.memory.index.lookup import Lookup
+from ouro.memory.index import Lookup
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.session_memory import SessionMemory
 from ouro.messages import Image, ToolCall, Usage, assistant

@@ -10,12 +10,10 @@ import pytest
 from fakes.told_sessions import NOTE, Conversation, session_id
 
 from ouro.errors import SearchUnavailable
+from ouro.memory.index import Index, MemoryFolder, Search, Sources, search_sessions
 from ouro.memory.index import index as index_module
 from ouro.memory.index import schema as index_schema
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder, feed_file
-from ouro.memory.index.search import Search
-from ouro.memory.index.session_search import search_sessions
+from ouro.memory.index.note_indexer import feed_file
 from ouro.messages import user
 
 WITHOUT_RIGHTS = pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
@@ -166,7 +164,7 @@ def test_s11_a_cache_that_cannot_be_written_is_done_without(path, root):
 FOLLOW = """
 import sys
 from pathlib import Path
-from ouro.memory.index.index import Index, Sources
+from ouro.memory.index import Index, Sources
 index = Index(Path(sys.argv[1]))
 for _ in range(5):
     index.follow(Sources(Path(sys.argv[2])))

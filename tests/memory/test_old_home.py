@@ -17,9 +17,7 @@ from ouro.cli import main
 from ouro.config import load_settings
 from ouro.memory import MemoryManager, YamlFileMemoryStore
 from ouro.memory.backend import MessageRecord
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.search import Search
-from ouro.memory.index.session_search import search_sessions
+from ouro.memory.index import Index, Search, Sources, search_sessions
 from ouro.memory.serialization import record_data
 from ouro.memory.sessions.outputs import image_name
 from ouro.messages import user

@@ -1,1 +1,55 @@
-"""The search index of sessions and memory in SQLite: words, vectors, entities."""
+"""The search index of sessions and memory in SQLite: words, vectors, entities. All SQL is written here.
+
+Code outside imports from here only. Modules are imported on first use.
+"""
+
+from typing import TYPE_CHECKING
+
+from ouro.utils.lazy_exports import lazy_exports
+
+if TYPE_CHECKING:
+    from ouro.memory.index.benchmark import (
+        MAX_HITS,
+        BenchmarkQuestion,
+        Document,
+        answer_line,
+        answers,
+        ask_own_notes,
+        measure_answers,
+        read_lines,
+    )
+    from ouro.memory.index.embeddings import (
+        Embedder,
+        chosen_embedder,
+        has_numpy,
+        is_embedder_chosen,
+        local_embedder,
+        made_embedder,
+        vectors_for,
+    )
+    from ouro.memory.index.graph import Graph, NoteVersion
+    from ouro.memory.index.index import Index, Sources
+    from ouro.memory.index.lookup import Lookup
+    from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of
+    from ouro.memory.index.query import question_of
+    from ouro.memory.index.schema import writing_alone
+    from ouro.memory.index.scoring import stem
+    from ouro.memory.index.search import MemoryHit, Search, SearchFilter
+    from ouro.memory.index.session_search import search_sessions
+
+__getattr__, __all__ = lazy_exports(
+    __name__,
+    {
+        "benchmark": "BenchmarkQuestion Document MAX_HITS answer_line answers ask_own_notes measure_answers read_lines",
+        "embeddings": "Embedder chosen_embedder has_numpy is_embedder_chosen local_embedder made_embedder vectors_for",
+        "graph": "Graph NoteVersion",
+        "index": "Index Sources",
+        "lookup": "Lookup",
+        "note_indexer": "CORE_FILES MemoryFolder project_of",
+        "query": "question_of",
+        "schema": "writing_alone",
+        "scoring": "stem",
+        "search": "MemoryHit Search SearchFilter",
+        "session_search": "search_sessions",
+    },
+)

@@ -19,7 +19,6 @@ from ouro.memory.index.schema import SHIFT
 from ouro.memory.index.scoring import Weights
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.tokenizer import content_hash, passages
-from ouro.memory.long_term.recall.recall import Recall, Situation
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -135,7 +134,7 @@ class SearchQuality(msgspec.Struct, frozen=True):
     """The queries without an answer among the first 10."""
 
 
-def measure(found: Sequence[SearchAnswer], wanted: Mapping[str, Sequence[str]]) -> SearchQuality:
+def measure_answers(found: Sequence[SearchAnswer], wanted: Mapping[str, Sequence[str]]) -> SearchQuality:
     """Compare the answers of each query with the correct ids."""
     recall = {}
     for k in (5, 10, 25):
@@ -183,12 +182,12 @@ class OwnQuestions(msgspec.Struct, frozen=True):
     """Notes that were skipped, since no session shows their source."""
 
 
-def ask_own_notes(search: Search, recall_in: Callable[[str], Recall]) -> OwnQuestions:
-    """Search for every note in force with the recall of the turns. Blocks for some milliseconds a note.
+def ask_own_notes(search: Search, recall: Callable[[str, str, str], Sequence[str]]) -> OwnQuestions:
+    """Recall every note in force by the words of the turn that taught it. Blocks for some milliseconds a note.
 
     Args:
         search: has the notes and the sessions that taught them.
-        recall_in: recall as it is in the repository with that root; empty: outside of any.
+        recall: returns the ids of the notes for a text, a repository (its root, or empty) and a branch.
 
     Raises:
         SearchUnavailable: the index cannot be read just now.
@@ -201,9 +200,9 @@ def ask_own_notes(search: Search, recall_in: Callable[[str], Recall]) -> OwnQues
     texts: dict[str, str] = {}
     for note, text, session, turn, project, branch in notes:
         if question := _words_of_turn(search, session, turn):
-            recalled = recall_in(project).local(question, Situation(project, branch))
-            ids = tuple(item.id for item in recalled.items if item.state == "loaded")
-            found.append(SearchAnswer(note, ids, round(recalled.milliseconds, 2)))
+            started = time.perf_counter()
+            ids = tuple(recall(question, project, branch))
+            found.append(SearchAnswer(note, ids, round((time.perf_counter() - started) * 1000, 2)))
             texts[note] = text
     return OwnQuestions(found, {note: [note] for note in texts}, texts, len(notes) - len(texts))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import SearchUnavailable
-from ouro.memory.index.note_indexer import MemoryFolder, changed_files, feed_file, remove_file
+from ouro.memory.index.note_indexer import MemoryFolder, NoteStore, changed_files, feed_file, remove_file
 from ouro.memory.index.schema import make_tables, open_index, set_aside, writing_alone
 from ouro.memory.index.session_indexer import changed_sessions, feed_session, known_sessions, remove_session
 from ouro.utils.log import log
@@ -25,6 +25,11 @@ _Step = Callable[[sqlite3.Connection], None]
 class Sources(msgspec.Struct, frozen=True):
     sessions: Path | None = None
     memories: tuple[MemoryFolder, ...] = ()
+
+    @classmethod
+    def of_notes(cls, stores: Iterable[NoteStore]) -> Sources:
+        """The memory folders of these stores, without sessions."""
+        return cls(memories=tuple(map(MemoryFolder.of, stores)))
 
 
 class IndexState(msgspec.Struct, frozen=True):
@@ -156,6 +161,11 @@ class Index:
         with self.reading() as database:
             known = known_sessions(database)
         return frozenset(changed_sessions(root, known)[0])
+
+    def session_projects(self) -> list[str]:
+        """The folders in which the sessions of the index were held."""
+        with self.reading() as database:
+            return [row[0] for row in database.execute("SELECT DISTINCT project FROM sessions WHERE project <> ''")]
 
     def close(self) -> None:
         with self._reading, self._writing:

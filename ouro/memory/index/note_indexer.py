@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -26,9 +26,9 @@ MAX_FILE = 1 << 20
 _HEADING = re.compile(r"\s{0,3}(#{1,6}\s|-{3,}\s*$|<!--)")
 
 
-class _Store(Protocol):
+class NoteStore(Protocol):
     @property
-    def scope(self) -> str: ...
+    def scope(self) -> Literal["user", "repo"]: ...
     @property
     def folder(self) -> Path: ...
     @property
@@ -38,7 +38,7 @@ class _Store(Protocol):
 class MemoryFolder(msgspec.Struct, frozen=True):
     """One scope of long-term memory, as a folder of files."""
 
-    scope: str
+    scope: Literal["user", "repo"]
     project: str
     """The root of its repository; empty for the user's memory."""
     path: Path
@@ -46,14 +46,14 @@ class MemoryFolder(msgspec.Struct, frozen=True):
     """The names of its core files."""
 
     @classmethod
-    def of(cls, store: _Store) -> MemoryFolder:
+    def of(cls, store: NoteStore) -> MemoryFolder:
         core = tuple(f"{name}.md" for name in store.core)
-        return cls(store.scope, project_of(store.scope, store.folder), store.folder, core)
+        return cls(store.scope, project_of(store.folder) if store.scope == "repo" else "", store.folder, core)
 
 
-def project_of(scope: str, folder: Path) -> str:
-    """The root of a memory folder's repository, one for all its worktrees; empty for the user's memory."""
-    return str(folder.parent.parent) if scope == "repo" else ""
+def project_of(folder: Path) -> str:
+    """The root of the repository that has this memory folder, one for all its worktrees."""
+    return str(folder.parent.parent)
 
 
 class _Row(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import math
 import re
 import sqlite3
@@ -11,7 +10,6 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
 from functools import cache, lru_cache
-from typing import Any
 
 import msgspec
 
@@ -126,6 +124,12 @@ class PassageRange(msgspec.Struct, frozen=True):
         return self.condition == EVERYTHING
 
 
+class PassageFilter(msgspec.Struct, frozen=True):
+    ids: Sequence[int] = ()
+    sessions: Sequence[int] = ()
+    """And all those of these sessions, by `seq`."""
+
+
 class _Places(msgspec.Struct):
     """The passages with one word, newest first."""
 
@@ -217,8 +221,3 @@ def _stemmer() -> sqlite3.Connection:
     made.execute("CREATE VIRTUAL TABLE one USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')")
     made.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(one, 'row')")
     return made
-
-
-def rows_of(database: sqlite3.Connection, table: str, columns: str, ids: Sequence[int]) -> list[Any]:
-    question = f"SELECT {columns} FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
-    return database.execute(question, (json.dumps(list(ids)),)).fetchall()

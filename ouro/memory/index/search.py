@@ -1,4 +1,4 @@
-"""Search: messages and notes relevant to a query, by words and, if there are any, by vectors.
+"""Search: notes and messages relevant to a query, by words and, if there are any, by vectors.
 
 No model is called. The score of a passage is the share of the query's words in it and its neighbours, plus the
 similarity of its vector, plus a little for the speaker and the days that the query names.
@@ -6,30 +6,55 @@ similarity of its vector, plus a little for the speaker and the days that the qu
 
 from __future__ import annotations
 
+import heapq
+import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
-from typing import Any, Literal, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import ModelError
 from ouro.memory.index.index import Index
 from ouro.memory.index.query import SPEAKERS, ParsedQuery, question_of
-from ouro.memory.index.scoring import Weights
+from ouro.memory.index.schema import SHIFT
+from ouro.memory.index.scoring import (
+    EVERYTHING,
+    Passage,
+    PassageFilter,
+    PassageRange,
+    Weights,
+    best_of,
+    days_fit,
+    score_passages,
+    word_scores,
+)
+
+if TYPE_CHECKING:
+    from ouro.memory.index.vectors import Vectors
 
 HitKind = Literal["note", "core", "message", "output"]
 KINDS: tuple[HitKind, ...] = ("note", "core", "message", "output")
+_NOTE_CANDIDATES = 150
+_NEAREST_NOTES = 300
+"""Candidates by the signs of their vectors."""
+_CANDIDATES = 200
+"""Messages that are scored, from each of words, vectors and days."""
+_OUTPUT_WORTH = 0.7
+"""The weight of a tool output; messages about it count more."""
+_SESSIONS_OF_DAYS = 20
 
 
 class MemoryHit(msgspec.Struct, frozen=True):
     id: str
-    """Of a note its id, of a core line `facts.md:3`, of what was said `<session id>:<message number>`."""
+    """Of a note its id, of a core line `facts.md:3`, of a message `<session id>:<message number>`."""
     kind: HitKind
     text: str
     score: float
     parts: Mapping[str, float]
-    """What the score is the sum of: `words`, `vectors`, `speaker`, `days`, `asks`, `session`."""
+    """The terms of the score: `words`, `vectors`, `speaker`, `days`, `asks`, `session`."""
     place: int
     """Its row in the index."""
     at: str = ""
@@ -40,7 +65,7 @@ class MemoryHit(msgspec.Struct, frozen=True):
     number: int = 0
     """Of the message; of a core line its line; of a note the turn that taught it."""
     role: str = ""
-    """Who said it; of an output the tool."""
+    """The speaker; of an output the tool."""
     path: str = ""
     """The file of a note or core line."""
     scope: str = ""
@@ -59,52 +84,28 @@ class SearchFilter(msgspec.Struct, frozen=True):
     since: str = ""
     """`2026-11-21`, or with a time, in UTC."""
     scope: str = ""
+    """With a scope or a category, only notes and core lines are found."""
     category: str = ""
-    """Where scope or category is said, only notes and core lines are meant."""
     project: str = ""
-    """The folder of the sessions, the root of the repository of notes. What is the user's own is found in each."""
+    """The folder of the sessions, the root of the repository of notes. The user's own notes are always found."""
     session: str = ""
     """Its whole id."""
     archived: bool = False
-    """Faded notes, too."""
+    """Archived notes, too."""
     notes_of: tuple[str, ...] | None = None
-    """The roots of the repositories whose notes and core lines may be told beside the user's own; None: of each."""
+    """The roots of the repositories whose notes may be found beside the user's own; None: of each."""
 
 
 Weigh = Callable[[MemoryHit], float]
-"""A factor for a note's score: what confidence, age and branch make of it."""
+"""A factor for a note's score, from its confidence, age and branch."""
 
 
-class PassageFilter(msgspec.Struct, frozen=True):
-    ids: Sequence[int] = ()
-    sessions: Sequence[int] = ()
-    """And all those of these sessions, by `seq`."""
-
-
-class VectorIndex(Protocol):
-    """The protocol of vectors (`memory/index/vectors.py`), so that Search needs no numpy without them."""
-
-    def question(self, text: str) -> Any: ...
-
-    def questions(self, texts: Sequence[str]) -> list[Any]: ...
-
-    def nearest(
-        self, database: sqlite3.Connection, table: str, question: Any, count: int, only: PassageFilter | None = None
-    ) -> list[int]:
-        """The ids of the passages (within `only`, if given) with approximately the nearest vectors."""
-        ...
-
-    def cosines(self, database: sqlite3.Connection, table: str, question: Any, ids: Sequence[int]) -> dict[int, float]:
-        """The cosine of each; passages without a vector are left out."""
-        ...
-
-
-class SearchRequest(msgspec.Struct, frozen=True):
+class _Request(msgspec.Struct, frozen=True):
     database: sqlite3.Connection
     question: ParsedQuery
     vector: Any
     """Of the question; None where there are no vectors."""
-    vectors: VectorIndex | None
+    vectors: Vectors | None
     wanted: SearchFilter
     weights: Weights
 
@@ -114,9 +115,12 @@ class SearchRequest(msgspec.Struct, frozen=True):
             return []
         return self.vectors.nearest(self.database, table, self.vector, count, only())
 
-    def cosines(self, table: str, ids: Sequence[int]) -> dict[int, float]:
+    def cosines(self, table: str, ids: Iterable[int]) -> dict[int, float]:
         """The cosine of each; empty without vectors."""
-        return {} if self.vectors is None else self.vectors.cosines(self.database, table, self.vector, ids)
+        return {} if self.vectors is None else self.vectors.cosines(self.database, table, self.vector, sorted(ids))
+
+    def words(self, table: str, within: PassageRange, *, has_neighbours: bool = False) -> dict[int, float]:
+        return word_scores(self.database, table, self.question.words, within, has_neighbours=has_neighbours)
 
 
 class Search:
@@ -125,7 +129,7 @@ class Search:
     def __init__(
         self,
         index: Index,
-        vectors: VectorIndex | None = None,
+        vectors: Vectors | None = None,
         weights: Weights | None = None,
         speakers: Sequence[str] = SPEAKERS,
     ) -> None:
@@ -149,25 +153,30 @@ class Search:
         Raises:
             SearchUnavailable: the index cannot be read just now.
         """
-        from ouro.memory.index.message_search import find_messages, find_outputs, prepare
-        from ouro.memory.index.note_search import find_notes
-
         wanted = wanted or SearchFilter()
         question = question_of(query, self._speakers, today or datetime.now(UTC).date())
-        vectors, vector = self._vector(question.spoken)
+        vectors, vector = self.vectors, None
+        try:
+            vector = vectors and vectors.question(question.spoken)
+        except ModelError:
+            vectors = None  # the embedder has logged it
         kinds = set(wanted.kinds) - ({"message", "output"} if wanted.scope or wanted.category else set())
         hits: list[MemoryHit] = []
         with self.index.reading() as database:
-            looking = SearchRequest(database, question, vector, vectors, wanted, self._weights)
+            request = _Request(database, question, vector, vectors, wanted, self._weights)
             if {"note", "core"} & kinds:
-                hits += find_notes(looking, weigh)
+                hits += _find_notes(request, weigh)
             if {"message", "output"} & kinds:
-                prepare(database, wanted)
+                _choose_sessions(request)
             if "message" in kinds:
-                hits += find_messages(looking, k)
+                hits += _find_messages(request, k)
             if "output" in kinds:
-                hits += find_outputs(looking, k)
-        return _best(hits, k)
+                hits += _find_outputs(request, k)
+        # Copies of a session have the same messages: each text is returned once.
+        by_text: dict[str, MemoryHit] = {}
+        for hit in sorted(hits, key=lambda item: -item.score):
+            by_text.setdefault(hit.text, hit)
+        return list(by_text.values())[:k]
 
     def nearest_notes(self, texts: Sequence[str], k: int, wanted: Sequence[SearchFilter]) -> list[MemoryHit]:
         """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note with its best cosine.
@@ -178,36 +187,215 @@ class Search:
             SearchUnavailable: the index cannot be read just now.
             ModelError: the embedding model did not answer.
         """
-        from ouro.memory.index.note_search import nearest_notes
-
         if self.vectors is None:
             return []
         best: dict[str, MemoryHit] = {}
-        asked = self.vectors.questions(texts)
+        vectors = self.vectors.questions(texts)
         with self.index.reading() as database:
-            for text, vector in zip(texts, asked, strict=True):
-                for item in wanted:
-                    looking = SearchRequest(database, ParsedQuery(text, ()), vector, self.vectors, item, self._weights)
-                    for hit in nearest_notes(looking, k):
+            for text, vector in zip(texts, vectors, strict=True):
+                for limits in wanted:
+                    request = _Request(database, ParsedQuery(text, ()), vector, self.vectors, limits, self._weights)
+                    for hit in _nearest_notes(request, k):
                         if hit.id not in best or hit.score > best[hit.id].score:
                             best[hit.id] = hit
         return sorted(best.values(), key=lambda hit: -hit.score)
 
-    def _vector(self, text: str) -> tuple[VectorIndex | None, Any]:
-        """The vectors and the query's vector; None for both without vectors."""
-        if self.vectors is None:
-            return None, None
-        try:
-            return self.vectors, self.vectors.question(text)
-        except ModelError:
-            return None, None  # the embedder has logged it
+
+def note_hits(database: sqlite3.Connection, condition: str, values: Sequence[object]) -> list[MemoryHit]:
+    """The notes and core lines that fit an SQL condition, as hits without a score."""
+    columns = (
+        "id, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn,"
+        " supersedes, path, archived"
+    )
+    found = []
+    for row in database.execute(f"SELECT {columns} FROM notes WHERE {condition}", values):
+        (place, kind, note, line, scope, project, category, text, at, confidence, source, branch, session, turn,
+         supersedes, path, archived) = row  # fmt: skip
+        hit = MemoryHit(
+            note, kind, text, 0.0, {}, place, at=at, session=session, project=project, number=line or turn, path=path,
+            scope=scope, category=category, confidence=confidence, source=source, branch=branch, supersedes=supersedes,
+            archived=bool(archived),
+        )  # fmt: skip
+        found.append(hit)
+    return found
 
 
-def _best(hits: Sequence[MemoryHit], k: int) -> list[MemoryHit]:
-    """The best hits, each text once: copies of a session have the same messages."""
-    chosen: dict[str, MemoryHit] = {}
-    for hit in sorted(hits, key=lambda item: -item.score):
-        chosen.setdefault(hit.text, hit)
-        if len(chosen) == k:
-            break
-    return list(chosen.values())
+_IN_LIST = "id IN (SELECT value FROM json_each(?))"
+
+
+def _listed(ids: Iterable[int]) -> tuple[str]:
+    return (json.dumps(sorted(ids)),)
+
+
+def _find_notes(request: _Request, weigh: Weigh | None) -> list[MemoryHit]:
+    """Notes and core lines relevant to the query, unordered."""
+    within = _range_of_notes(request)
+    shares = request.words("notes", within)
+    nearest = request.nearest("notes", _NOTE_CANDIDATES, lambda: _notes_in(request, within))
+    chosen = {*best_of(shares, _NOTE_CANDIDATES), *nearest}
+    cosines = request.cosines("notes", chosen)
+    average = sum(cosines.values()) / len(cosines) if cosines else 0.0
+    hits = []
+    for hit in note_hits(request.database, _IN_LIST, _listed(chosen)):
+        parts = {"words": shares.get(hit.place, 0.0)}
+        if cosines:
+            parts["vectors"] = request.weights.vectors * max(0.0, cosines.get(hit.place, average))
+        if fit := days_fit(hit.at, request.question):
+            parts["days"] = request.weights.days * fit
+        scored = replace(hit, parts=parts, score=sum(parts.values()))
+        factor = weigh(scored) if weigh else 1.0
+        if scored.score * factor > 0:
+            hits.append(replace(scored, score=scored.score * factor))
+    return hits
+
+
+def _nearest_notes(request: _Request, k: int) -> list[MemoryHit]:
+    """The `k` notes that are nearest in meaning, best first; their score is the cosine."""
+    within = _range_of_notes(request)
+    cosines = request.cosines("notes", request.nearest("notes", _NEAREST_NOTES, lambda: _notes_in(request, within)))
+    hits = note_hits(request.database, _IN_LIST, _listed(cosines))
+    return sorted((replace(hit, score=cosines[hit.place]) for hit in hits), key=lambda hit: -hit.score)[:k]
+
+
+def _range_of_notes(request: _Request) -> PassageRange:
+    """The notes and core lines that pass the filter."""
+    wanted = request.wanted
+    kinds = ", ".join(f"'{kind}'" for kind in wanted.kinds)
+    conditions = [f"notes.kind IN ({kinds})", *([] if wanted.archived else ["notes.archived = 0"])]
+    values: tuple[str, ...] = ()
+    for condition, value in (
+        ("notes.scope = ?", wanted.scope),
+        ("notes.category = ?", wanted.category),
+        ("notes.session = ?", wanted.session),
+        ("notes.project IN ('', ?)", wanted.project),
+        ("notes.at >= ?", wanted.since),
+    ):
+        if value:
+            conditions.append(condition)
+            values = (*values, value)
+    if wanted.notes_of is not None:
+        conditions.append("notes.project IN (SELECT '' UNION SELECT value FROM json_each(?))")
+        values = (*values, json.dumps(wanted.notes_of))
+    fits = " AND ".join(conditions)
+    total, count = request.database.execute(
+        f"SELECT (SELECT count(*) FROM notes), (SELECT count(*) FROM notes WHERE {fits})", values
+    ).fetchone()
+    if count == total:
+        return PassageRange(count)
+    return PassageRange(count, f"EXISTS (SELECT 1 FROM notes WHERE notes.id = passage AND {fits})", values)
+
+
+def _notes_in(request: _Request, within: PassageRange) -> PassageFilter | None:
+    if within.is_all:
+        return None
+    question = f"SELECT id AS passage FROM notes AS candidates WHERE {within.condition}"
+    return PassageFilter([place for (place,) in request.database.execute(question, within.values)])
+
+
+def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
+    """The `k` best passages of user and assistant messages, plus near copies of them."""
+    within = _range_of_messages(request, "messages")
+    shares = request.words("messages", within, has_neighbours=request.weights.near_words)
+    nearest = request.nearest("messages", _CANDIDATES, lambda: None if within.is_all else _messages_in(request))
+    chosen = {*best_of(shares, _CANDIDATES), *nearest, *_messages_of_days(request, within)}
+    passages = [message for message in _passages(request, "messages", chosen) if message.at >= request.wanted.since]
+    cosines = request.cosines("messages", {place + step for place in chosen for step in (-1, 0, 1)})
+    return _hits(
+        request, "message", passages, score_passages(passages, shares, cosines, request.question, request.weights), k
+    )
+
+
+def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
+    """Tool calls and outputs, by words alone."""
+    shares = request.words("outputs", _range_of_messages(request, "outputs"))
+    passages = _passages(request, "outputs", best_of(shares, _CANDIDATES))
+    scored = {passage.id: {"words": _OUTPUT_WORTH * shares[passage.id]} for passage in passages}
+    return _hits(request, "output", passages, scored, k)
+
+
+def _choose_sessions(request: _Request) -> None:
+    """Put the sessions that pass the filter into `temp.allowed`, if there is a filter.
+
+    `since` is empty if the whole session passes.
+    """
+    database, wanted = request.database, request.wanted
+    database.execute("CREATE TEMP TABLE IF NOT EXISTS allowed (seq INTEGER PRIMARY KEY, since TEXT NOT NULL)")
+    database.execute("DELETE FROM temp.allowed")
+    if _limits_sessions(wanted):
+        database.execute(
+            "INSERT INTO temp.allowed SELECT seq, CASE WHEN created_at >= :since THEN '' ELSE :since END FROM sessions"
+            " WHERE :session IN ('', id) AND :project IN ('', project) AND updated_at >= :since",
+            {"session": wanted.session, "project": wanted.project, "since": wanted.since},
+        )
+
+
+def _limits_sessions(wanted: SearchFilter) -> bool:
+    return bool(wanted.session or wanted.project or wanted.since)
+
+
+def _range_of_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
+    column = "passages" if table == "messages" else "outputs"
+    if not _limits_sessions(request.wanted):
+        (count,) = request.database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone()
+        return PassageRange(count)
+    count, first, last = request.database.execute(
+        f"SELECT coalesce(sum({column}), 0), coalesce(min(seq), 1) << {SHIFT}, (coalesce(max(seq), 0) + 1) << {SHIFT}"
+        " FROM temp.allowed JOIN sessions USING (seq)"
+    ).fetchone()
+    is_late = f"(SELECT at FROM {table} WHERE id = passage) >= allowed.since"
+    fits = f"allowed.seq = passage >> {SHIFT} AND (allowed.since = '' OR {is_late})"
+    # SQLite seeks to the span and filters the rows in it one by one.
+    span = f"passage >= {first} AND passage < {last}"
+    return PassageRange(count, f"{span} AND EXISTS (SELECT 1 FROM temp.allowed WHERE {fits})")
+
+
+def _messages_in(request: _Request) -> PassageFilter:
+    whole = request.database.execute("SELECT seq FROM temp.allowed WHERE since = ''").fetchall()
+    some = request.database.execute(
+        "SELECT messages.id FROM temp.allowed JOIN messages ON messages.id BETWEEN seq << ? AND ((seq + 1) << ?) - 1"
+        " AND messages.at >= allowed.since WHERE allowed.since <> ''",
+        (SHIFT, SHIFT),
+    ).fetchall()
+    return PassageFilter([place for (place,) in some], [seq for (seq,) in whole])
+
+
+def _messages_of_days(request: _Request, within: PassageRange) -> list[int]:
+    """Passages from the days that the query names, newest sessions first."""
+    allowed = EVERYTHING if within.is_all else "seq IN (SELECT seq FROM temp.allowed)"
+    found: list[int] = []
+    for first, last in request.question.days:
+        until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
+        rows = request.database.execute(
+            f"SELECT messages.id AS passage FROM (SELECT seq FROM sessions WHERE updated_at >= ? AND created_at < ?"
+            f" AND {allowed} ORDER BY seq DESC LIMIT ?) AS those JOIN messages ON messages.id BETWEEN those.seq << ?"
+            f" AND (those.seq + 1) << ? WHERE messages.at >= ? AND messages.at < ? AND {within.condition} LIMIT ?",
+            (first, until, _SESSIONS_OF_DAYS, SHIFT, SHIFT, first, until, _CANDIDATES),
+        )
+        found += [place for (place,) in rows]
+    return found
+
+
+def _passages(request: _Request, table: str, ids: Iterable[int]) -> list[Passage]:
+    rows = request.database.execute(f"SELECT id, number, role, at, text FROM {table} WHERE {_IN_LIST}", _listed(ids))
+    return [Passage(*row) for row in rows]
+
+
+def _hits(
+    request: _Request, kind: HitKind, passages: Sequence[Passage], scored: Mapping[int, dict[str, float]], k: int
+) -> list[MemoryHit]:
+    totals = {place: sum(parts.values()) for place, parts in scored.items()}
+    # Copies of a session have the same messages: take enough that `k` different ones remain.
+    best = heapq.nlargest(3 * k, passages, key=lambda item: (totals[item.id], item.id))
+    found = []
+    for item in best:
+        row = request.database.execute(
+            "SELECT id, title, project FROM sessions WHERE seq = ?", (item.id >> SHIFT,)
+        ).fetchone()
+        if row and totals[item.id] > 0:
+            session, title, project = row
+            hit = MemoryHit(
+                f"{session}:{item.number}", kind, item.text, totals[item.id], scored[item.id], item.id, at=item.at,
+                session=session, title=title, project=project, number=item.number, role=item.role,
+            )  # fmt: skip
+            found.append(hit)
+    return found

@@ -27,7 +27,7 @@ from ouro.errors import SearchUnavailable
 from ouro.memory.index.embeddings import Embedder
 from ouro.memory.index.index import Index
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.search import PassageFilter
+from ouro.memory.index.scoring import PassageFilter
 from ouro.utils.log import log
 
 TABLES = ("notes", "messages")

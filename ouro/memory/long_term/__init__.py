@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.overview import ListedEntry, NoteDetails, Overview
     from ouro.memory.long_term.prompt_block import MARK, MemoryPrompt, mark_of
     from ouro.memory.long_term.recall.finder import NoteFinder, RecallSettings
-    from ouro.memory.long_term.recall.recall import Recall
+    from ouro.memory.long_term.recall.recall import Recall, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog
     from ouro.memory.long_term.recall.turn_recall import HypothesisModel, TurnRecall
     from ouro.memory.long_term.receipt import MemoryReceipt, ReceiptLine
@@ -126,7 +126,7 @@ __getattr__, __all__ = lazy_exports(
         "overview": "ListedEntry NoteDetails Overview",
         "prompt_block": "MARK MemoryPrompt mark_of",
         "recall.finder": "NoteFinder RecallSettings",
-        "recall.recall": "Recall",
+        "recall.recall": "Recall Situation",
         "recall.recall_log": "RecallLog",
         "recall.turn_recall": "HypothesisModel TurnRecall",
         "receipt": "MemoryReceipt ReceiptLine",

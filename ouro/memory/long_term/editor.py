@@ -15,7 +15,7 @@ from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory, TurnRef
 
 if TYPE_CHECKING:
-    from ouro.memory.index.index import Index
+    from ouro.memory.index import Index
 
 NOWHERE = TurnRef("", 0)
 """For changes outside of any session."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -22,10 +21,6 @@ from ouro.memory.long_term.scope import ScopeMemory
 from ouro.utils.log import log
 
 _HEADING = re.compile(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
-_SQL = (
-    "SELECT note, path, category, text, at, confidence, source, session, turn, supersedes FROM notes"
-    " WHERE kind = 'note' AND scope = ? AND project = ?"
-)
 
 
 class MemoryEntry(msgspec.Struct, frozen=True):
@@ -159,21 +154,19 @@ def _blame(scope: ScopeMemory, name: str) -> dict[str, BlamedLine]:
 
 
 def _from_index(editor: MemoryEditor) -> list[MemoryEntry]:
-    from ouro.memory.index.index import Sources
-    from ouro.memory.index.note_indexer import MemoryFolder
+    from ouro.memory.index import Graph, Sources
 
     assert editor.index is not None
     index = editor.index()
-    index.follow(Sources(memories=tuple(MemoryFolder.of(scope.store) for scope in editor.scopes)))
+    sources = Sources.of_notes(scope.store for scope in editor.scopes)
+    index.follow(sources)
     found = []
-    with index.reading() as database:
-        for store in (scope.store for scope in editor.scopes):
-            scope, folder = store.scope, store.folder
-            for row in database.execute(_SQL, (scope, MemoryFolder.of(store).project)):
-                path = Path(row[1])
-                if folder in (path.parent, path.parent.parent):
-                    file = path.name if path.parent == folder else f"{ARCHIVE}/{path.name}"
-                    found.append(_entry(scope, file, row))
+    for folder in sources.memories:
+        for hit in Graph(index).notes(folder.scope, folder.project):
+            file = hit.path.removeprefix(f"{folder.path}/")
+            if hit.kind == "note" and file != hit.path:
+                row = (hit.id, "", hit.category, hit.text, hit.at, hit.confidence, hit.source, hit.session, hit.number)
+                found.append(_entry(folder.scope, file, (*row, hit.supersedes)))
     return found
 
 
@@ -211,11 +204,12 @@ def _add_badges(editor: MemoryEditor, entries: list[MemoryEntry]) -> list[Memory
 
 
 def _contradicted(editor: MemoryEditor) -> set[str]:
+    from ouro.memory.index import Graph
+
     if editor.index is None:
         return set()
     try:
-        with editor.index().reading() as database:
-            return {row[0] for row in database.execute("SELECT other FROM edges WHERE relationship = 'contradicts'")}
+        return {other for _, way, other in Graph(editor.index()).edges() if way == "contradicts"}
     except SearchUnavailable:
         return set()
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder
-from ouro.memory.long_term.notes.graph import Graph, NoteVersion
-from ouro.memory.long_term.notes.note import Anchor, Note
+from ouro.memory.index import Graph, Index, MemoryFolder, MemoryHit, NoteVersion, Sources
+from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook
 from ouro.memory.long_term.notes.validity import Anchors, confidence_now
 from ouro.memory.long_term.store import GitMemoryStore
-
-_COLUMNS = "note, kind, scope, category, text, at, path, line, session, turn, branch, archived"
 
 
 class ListedEntry(msgspec.Struct, frozen=True):
@@ -80,6 +74,7 @@ class Overview:
         half_life_days: float = 30,
     ) -> None:
         self._index = index
+        self._graph = Graph(index)
         self._folders = [MemoryFolder.of(store) for store in stores]
         self._notebook = Notebook({store.scope: store for store in stores})
         self._anchors = Anchors(root)
@@ -89,14 +84,10 @@ class Overview:
     def all(self) -> list[ListedEntry]:
         """Notes and core lines of these scopes, newest first."""
         self._index.follow(Sources(memories=tuple(self._folders)))
-        with self._index.reading() as database:
-            facts = self._note_facts(database)
-            found: list[ListedEntry] = []
-            for folder in self._folders:
-                rows = database.execute(
-                    f"SELECT {_COLUMNS} FROM notes WHERE scope = ? AND project = ?", (folder.scope, folder.project)
-                )
-                found += [_listed(row, folder, facts) for row in rows]
+        facts = self._note_facts()
+        found: list[ListedEntry] = []
+        for folder in self._folders:
+            found += [_listed(hit, folder, facts) for hit in self._graph.notes(folder.scope, folder.project)]
         return sorted(found, key=lambda item: (item.at, item.name, -item.line), reverse=True)
 
     def details(self, note_id: str) -> NoteDetails:
@@ -106,8 +97,8 @@ class Overview:
             NoteError: there is no note with that id.
         """
         file = self._notebook.find(note_id)
-        note, graph = file.note, Graph(self._index)
-        chain, links = graph.chain(note.id), self._links_of(note.id)
+        note = file.note
+        chain, links = self._graph.chain(note.id), tuple(NoteLink(*edge) for edge in self._graph.edges_of(note.id))
         badges = [
             *(["unconfirmed"] if (file.scope, file.name) in self._untrusted() else []),
             *(["archived"] if file.archived else []),
@@ -121,40 +112,22 @@ class Overview:
         return NoteDetails(note, file.scope, file.name, chain, links, confidence, tuple(badges), file.problems)
 
     def links(self) -> list[tuple[str, str, str]]:
-        """All edges between notes: from, relationship, to. `supersedes` leads to the previous version."""
-        with self._index.reading() as database:
-            edges = database.execute("SELECT note, relationship, other FROM edges ORDER BY 1, 3").fetchall()
-            chains = database.execute("SELECT note, 'supersedes', supersedes FROM notes WHERE supersedes <> ''")
-            return [(str(a), str(relationship), str(b)) for a, relationship, b in (*edges, *chains.fetchall())]
+        return self._graph.edges()
 
     def names(self) -> list[tuple[str, str]]:
-        with self._index.reading() as database:
-            rows = database.execute(
-                "SELECT notes.note, entity FROM entities JOIN notes ON notes.id = entities.note ORDER BY 2, 1"
-            )
-            return [(str(note), str(entity)) for note, entity in rows]
+        return self._graph.entities()
 
-    def _note_facts(self, database: sqlite3.Connection) -> _NoteFacts:
-        anchors: dict[str, list[Anchor]] = {}
-        for note, file, blob in database.execute("SELECT note, file, blob FROM anchors"):
-            anchors.setdefault(note, []).append(Anchor(file, blob))
-        before = dict(database.execute("SELECT note, supersedes FROM notes WHERE supersedes <> ''"))
+    def _note_facts(self) -> _NoteFacts:
+        anchors, edges = self._graph.anchors(), self._graph.edges()
+        before = {note: other for note, relationship, other in edges if relationship == "supersedes"}
         return _NoteFacts(
-            contradicted=_ids(database, "SELECT other FROM edges WHERE relationship = 'contradicts'"),
-            contradicting=_ids(database, "SELECT note FROM edges WHERE relationship = 'contradicts'"),
+            contradicted={other for _, relationship, other in edges if relationship == "contradicts"},
+            contradicting={note for note, relationship, _ in edges if relationship == "contradicts"},
             before=before,
             replaced=frozenset(before.values()),
             untrusted=self._untrusted(),
-            is_stale=lambda note: bool(self._anchors.changed(anchors.get(note, ()))),
+            is_stale=lambda path: bool(self._anchors.changed(anchors.get(path, ()))),
         )
-
-    def _links_of(self, note_id: str) -> tuple[NoteLink, ...]:
-        with self._index.reading() as database:
-            there = database.execute("SELECT relationship, other FROM edges WHERE note = ?", (note_id,)).fetchall()
-            back = database.execute("SELECT relationship, note FROM edges WHERE other = ?", (note_id,)).fetchall()
-            texts = {other: _text_of(database, other) for _, other in (*there, *back)}
-        named = [*there, *((f"{relationship}, by", other) for relationship, other in back)]
-        return tuple(NoteLink(relationship, other, texts[other]) for relationship, other in named)
 
 
 class _NoteFacts(msgspec.Struct, frozen=True):
@@ -175,32 +148,25 @@ class _NoteFacts(msgspec.Struct, frozen=True):
         return len(seen) - 1
 
 
-def _listed(row: Sequence[Any], folder: MemoryFolder, facts: _NoteFacts) -> ListedEntry:
-    note_id, kind, scope, category, text, at, path, line, session, turn, branch, archived = row
-    name = path.removeprefix(f"{folder.path}/")
+def _listed(hit: MemoryHit, folder: MemoryFolder, facts: _NoteFacts) -> ListedEntry:
+    name = hit.path.removeprefix(f"{folder.path}/")
     badges = ["unconfirmed"] if (folder.scope, name) in facts.untrusted else []
-    if kind == "note":
-        badges += _badges(note_id, facts, branch, is_archived=bool(archived))
-    return ListedEntry(note_id, kind, scope, category, text, at, name, line, session, turn, tuple(badges))
+    line, turn = (0, hit.number) if hit.kind == "note" else (hit.number, 0)
+    if hit.kind == "note":
+        badges += _badges(hit, facts)
+    return ListedEntry(
+        hit.id, hit.kind, hit.scope, hit.category, hit.text, hit.at, name, line, hit.session, turn, tuple(badges)
+    )
 
 
-def _badges(note_id: str, facts: _NoteFacts, branch: str, *, is_archived: bool) -> list[str]:
-    changes = facts.changes(note_id)
+def _badges(hit: MemoryHit, facts: _NoteFacts) -> list[str]:
+    changes = facts.changes(hit.id)
     return [
-        *(["archived"] if is_archived else []),
-        *(["replaced"] if note_id in facts.replaced else []),
-        *(["contradicted"] if note_id in facts.contradicted else []),
-        *(["contradicts"] if note_id in facts.contradicting else []),
-        *(["stale"] if facts.is_stale(note_id) else []),
-        *([f"on {branch}"] if branch else []),
+        *(["archived"] if hit.archived else []),
+        *(["replaced"] if hit.id in facts.replaced else []),
+        *(["contradicted"] if hit.id in facts.contradicted else []),
+        *(["contradicts"] if hit.id in facts.contradicting else []),
+        *(["stale"] if facts.is_stale(hit.path) else []),
+        *([f"on {hit.branch}"] if hit.branch else []),
         *([f"changed {changes} time{'s' if changes > 1 else ''}"] if changes else []),
     ]
-
-
-def _ids(database: sqlite3.Connection, question: str) -> frozenset[str]:
-    return frozenset(row[0] for row in database.execute(question))
-
-
-def _text_of(database: sqlite3.Connection, note_id: str) -> str:
-    row = database.execute("SELECT text FROM notes WHERE note = ? AND kind = 'note' LIMIT 1", (note_id,)).fetchone()
-    return str(row[0]) if row else "deleted"

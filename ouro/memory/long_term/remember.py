@@ -246,7 +246,7 @@ def _is_named(entry: MemoryEntry, text: str) -> bool:
 def _found(editor: MemoryEditor, text: str, entries: list[MemoryEntry]) -> list[MemoryEntry]:
     if editor.index is None:
         return []
-    from ouro.memory.index.search import Search, SearchFilter
+    from ouro.memory.index import Search, SearchFilter
 
     places = {
         f"{editor.scope(entry.scope).store.folder}/{entry.file}": entry for entry in entries if entry.kind == "note"

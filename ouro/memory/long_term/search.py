@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 from ouro.errors import UsageError
 from ouro.memory.backend import SessionInfo
-from ouro.memory.index.embeddings import Embedder
-from ouro.memory.index.lookup import Lookup
-from ouro.memory.long_term.notes.note import Anchor
+from ouro.memory.index import Embedder, Lookup
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.sessions.session_search import find_session
@@ -24,8 +22,7 @@ from ouro.utils.runtime import get_index_path, get_memory_dir, get_sessions_dir,
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:
-    from ouro.memory.index.index import Index, Sources
-    from ouro.memory.index.search import MemoryHit, SearchFilter
+    from ouro.memory.index import Index, MemoryHit, SearchFilter, Sources
 
 FILTERS = ("since", "scope", "category", "project", "session")
 _FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"|(\S+))")
@@ -35,14 +32,13 @@ def make_lookup(root: Path | None, embedder: Callable[[], Embedder | None], core
     """A lookup over sessions, user memory and the memory of the repository at `root`; opens nothing yet."""
 
     def sources() -> Sources:
-        from ouro.memory.index.index import Sources
-        from ouro.memory.index.note_indexer import CORE_FILES, MemoryFolder, project_of
+        from ouro.memory.index import CORE_FILES, MemoryFolder, Sources, project_of
         from ouro.memory.long_term.git.folders import repo_folder
 
         core = (*CORE_FILES, *core_files)
         own = MemoryFolder("user", "", get_memory_dir(), core)
         folder = None if root is None else repo_folder(root)
-        repo = () if folder is None else (MemoryFolder("repo", project_of("repo", folder), folder, core),)
+        repo = () if folder is None else (MemoryFolder("repo", project_of(folder), folder, core),)
         return Sources(get_sessions_dir(), (own, *repo))
 
     return Lookup(get_index_path(), sources, embedder)
@@ -55,12 +51,12 @@ def search_for(lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | 
         scopes: long-term memory in use.
         root: the root of the current repository.
     """
-    from ouro.memory.index.note_indexer import project_of
+    from ouro.memory.index import project_of
 
-    own = tuple(project_of("repo", scope.store.folder) for scope in scopes if scope.scope == "repo")
+    own = tuple(project_of(scope.store.folder) for scope in scopes if scope.scope == "repo")
 
     async def search(query: str, most: int, since: str) -> Sequence[Found]:
-        from ouro.memory.index.search import SearchFilter
+        from ouro.memory.index import SearchFilter
 
         untrusted = untrusted_files(scopes)
         hits = await lookup.find(query, most + len(untrusted), SearchFilter(since=since, notes_of=own))
@@ -91,7 +87,7 @@ def filter_of(
         UsageError: `since` is not a day, or there is no such scope.
         SessionError: no session has that name, or several.
     """
-    from ouro.memory.index.search import SearchFilter
+    from ouro.memory.index import SearchFilter
 
     since, scope, category, project, session = (given.get(name, "") for name in FILTERS)
     if since and not DAY.fullmatch(since):
@@ -115,9 +111,9 @@ def trusted_projects(index: Index, cwd: Path) -> list[str]:
     Raises:
         SearchUnavailable: the index cannot be read.
     """
-    with index.reading() as database:
-        known = [row[0] for row in database.execute("SELECT DISTINCT project FROM files WHERE project <> ''")]
-    return [item for item in known if is_memory_trusted(Path(item), cwd)]
+    from ouro.memory.index import Graph
+
+    return [project for project in Graph(index).projects() if is_memory_trusted(Path(project), cwd)]
 
 
 def is_memory_trusted(project: Path, cwd: Path) -> bool:
@@ -125,11 +121,11 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
 
     If `cwd` is in it or in one of its worktrees, the trust of that worktree counts. Runs git.
     """
-    from ouro.memory.index.note_indexer import project_of
+    from ouro.memory.index import project_of
     from ouro.memory.long_term.git.folders import repo_folder
 
     here = find_root(cwd)
-    is_here = str(project) == project_of("repo", repo_folder(here))
+    is_here = str(project) == project_of(repo_folder(here))
     files = acting_files(here, cwd) if is_here else acting_files(project)
     return TrustStore(get_trust_path()).is_trusted(here if is_here else project, files)
 
@@ -177,9 +173,8 @@ class Badges:
     """
 
     def __init__(self, index: Index, root: Path, untrusted: Collection[str] = ()) -> None:
-        self._index = index
         self._untrusted = untrusted
-        from ouro.memory.long_term.notes.graph import Graph
+        from ouro.memory.index import Graph
 
         self._graph = Graph(index)
         self._anchors = cache(lambda project: Anchors(Path(project) if project else root))
@@ -205,11 +200,6 @@ class Badges:
             found.append("in the archive")
         if hit.branch:
             found.append(f"learned on the branch {hit.branch}")
-        if stale := self._anchors(hit.project).changed(self._anchors_of(hit)):
+        if stale := self._anchors(hit.project).changed(self._graph.anchors_of(hit.path)):
             found.append(f"may be out of date: {', '.join(stale)} changed")
         return found
-
-    def _anchors_of(self, hit: MemoryHit) -> list[Anchor]:
-        with self._index.reading() as database:
-            rows = database.execute("SELECT file, blob FROM anchors WHERE note = ? AND path = ?", (hit.id, hit.path))
-            return [Anchor(file, blob) for file, blob in rows]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import CoreChanged, Event, NotesRecalled, Prompted
-from ouro.memory.index.lookup import Lookup
+from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.observer import CaptureObserver
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.values import SESSION

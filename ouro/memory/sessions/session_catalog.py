@@ -243,8 +243,10 @@ def _search(
 
 def _search_index(root: Path, path: Path, words: str) -> tuple[list[SessionHit], frozenset[str] | None]:
     """What the index finds, and the folders of sessions that changed since it read them; None: it has read none."""
-    from ouro.memory.index.index import Index  # imports sqlite3: only for a search
-    from ouro.memory.index.session_search import search_sessions
+    from ouro.memory.index import (
+        Index,  # imports sqlite3: only for a search
+        search_sessions,
+    )
 
     index = Index(path)
     try:

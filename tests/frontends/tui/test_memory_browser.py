@@ -12,7 +12,7 @@ from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged, NotesRecalled, Remembered
 from ouro.frontends.tui.screens.memory.browser import MemoryBrowser
 from ouro.memory.backend import MessageRecord, SessionHeader
-from ouro.memory.index.lookup import Lookup
+from ouro.memory.index import Lookup
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore

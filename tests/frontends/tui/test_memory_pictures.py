@@ -9,7 +9,7 @@ from fakes.knowledge import Conversation
 from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.events import NotesRecalled, Remembered
-from ouro.memory.index.lookup import Lookup
+from ouro.memory.index import Lookup
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, Relation, note_text
 

@@ -14,13 +14,20 @@ from fakes.waiting import wait
 from ouro.agent.limits import Limits
 from ouro.errors import ModelError
 from ouro.llm import Catalog, Embedded
-from ouro.memory.index import embeddings
-from ouro.memory.index.embeddings import RemoteEmbedder, chosen_embedder, local_embedder, vectors_for
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.lookup import Lookup
+from ouro.memory.index import (
+    Index,
+    Lookup,
+    MemoryFolder,
+    Search,
+    SearchFilter,
+    Sources,
+    chosen_embedder,
+    embeddings,
+    local_embedder,
+    vectors_for,
+)
+from ouro.memory.index.embeddings import RemoteEmbedder
 from ouro.memory.index.minilm import MiniLm, WordPieces
-from ouro.memory.index.note_indexer import MemoryFolder
-from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Usage, assistant, user

@@ -3,10 +3,8 @@
 import pytest
 from fakes.word_embedder import WordEmbedder
 
-from ouro.memory.index.embeddings import vectors_for
-from ouro.memory.index.index import Index
+from ouro.memory.index import Index, Search, SearchFilter, vectors_for
 from ouro.memory.index.schema import SHIFT
-from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.tokenizer import content_hash
 
 CROWD = 2_200

@@ -7,9 +7,7 @@ from fakes.told_sessions import AT, NOTE, Conversation, session_id
 from fakes.waiting import wait
 
 from ouro.memory.backend import SummaryRecord, TitleRecord
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder
-from ouro.memory.index.session_search import search_sessions
+from ouro.memory.index import Index, MemoryFolder, Sources, search_sessions
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
 

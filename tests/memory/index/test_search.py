@@ -7,12 +7,20 @@ from fakes.told_sessions import NOTE, Conversation
 from fakes.waiting import wait
 
 from ouro.errors import SearchUnavailable
-from ouro.memory.index.benchmark import BenchmarkQuestion, Document, SearchAnswer, answers, measure
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder
-from ouro.memory.index.query import question_of
+from ouro.memory.index import (
+    BenchmarkQuestion,
+    Document,
+    Index,
+    MemoryFolder,
+    Search,
+    SearchFilter,
+    Sources,
+    answers,
+    measure_answers,
+    question_of,
+)
+from ouro.memory.index.benchmark import SearchAnswer
 from ouro.memory.index.scoring import MAX_PLACES, PassageRange, Weights, word_scores
-from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
@@ -202,7 +210,7 @@ def test_each_weight_is_in_use(tmp_path):
 
 def test_recall_and_gain_are_counted():
     found = [SearchAnswer("a", ("x", "y", "z"), 1.0), SearchAnswer("b", ("n",), 3.0)]
-    measured = measure(found, {"a": ["y"], "b": ["m"]})
+    measured = measure_answers(found, {"a": ["y"], "b": ["m"]})
     assert (measured.recall, measured.ndcg10, measured.missed) == ({"5": 0.5, "10": 0.5, "25": 0.5}, 0.3155, ("b",))
     assert (measured.p50_ms, measured.p95_ms) == (3.0, 3.0)
 

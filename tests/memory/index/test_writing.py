@@ -3,10 +3,7 @@
 import pytest
 from fakes.told_sessions import Conversation
 
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.query import question_of
-from ouro.memory.index.search import Search, SearchFilter
-from ouro.memory.index.session_search import search_sessions
+from ouro.memory.index import Index, Search, SearchFilter, Sources, question_of, search_sessions
 from ouro.memory.index.tokenizer import findable
 from ouro.messages import assistant, user
 

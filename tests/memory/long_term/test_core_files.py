@@ -5,9 +5,7 @@ from fakes.knowledge import Conversation, seen_by_model
 
 from ouro.config import load_settings
 from ouro.errors import ConfigError
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder
-from ouro.memory.index.search import Search
+from ouro.memory.index import Index, MemoryFolder, Search, Sources
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import core_entries
 from ouro.memory.long_term.remember import open_file

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ouro.memory.index.index import Index
+from ouro.memory.index import Index
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.overview import Overview

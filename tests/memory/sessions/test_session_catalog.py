@@ -6,7 +6,7 @@ from fakes.waiting import wait
 from ouro.errors import SessionInUse, SessionNotFound, SeveralSessions
 from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, TitleRecord
 from ouro.memory.ephemeral_backend import DictMemoryStore
-from ouro.memory.index.index import Index, Sources
+from ouro.memory.index import Index, Sources
 from ouro.memory.sessions.session_catalog import SessionCatalog, SessionExcerpt, catalog_on
 from ouro.memory.sessions.session_search import read_ends
 from ouro.memory.yaml_backend import YamlFileMemoryStore

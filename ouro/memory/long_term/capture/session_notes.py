@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import ModelError, NoteError, SearchUnavailable, SecretInMemory
-from ouro.memory.index.lookup import Lookup
+from ouro.memory.index import Lookup
 from ouro.memory.long_term.capture.request import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import FileEdit, Scope
@@ -26,8 +26,7 @@ from ouro.utils.log import log
 from ouro.utils.text import cut
 
 if TYPE_CHECKING:
-    from ouro.memory.index.search import Search, SearchFilter
-    from ouro.memory.long_term.notes.graph import Graph
+    from ouro.memory.index import Graph, MemoryHit, Search, SearchFilter
 
 FROM_OUTSIDE = "was concluded after material from outside was read"
 _QUERIES = 6
@@ -106,7 +105,7 @@ class SessionNotes:
 
     def similar(self, note: Note) -> Collection[str]:
         """The ids of notes that mean about the same; none without vectors."""
-        from ouro.memory.index.search import SearchFilter
+        from ouro.memory.index import SearchFilter
 
         try:
             search = self._search()
@@ -145,20 +144,19 @@ class SessionNotes:
         """The ids of notes to archive because nothing confirmed them, and of notes whose branch is merged."""
         if not any(scope.loaded.notes for scope in self._scopes.values()):
             return [], []
+        from ouro.memory.index import Graph, MemoryFolder
+
+        folders = [MemoryFolder.of(scope.store) for scope in self._scopes.values()]
         try:
-            with self._search().index.reading() as database:
-                rows = database.execute(
-                    "SELECT note, path, source, confidence, at, branch FROM notes WHERE kind = 'note'"
-                    " AND NOT archived AND (source != 'user' OR branch != '')"
-                ).fetchall()
+            graph = Graph(self._search().index)
+            notes = [note for folder in folders for note in graph.notes(folder.scope, folder.project)]
         except SearchUnavailable as error:
             log.warning("notes are checked for age later: %s", error)
             return [], []
-        folders = {str(scope.store.folder) for scope in self._scopes.values()}
-        rows = [row for row in rows if str(Path(row[1]).parent) in folders]
-        merged = merged_branches(self.root, {row[5] for row in rows}, self.main_branch())
-        shared = [row[0] for row in rows if row[5] in merged and self._note(row[0])]
-        return [row[0] for row in rows if self._has_decayed(row)], shared
+        notes = [note for note in notes if note.kind == "note" and not note.archived]
+        merged = merged_branches(self.root, {note.branch for note in notes}, self.main_branch())
+        shared = [note.id for note in notes if note.branch in merged and self._note(note.id)]
+        return [note.id for note in notes if self._has_decayed(note)], shared
 
     def keep_up(self, decayed: Sequence[str], shared: Sequence[str]) -> Upkeep:
         """Archive notes, and let others be recalled on all branches.
@@ -170,14 +168,13 @@ class SessionNotes:
         known = self.notebook.share([note for note in shared if note not in decayed], "capture") if shared else []
         return Upkeep(tuple(archived), tuple(known))
 
-    def _has_decayed(self, row: Sequence[str]) -> bool:
+    def _has_decayed(self, hit: MemoryHit) -> bool:
         """By the index first: of 10,000 notes few files are read."""
-        note_id, _, source, confidence, at, _ = row
         now = datetime.now(UTC)
-        indexed = Note(id=note_id, source=source, confidence=float(confidence), updated_at=at)  # type: ignore[arg-type]
+        indexed = Note(id=hit.id, source=hit.source, confidence=hit.confidence, updated_at=hit.at)  # type: ignore[arg-type]
         if not has_decayed(indexed, now, self._half_life):
             return False
-        note = self._note(note_id)
+        note = self._note(hit.id)
         return note is not None and has_decayed(note, now, self._half_life)
 
     def _note(self, note_id: str) -> Note | None:
@@ -188,24 +185,23 @@ class SessionNotes:
 
     def _search(self) -> Search:
         """The search, its index up to date with the notes. Raises SearchUnavailable."""
-        from ouro.memory.long_term.notes.graph import sources_of
+        from ouro.memory.index import Sources
 
         search = self._lookup.search()
-        search.index.follow(sources_of(scope.store for scope in self._scopes.values()))
+        search.index.follow(Sources.of_notes(scope.store for scope in self._scopes.values()))
         return search
 
     def _filter(self) -> SearchFilter:
-        from ouro.memory.index.note_indexer import project_of
-        from ouro.memory.index.search import SearchFilter
+        from ouro.memory.index import SearchFilter, project_of
 
         repo = self._scopes.get("repo")
-        project = project_of("repo", repo.store.folder) if repo else "-"
+        project = project_of(repo.store.folder) if repo else "-"
         return SearchFilter(kinds=("note",), project=project, archived=True)
 
     def _latest(self, note_id: str) -> str:
-        return self._graph().latest(note_id)
+        return self._graph().latest_of([note_id])[note_id]
 
     def _graph(self) -> Graph:
-        from ouro.memory.long_term.notes.graph import Graph
+        from ouro.memory.index import Graph
 
         return Graph(self._lookup.search().index)

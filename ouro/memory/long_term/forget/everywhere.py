@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import OuroError, SessionError, SessionInUse, UsageError
-from ouro.memory.index.schema import writing_alone
+from ouro.memory.index import writing_alone
 from ouro.memory.long_term.forget.memories import forget_in_memory, memory_folder
 from ouro.memory.long_term.forget.text import (
     ForgetTally,

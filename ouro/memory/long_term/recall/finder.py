@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import ModelError, SearchUnavailable
-from ouro.memory.index.lookup import Lookup
+from ouro.memory.index import Lookup
 from ouro.memory.long_term.git.values import LoadedScope
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.timeline import Timeline
@@ -19,7 +19,7 @@ from ouro.utils.log import log
 from ouro.utils.repository import git_branch
 
 if TYPE_CHECKING:
-    from ouro.memory.index.search import Search
+    from ouro.memory.index import Search
     from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
     from ouro.memory.long_term.recall.recall_log import RecallLog
 
@@ -82,7 +82,7 @@ class NoteFinder:
 
         When nothing changed since the last call, no file is read.
         """
-        from ouro.memory.long_term.notes.graph import sources_of
+        from ouro.memory.index import Sources
 
         deadline = monotonic() + seconds
 
@@ -97,7 +97,7 @@ class NoteFinder:
             if all(before is now for before, now in pairs):
                 return
         try:
-            index.follow(sources_of(scope.store for scope in self._scopes), check)
+            index.follow(Sources.of_notes(scope.store for scope in self._scopes), check)
         except TimeoutError:
             log.info("recall: not all notes are in the index yet")
         except SearchUnavailable as error:
@@ -107,7 +107,7 @@ class NoteFinder:
 
     def embed(self, text: str) -> bool:
         """Make the vector of a text; False without vectors, or when the model does not answer."""
-        from ouro.memory.index.query import question_of
+        from ouro.memory.index import question_of
         from ouro.memory.long_term.recall.relevance import gist
 
         vectors = self._lookup.search().vectors
@@ -151,7 +151,7 @@ class NoteFinder:
         return self._recalls[by_words]
 
     def _make(self) -> tuple[Recall, Recall]:
-        from ouro.memory.index.search import Search
+        from ouro.memory.index import Search
         from ouro.memory.long_term.notes.notebook import Notebook
         from ouro.memory.long_term.notes.validity import Anchors
         from ouro.memory.long_term.recall.recall import Recall
@@ -165,13 +165,13 @@ class NoteFinder:
         return over(search), over(Search(search.index))
 
     def _situation(self, sent: frozenset[str]) -> Situation:
-        from ouro.memory.index.note_indexer import project_of
+        from ouro.memory.index import project_of
         from ouro.memory.long_term.recall.recall import Situation
 
         scopes = self._scopes
         untrusted = frozenset((scope.scope, name) for scope in scopes for name in scope.untrusted)
         repo = next((scope for scope in scopes if scope.scope == "repo"), None)
-        project = project_of("repo", repo.store.folder) if repo else _NO_REPOSITORY
+        project = project_of(repo.store.folder) if repo else _NO_REPOSITORY
         return Situation(project, git_branch(self._root), self._merged, sent, untrusted)
 
     def _merged(self, branches: frozenset[str]) -> frozenset[str]:

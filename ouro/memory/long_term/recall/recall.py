@@ -18,9 +18,8 @@ from msgspec.structs import replace
 
 from ouro.errors import NoteError
 from ouro.events import Remembered
-from ouro.memory.index.search import Search, SearchFilter
+from ouro.memory.index import Graph, NoteVersion, Search, SearchFilter
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.notes.graph import Graph, NoteVersion
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.notes.notebook import Notebook, NoteFile
 from ouro.memory.long_term.notes.validity import MIN_CONFIDENCE, Anchors, confidence_now, is_visible

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.memory.index.query import question_of
-from ouro.memory.index.scoring import stem
-from ouro.memory.index.search import MemoryHit
+from ouro.memory.index import MemoryHit, question_of, stem
 
 MIN_SHARE = 0.3
 """A note is relevant when it has this share of the message's words, weighted by rarity;"""

@@ -11,8 +11,7 @@ from ouro.cli import main
 from ouro.events import Said
 from ouro.llm import ScriptedModel, ScriptedReply
 from ouro.memory.backend import SummaryRecord
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.session_search import search_sessions
+from ouro.memory.index import Index, Sources, search_sessions
 from ouro.memory.long_term.maintenance.summaries import INSTRUCTIONS, cleaned, excerpt, still_open
 from ouro.messages import assistant, user
 from ouro.session import OpenRequest

@@ -3,10 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fakes.word_embedder import WordEmbedder
 
-from ouro.memory.index.embeddings import vectors_for
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder
-from ouro.memory.index.search import Search
+from ouro.memory.index import Index, MemoryFolder, Search, Sources, vectors_for
 from ouro.memory.long_term.capture.request import Spoken
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook

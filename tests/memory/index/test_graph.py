@@ -1,8 +1,7 @@
 import pytest
 
-from ouro.memory.index.index import Index, Sources
-from ouro.memory.index.note_indexer import MemoryFolder
-from ouro.memory.long_term.notes.graph import Graph, Neighbour
+from ouro.memory.index import Graph, Index, MemoryFolder, Sources
+from ouro.memory.index.graph import Neighbour
 from ouro.memory.long_term.notes.note import Edge, Note, Relation, note_text
 
 
@@ -35,7 +34,7 @@ def test_a_chain_is_walked_from_any_of_its_notes(graph_of):
 
     for number in (1, 2, 3):
         assert [link.note_id for link in graph.chain(f"mem_0000000{number}")] == ids(1, 2, 3)
-        assert graph.latest(f"mem_0000000{number}") == "mem_00000003"
+        assert graph.latest_of([f"mem_0000000{number}"]) == {f"mem_0000000{number}": "mem_00000003"}
     assert [link.text for link in graph.chain("mem_00000004")] == ["note 4"]
 
 

@@ -1,0 +1,185 @@
+"""Graph: the notes of the index, with their chains, edges, entities and anchors."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from ouro.memory.index.index import Index
+from ouro.memory.index.search import MemoryHit, note_hits
+from ouro.memory.long_term.notes.note import Anchor
+
+_MAX_CHAIN = 200
+MAX_NAMING = 50
+"""Notes read for one entity, newest first: an entity that more notes name does not distinguish them."""
+_AFTER = "SELECT note FROM notes WHERE supersedes = ? AND kind = 'note'"
+_BEFORE = "SELECT supersedes FROM notes WHERE note = ? AND kind = 'note'"
+_CONTRADICTING = """
+    SELECT DISTINCT notes.note FROM edges
+    JOIN notes ON notes.note = CASE edges.note WHEN :note THEN other ELSE edges.note END
+    WHERE relationship = 'contradicts' AND :note IN (edges.note, other) AND archived = 0
+    AND notes.note NOT IN (SELECT supersedes FROM notes WHERE supersedes <> '') ORDER BY notes.note"""
+_IN = "IN (SELECT value FROM json_each(?))"
+
+
+class NoteVersion(msgspec.Struct, frozen=True):
+    note_id: str
+    text: str
+    at: str
+    session_id: str
+    turn: int
+    archived: bool
+
+
+class Neighbour(msgspec.Struct, frozen=True):
+    note_id: str
+    hops: int
+    way: str
+    """The edge of the last hop: `refines`, `contradicts`, `relates-to`, or the relation of two entities."""
+
+
+class Graph:
+    """Every method blocks. Unknown ids are ignored; cycles end.
+
+    Raises:
+        SearchUnavailable: the index cannot be read.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    def notes(self, scope: str, project: str) -> list[MemoryHit]:
+        """All notes and core lines of a memory folder, also archived ones."""
+        with self._index.reading() as database:
+            return note_hits(database, "scope = ? AND project = ?", (scope, project))
+
+    def projects(self) -> list[str]:
+        """The roots of the repositories with notes in the index."""
+        return [project for (project,) in self._ask("SELECT DISTINCT project FROM files WHERE project <> ''")]
+
+    def chain(self, note_id: str) -> tuple[NoteVersion, ...]:
+        """All versions of a note, oldest first; the note alone when it never changed."""
+        with self._index.reading() as database:
+            ids = [*reversed(_walk(database, note_id, _BEFORE)), note_id, *_walk(database, note_id, _AFTER)]
+        rows = [row for version in dict.fromkeys(ids) for row in self._version(version)]
+        return tuple(
+            NoteVersion(note, text, at, session, turn, bool(archived))
+            for note, text, at, session, turn, archived in rows
+        )
+
+    def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
+        """Each note with its last version."""
+        with self._index.reading() as database:
+            return {note_id: [note_id, *_walk(database, note_id, _AFTER)][-1] for note_id in note_ids}
+
+    def contradicting(self, note_id: str) -> list[str]:
+        """The notes linked by `contradicts`, in either direction, that are not replaced."""
+        return [other for (other,) in self._ask(_CONTRADICTING, {"note": note_id})]
+
+    def edges(self) -> list[tuple[str, str, str]]:
+        """All edges between notes: from, relationship, to. `supersedes` leads to the previous version."""
+        return self._ask(
+            "SELECT note, relationship, other FROM edges"
+            " UNION ALL SELECT note, 'supersedes', supersedes FROM notes WHERE supersedes <> '' ORDER BY 1, 3"
+        )
+
+    def edges_of(self, note_id: str) -> list[tuple[str, str, str]]:
+        """The edges of a note: relationship (followed by `, by` if the edge comes from the other), the other, its text.
+
+        The text of a deleted note is `deleted`.
+        """
+        text = "coalesce((SELECT text FROM notes WHERE note = {} AND kind = 'note' LIMIT 1), 'deleted')"
+        there = f"SELECT relationship, other, {text.format('edges.other')} FROM edges WHERE edges.note = :note"
+        back = f"SELECT relationship || ', by', note, {text.format('edges.note')} FROM edges WHERE other = :note"
+        return [*self._ask(there, {"note": note_id}), *self._ask(back, {"note": note_id})]
+
+    def anchors(self) -> dict[str, list[Anchor]]:
+        """The files that notes name, by path of the note."""
+        found: dict[str, list[Anchor]] = {}
+        for path, file, blob in self._ask("SELECT path, file, blob FROM anchors"):
+            found.setdefault(path, []).append(Anchor(file, blob))
+        return found
+
+    def anchors_of(self, path: str) -> list[Anchor]:
+        return [Anchor(*row) for row in self._ask("SELECT file, blob FROM anchors WHERE path = ?", (path,))]
+
+    def entities(self) -> list[tuple[str, str]]:
+        """All notes with the entities that they name."""
+        return self._ask("SELECT notes.note, entity FROM entities JOIN notes ON notes.id = entities.note ORDER BY 2, 1")
+
+    def naming(self, entities: Collection[str]) -> dict[str, float]:
+        """The notes that name any of `entities`, with a weight: an entity that many notes name weighs little."""
+        found: dict[str, float] = {}
+        with self._index.reading() as database:
+            for entity in entities:
+                notes = _naming(database, entity)
+                for note_id in notes:
+                    found[note_id] = found.get(note_id, 0.0) + 1 / len(notes)
+        return found
+
+    def neighbours(self, note_ids: Collection[str], hops: int) -> dict[str, Neighbour]:
+        """The notes reached from `note_ids` along edges, in either direction, and along relations of their entities."""
+        found: dict[str, Neighbour] = {}
+        edge = set(note_ids)
+        with self._index.reading() as database:
+            for hop in range(1, hops + 1):
+                reached = [*_along_edges(database, edge), *_along_relations(database, edge)]
+                edge = set()
+                for note_id, way in reached:
+                    if note_id not in found and note_id not in note_ids:
+                        found[note_id] = Neighbour(note_id, hop, way)
+                        edge.add(note_id)
+        return found
+
+    def _version(self, note_id: str) -> list[Any]:
+        columns = "note, text, at, session, turn, archived"
+        return self._ask(f"SELECT {columns} FROM notes WHERE note = ? AND kind = 'note' LIMIT 1", (note_id,))
+
+    def _ask(self, question: str, values: Any = ()) -> list[Any]:
+        with self._index.reading() as database:
+            return database.execute(question, values).fetchall()
+
+
+def _walk(database: sqlite3.Connection, start: str, question: str) -> list[str]:
+    """The ids that follow one another from `start`, without it; of several the first by id."""
+    seen, at = [start], start
+    while len(seen) <= _MAX_CHAIN:
+        row = database.execute(f"{question} ORDER BY 1 LIMIT 1", (at,)).fetchone()
+        if row is None or not row[0] or row[0] in seen:
+            break
+        at = row[0]
+        seen.append(at)
+    return seen[1:]
+
+
+def _along_edges(database: sqlite3.Connection, note_ids: Collection[str]) -> list[tuple[str, str]]:
+    ids = (json.dumps(list(note_ids)),)
+    there = database.execute(f"SELECT other, relationship FROM edges WHERE note {_IN} ORDER BY 1", ids).fetchall()
+    return (
+        there + database.execute(f"SELECT note, relationship FROM edges WHERE other {_IN} ORDER BY 1", ids).fetchall()
+    )
+
+
+def _along_relations(database: sqlite3.Connection, note_ids: Collection[str]) -> list[tuple[str, str]]:
+    named = (
+        "SELECT DISTINCT entities.entity FROM entities JOIN notes ON notes.id = entities.note"
+        f" WHERE notes.note {_IN} AND notes.kind = 'note'"
+    )
+    related: dict[str, str] = {}
+    for own, other in (("source", "target"), ("target", "source")):
+        question = f"SELECT {other}, relation FROM relations WHERE {own} IN ({named})"
+        related |= dict(database.execute(question, (json.dumps(list(note_ids)),)).fetchall())
+    return [(note_id, relation) for entity, relation in related.items() for note_id in _naming(database, entity)]
+
+
+def _naming(database: sqlite3.Connection, entity: str) -> list[str]:
+    rows = database.execute(
+        "SELECT notes.note FROM entities JOIN notes ON notes.id = entities.note"
+        " WHERE entities.entity = ? AND notes.kind = 'note' ORDER BY entities.note DESC LIMIT ?",
+        (entity, MAX_NAMING),
+    )
+    return [row[0] for row in rows]
