@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from ouro.agent.compactor import Compactor
 from ouro.agent.instructions import Environment, NestedInstructions, project_instructions, system_prompt
-from ouro.agent.limits import Limits
 from ouro.agent.loop import LoopAgent
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_memory import MemoryBuilder, background_roles, begins_with, lookup_in
-from ouro.config import load_settings
+from ouro.config import load_settings, stricter_mode
 from ouro.errors import TrustNeeded, UsageError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope, SessionInfo
@@ -54,16 +53,14 @@ from ouro.safety import (
 )
 from ouro.session import OpenRequest, Session
 from ouro.session.agent_turn import AgentTurn, Steering
-from ouro.session.background import Background
-from ouro.session.budget import Budget
+from ouro.session.budget import Budget, Limits
 from ouro.session.context_window import ContextWindow, SentContext
 from ouro.session.resume import Resumed
 from ouro.session.rewind import Rewind, Undoer
 from ouro.session.scrollback import Scrollback
-from ouro.session.session import Controls
 from ouro.session.titles import Titles
 from ouro.session.todo_plan import plan_of, plan_once_read
-from ouro.session.turn import OpenQuestions, TurnRunner
+from ouro.session.turn import SessionTasks
 from ouro.session.workbench import Workbench
 from ouro.settings import Settings
 from ouro.tools.builtin import ToolParts, builtin_tools
@@ -159,14 +156,11 @@ async def open_session(options: Options, request: OpenRequest, store: MemoryStor
     session_catalog = _session_catalog(store, options)
     resumed = await session_catalog.find(request.resume) if request.resume else None
     scopes = await asyncio.to_thread(open_scopes, _memory_stores(ground, mask))
-    questions, runner = OpenQuestions(), TurnRunner()
-    background = Background(questions, runner)
-    transcript = await _transcript(store, ground, request, resumed, begins_with(scopes.opened), background.warn)
+    tasks = SessionTasks()
+    transcript = await _transcript(store, ground, request, resumed, begins_with(scopes.opened), tasks)
     notices = transcript.notices
     try:
-        builder = _SessionBuilder(
-            ground, store, session_catalog, transcript, resumed, mask, scopes, questions, runner, background
-        )
+        builder = _SessionBuilder(ground, store, session_catalog, transcript, resumed, mask, scopes, tasks)
         await asyncio.to_thread(lambda: builder.requests)  # reads files
         session = builder.build((*ground.notices, *notices))
     except BaseException:
@@ -212,7 +206,7 @@ async def _transcript(
     request: OpenRequest,
     resumed: SessionInfo | None,
     commits: Mapping[str, str],
-    on_notice: Callable[[str], None],
+    tasks: SessionTasks,
 ) -> MemoryManager:
     project = str(ground.options.cwd)
     if resumed is None:
@@ -223,7 +217,7 @@ async def _transcript(
         hint = "" if request.fork else " With --fork a copy of it would belong here."
         ground.notices.append(f"{resumed.project}, where this session was, is gone: it continues in {project}.{hint}")
     return await MemoryManager.resume(
-        store, resumed.id, project=project, read_only=request.read_only, fork=request.fork, on_notice=on_notice
+        store, resumed.id, project=project, read_only=request.read_only, fork=request.fork, on_notice=tasks.warn
     )
 
 
@@ -252,9 +246,7 @@ class _SessionBuilder:
     """What was known of a session that is resumed."""
     mask: SecretMask
     scopes: MemoryScopes
-    questions: OpenQuestions
-    runner: TurnRunner
-    background: Background
+    tasks: SessionTasks
 
     def build(self, notices: tuple[str, ...]) -> Session:
         self.plan.change(plan_of(self.transcript))
@@ -265,7 +257,7 @@ class _SessionBuilder:
         return Session(
             transcript=self.transcript,
             workbench=self.workbench,
-            controls=Controls(self._turn(), self.runner, self.background, self.questions),
+            turn=self._turn(),
             memory=self.memory,
             session_catalog=self.session_catalog,
             scrollback=Scrollback(self.transcript, self.requests.tools.title),
@@ -281,10 +273,10 @@ class _SessionBuilder:
         """Start what runs in the background from the beginning; returns at once."""
         self.memory.start()
         if self.transcript.pager.is_loading:
-            self.background.start("plan", plan_once_read(self.plan, self.transcript, self.background.emit))
+            self.tasks.start("plan", plan_once_read(self.plan, self.transcript, self.tasks.emit))
         model = self.models.current()[0]
         if isinstance(model, Warmable):
-            self.background.start("warm", model.warm())
+            self.tasks.start("warm", model.warm())
 
     @cached_property
     def root(self) -> Path:
@@ -332,10 +324,13 @@ class _SessionBuilder:
         )
 
     def _mode(self) -> Mode:
-        """The mode that the command line, the resumed session or the settings name, in this order."""
+        """The mode that the command line, the resumed session or the settings name, in this order.
+
+        The mode of a resumed session is never wider than that of the project's own settings.
+        """
         saved = self.transcript.mode
         if self.ground.options.mode is None and saved in get_args(Mode):
-            return cast("Mode", saved)
+            return cast("Mode", stricter_mode(saved, self.root) if self.ground.trusted else saved)
         return self.ground.settings.permissions.mode
 
     @cached_property
@@ -373,7 +368,7 @@ class _SessionBuilder:
             store=self.store,
             session_catalog=self.session_catalog,
             lookup=self.lookup,
-            channel=self.background,
+            channel=self.tasks,
             finds_secret=self.mask.kind_of_secret,
             has_jobs=lambda: any(job.running for job in jobs.list()),
         )
@@ -386,7 +381,7 @@ class _SessionBuilder:
         search = search_for(self.lookup, self.scopes.opened, self.root) if self.lookup else None
         parts = ToolParts(self.workspace, bench.shell, bench.jobs, self.plan.change, self.files_seen, search)
         tools = {tool.name: tool for tool in builtin_tools(parts)}
-        runner = ToolRunner(tools, self.permissions, self.questions.ask, self.memory.tool_finished)
+        runner = ToolRunner(tools, self.permissions, self.tasks.ask_user, self.memory.tool_finished)
         prompt = system_prompt(project_instructions(bench.cwd) if ground.trusted else ())
         block = manager.load_and_format() if (manager := self.memory.manager) else ""
         return Requests("\n\n".join(filter(None, (prompt, block))), runner)
@@ -426,13 +421,13 @@ class _SessionBuilder:
 
     @cached_property
     def window(self) -> ContextWindow:
-        return ContextWindow(self.transcript, self.models.current, self.requests, self.compactor, self.runner)
+        return ContextWindow(self.transcript, self.models.current, self.requests, self.compactor, self.tasks)
 
     @cached_property
     def titles(self) -> Titles:
         options, wanted = self.ground.options, self.ground.settings.sessions.titles
         by_itself = options.titles and wanted and not options.ephemeral
-        return Titles(self.transcript, self.models, self.background, by_itself=by_itself)
+        return Titles(self.transcript, self.models, self.tasks, by_itself=by_itself)
 
     def _turn(self) -> AgentTurn:
         models, titles, steering = self.models, self.titles, Steering()
@@ -450,7 +445,7 @@ class _SessionBuilder:
             await models.release()
             titles.after_turn()
 
-        return AgentTurn(agent, steering, self.environment, self.memory, self.plan, self.background, after_turn)
+        return AgentTurn(agent, steering, self.environment, self.memory, self.plan, self.tasks, after_turn)
 
     def _rewind(self) -> Rewind:
         plan, transcript, seen, context = self.plan, self.transcript, self.files_seen, self.sent_context
@@ -462,13 +457,13 @@ class _SessionBuilder:
 
         undoer = self.memory.rewind
         undoers: dict[RewindScope, Undoer] = {"memory": undoer} if undoer else {}
-        return Rewind(transcript, lambda: self.runner.running, on_change, undoers, self.memory.settled)
+        return Rewind(transcript, lambda: self.tasks.running, on_change, undoers, self.memory.settled)
 
     def _resumed(self) -> Resumed | None:
         if self.info is None:
             return None
         return Resumed(
-            self.info, self.transcript, self.workbench, self.window, self.runner, self.memory, self.sent_context
+            self.info, self.transcript, self.workbench, self.window, self.tasks, self.memory, self.sent_context
         )
 
 

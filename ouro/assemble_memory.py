@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.agent.limits import Limits
 from ouro.errors import LimitReached, NoModelError
 from ouro.llm import Catalog, ModelSource, Role
 from ouro.memory.backend import MemoryStore
@@ -46,7 +45,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.side_calls import SessionChannel, ask_in_background
 from ouro.messages import Message, Usage, system
-from ouro.session.budget import VectorBudget
+from ouro.session.budget import Limits, VectorBudget
 from ouro.settings import Settings
 from ouro.utils.repository import find_root
 from ouro.utils.runtime import get_history_dir, get_recall_log_path, get_sessions_dir

@@ -88,6 +88,12 @@ def explain_settings(project: Path | None = None, flags: Mapping[str, Any] | Non
     return given
 
 
+def stricter_mode(mode: str, project: Path) -> str:
+    """`mode`, or the one that the settings of a trusted project demand, if that permits less."""
+    demanded = _from_project(project).get("permissions.mode")
+    return min(mode, demanded.value if demanded else mode, key=MODES_BY_WIDTH.index)
+
+
 def build(given: Mapping[str, Given]) -> Settings:
     settings: Settings = _built(Settings, given, "")
     return settings

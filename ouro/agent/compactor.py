@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.replay import compaction_event
 from ouro.agent.requests import Requests
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
-from ouro.events import Compacting, Emit, Retrying, Said, UsageUpdated
+from ouro.events import Compacted, Compacting, Emit, Event, Retrying, Said, UsageUpdated
 from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ToolSpec
-from ouro.memory.backend import ChangeRecord, CompactionRecord, CompactionTrigger, CostRecord
+from ouro.memory.backend import CompactionRecord, CompactionTrigger, CostRecord
 from ouro.memory.compaction import (
     CompactionPlan,
     CompactionRules,
@@ -44,64 +43,50 @@ DROP_TARGET = 0.8
 """The share of the limit that dropping outputs aims at."""
 
 
-class Compactor:
-    """Makes the request smaller; the session keeps every message.
+class Compactor(msgspec.Struct, eq=False):
+    """Makes the request smaller; the session keeps every message."""
 
-    Args:
-        memory: the transcript.
-        models: the models that answer; the first has the window that counts.
-        summarisers: the models that write summaries; the first is asked first.
-        requests: the system prompt and the tools.
-        rules: when to compact, and what to keep.
-        environment: returns what the summary takes along beside the model's words: the plan, the environment, jobs.
-        on_compacted: is called when older messages are gone from the request: what they said once must be sent again.
-    """
+    memory: MemoryManager
+    models: Callable[[], Sequence[Model]]
+    """Returns the models that answer; the first has the window that counts."""
+    summarisers: Callable[[], Sequence[Model]]
+    """Returns the models that write summaries; the first is asked first."""
+    requests: Requests
+    rules: CompactionRules
+    environment: Callable[[], Awaitable[str]]
+    """Returns what the summary takes along beside the model's words: the plan, the environment, jobs."""
+    on_compacted: Callable[[], None]
+    """Is called when older messages are gone from the request: what they said once must be sent again."""
+    not_before: int = 0
+    """Tokens below which the next automatic attempt would be of no use."""
 
-    def __init__(
-        self,
-        memory: MemoryManager,
-        models: Callable[[], Sequence[Model]],
-        summarisers: Callable[[], Sequence[Model]],
-        requests: Requests,
-        rules: CompactionRules,
-        environment: Callable[[], Awaitable[str]],
-        on_compacted: Callable[[], None],
-    ) -> None:
-        self._memory = memory
-        self._models = models
-        self._summarisers = summarisers
-        self._requests = requests
-        self._rules = rules
-        self._environment = environment
-        self._on_compacted = on_compacted
-        self._not_before = 0
-        """Tokens below which the next automatic attempt would be of no use."""
+    def __post_init__(self) -> None:
         self.measure()
 
     def measure(self) -> None:
         """Another model answers now: the system prompt and the tools have another size, and so has the window."""
-        self._memory.constant = self._constant()
-        self._not_before = 0
+        self.memory.constant = sum(self.requests.sizes(self.models()[0]))
+        self.not_before = 0
 
     @property
     def window(self) -> int:
         """Tokens that fit the model in use."""
-        return self._models()[0].spec.window
+        return self.models()[0].spec.window
 
     @property
     def limit(self) -> int:
         """Tokens above which the request is compacted automatically; 0 if that is off."""
-        return self._limit() if self._rules.auto else 0
+        return self.rules.limit(self.window) if self.rules.auto else 0
 
     def tokens_after(self, plan: CompactionPlan) -> int:
         """About how many tokens the request would have, with a summary of medium length."""
-        sent = self._memory.context()
+        sent = self.memory.context()
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
-        return smaller(self._memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self._constant())
+        return smaller(self.memory.tokens, sent, plan.will_be_sent(summary, frozenset()), self.memory.constant)
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
         """What a compaction would do now; None where there is nothing to compact."""
-        rules, window, transcript = self._rules, self._room(self.window, trigger), self._memory.transcript
+        rules, window, transcript = self.rules, self._room(self.window, trigger), self.memory.transcript
         return plan_compaction(
             transcript.sent_entries(),
             transcript.compaction,
@@ -113,10 +98,10 @@ class Compactor:
 
     async def make_room(self, emit: Emit) -> None:
         """Before a model call: compact if the share of the window in the settings is reached."""
-        tokens = self._memory.tokens
-        if self._rules.auto and tokens > self._limit() and tokens >= self._not_before:
+        tokens = self.memory.tokens
+        if self.rules.auto and tokens > self.limit and tokens >= self.not_before:
             await self._compact_or_drop("auto", emit)
-            self._not_before = int(self._memory.tokens * GROWTH_BEFORE_RETRY)
+            self.not_before = int(self.memory.tokens * GROWTH_BEFORE_RETRY)
 
     async def recover(self, refusal: ContextTooLong, emit: Emit) -> None:
         """After the provider refused a request as too long: compact, or drop outputs if automatic compaction is off.
@@ -124,17 +109,17 @@ class Compactor:
         Raises:
             ContextTooLong: nothing could be made smaller.
         """
-        before = self._memory.context()
-        if self._rules.auto:
+        before = self.memory.context()
+        if self.rules.auto:
             await self._compact_or_drop("window", emit)
         else:
             await self._drop("window", emit)
-        if self._memory.context() == before:
+        if self.memory.context() == before:
             raise ContextTooLong(refusal.message, refusal.hint or TOO_LONG) from refusal
 
     async def compact(self, focus: str, emit: Emit) -> None:
         """Compact because the user asked; `focus` is what they want to keep."""
-        await self._memory.pager.loaded()
+        await self.memory.pager.loaded()
         plan = self.plan()
         if plan is None:
             emit(Said("Nothing to compact: the newest messages stay as they are."))
@@ -145,34 +130,35 @@ class Compactor:
             emit(Said(f"Nothing was compacted. {error}", "error"))
 
     async def _compact_or_drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
-        before = self._memory.context()
+        before = self.memory.context()
         plan = self.plan(trigger)
         try:
             if plan is not None:
                 await self._summarise(plan, trigger, "", emit)
         except ModelError as error:
             emit(Said(f"No summary could be written: {error.message}", "warning"))
-        if self._memory.context() == before:
+        if self.memory.context() == before:
             await self._drop(trigger, emit)
 
     async def _summarise(self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, emit: Emit) -> None:
         """Raises ModelError if there is no summary. Nothing changes before the record is saved."""
-        summariser = Summariser(self._summarisers(), self._requests, focus, emit)
+        summariser = Summariser(self.summarisers(), self.requests, focus, emit)
         record = None
         try:
-            await summariser.run(self._memory.context(), self._size(trigger), self._summariser_room(trigger))
+            model = self.summarisers()[0].spec
+            is_same = model.name == self.models()[0].spec.name
+            room = self._room(model.window, trigger) if is_same else model.window
+            await summariser.run(self.memory.context(), self._size(trigger), room)
             record = await self._summary_record(plan, trigger, focus, summariser.summary)
         finally:
-            if record is None and summariser.summary.usage is not None:
-                change: ChangeRecord = CostRecord(
-                    "compaction", self._memory.now(), summariser.summary.model, summariser.summary.usage
-                )
-                self._memory.note(change)
+            made = summariser.summary
+            if record is None and made.usage is not None:
+                self.memory.note(CostRecord("compaction", self.memory.now(), made.model, made.usage))
         if record is None:
             emit(Said("Nothing was compacted: the summary would not have made the request smaller."))
             return
         await self._save(record, emit)
-        if lost := plan.lost(self._memory.context()):
+        if lost := plan.lost(self.memory.context()):
             numbers = ", ".join(map(str, lost))
             emit(Said(f"Message {numbers} should still be sent verbatim, but is not.", "error"))
 
@@ -181,12 +167,17 @@ class Compactor:
     ) -> CompactionRecord | None:
         """The record with this summary; None if the request would not become smaller."""
         body = await self._body(plan, summary.text)
-        sent, tokens, dropped = self._memory.context(), self._memory.tokens, self._still_dropped(plan)
-        after = smaller(tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self._constant())
+        sent, tokens = self.memory.context(), self.memory.tokens
+        tail = sendable([entry.message for entry in plan.tail])
+        results = (result.call_id for message in tail for result in message.parts_of(ToolReply))
+        dropped = tuple(call_id for call_id in results if call_id in self.memory.transcript.dropped)
+        after = smaller(tokens, sent, plan.will_be_sent(body, frozenset(dropped)), self.memory.constant)
         if after >= tokens * (1 if trigger == "manual" else MIN_GAIN):
             return None
         return replace(
-            self._record(trigger, (tokens, after), dropped),
+            compaction_record(self.memory, trigger),
+            dropped=dropped,
+            tokens=(tokens, after),
             covers=plan.covers,
             kept=plan.kept,
             messages=len(plan.covered),
@@ -194,67 +185,45 @@ class Compactor:
             focus=focus,
             model=summary.model,
             usage=summary.usage,
-            spent=self._memory.usage + (summary.usage or Usage()),
+            spent=self.memory.usage + (summary.usage or Usage()),
         )
 
     async def _drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
         """Without a model: leave the oldest tool outputs out of the request."""
-        sent, tokens = self._memory.context(), self._memory.tokens
-        constant, whole = self._constant(), estimate_messages(sent)
-        goal = int(self._rules.limit(self._room(self.window, trigger)) * DROP_TARGET)
+        sent, tokens = self.memory.context(), self.memory.tokens
+        constant, whole = self.memory.constant, estimate_messages(sent)
+        goal = int(self.rules.limit(self._room(self.window, trigger)) * DROP_TARGET)
         target = int((constant + whole) * goal / max(1, tokens)) - constant
         dropped = outputs_to_drop(sent, min(max(0, target), whole - 1))
         if dropped:
             after = smaller(tokens, sent, without_outputs(sent, frozenset(dropped)), constant)
-            await self._save(self._record(trigger, (tokens, after), tuple(dropped)), emit)
+            record = compaction_record(self.memory, trigger)
+            await self._save(replace(record, dropped=tuple(dropped), tokens=(tokens, after)), emit)
 
     async def _save(self, record: CompactionRecord, emit: Emit) -> None:
         try:
-            await self._memory.record(record)
+            await self.memory.record(record)
         except SaveFailed as error:
             emit(Said(str(error), "error"))
         finally:
-            self._on_compacted()
+            self.on_compacted()
         emit(compaction_event(record))
-        emit(UsageUpdated(self._memory.usage, self._memory.tokens, self.window))
-
-    def _record(
-        self, trigger: CompactionTrigger, tokens: tuple[int, int], dropped: tuple[str, ...]
-    ) -> CompactionRecord:
-        memory, transcript = self._memory, self._memory.transcript
-        return CompactionRecord(
-            memory.next_number,
-            memory.now(),
-            covers=(0, 0),
-            kept=(),
-            summary="",
-            trigger=trigger,
-            dropped=dropped,
-            tokens=tokens,
-            spent=memory.usage,
-            title=memory.title,
-            pins=tuple(sorted(transcript.pins)),
-            chosen=memory.model,
-            captured=transcript.captured,
-        )
+        emit(UsageUpdated(self.memory.usage, self.memory.tokens, self.window))
 
     async def _body(self, plan: CompactionPlan, summary: str) -> str:
         """The model's words, and what goes with them."""
-        before = self._memory.transcript.compaction
+        before = self.memory.transcript.compaction
         listed = files_listed(before.summary) if before else []
-        files = self._requests.files_in([entry.message for entry in plan.covered])
+        files = self.requests.files_in([entry.message for entry in plan.covered])
         quoted = quotes(plan.quoted)
         sections = [
             summary,
             f"## Said by the user, too long to be kept whole\n{quoted}" if quoted else "",
             files_section([*listed, *files]),
             pictures_section(plan),
-            await self._environment(),
+            await self.environment(),
         ]
         return "\n\n".join(section.strip() for section in sections if section.strip())
-
-    def _limit(self) -> int:
-        return self._rules.limit(self.window)
 
     def _room(self, window: int, trigger: CompactionTrigger) -> int:
         """What a window holds; less than was sent if the provider has just refused that."""
@@ -263,26 +232,37 @@ class Compactor:
     def _size(self, trigger: CompactionTrigger) -> int:
         """Tokens of the request; the larger of two figures if the provider has just refused it."""
         if trigger != "window":
-            return self._memory.tokens
-        return max(self._memory.tokens, self._constant() + estimate_messages(self._memory.context()))
+            return self.memory.tokens
+        return max(self.memory.tokens, self.memory.constant + estimate_messages(self.memory.context()))
 
-    def _summariser_room(self, trigger: CompactionTrigger) -> int:
-        model = self._summarisers()[0].spec
-        is_same = model.name == self._models()[0].spec.name
-        return self._room(model.window, trigger) if is_same else model.window
 
-    def _still_dropped(self, plan: CompactionPlan) -> tuple[str, ...]:
-        """The outputs that are dropped already, of those that stay in the request."""
-        return tuple(
-            result.call_id
-            for message in sendable([entry.message for entry in plan.tail])
-            for result in message.parts_of(ToolReply)
-            if result.call_id in self._memory.transcript.dropped
+def compaction_record(memory: MemoryManager, trigger: CompactionTrigger) -> CompactionRecord:
+    """The record of a compaction, without a summary yet."""
+    return CompactionRecord(
+        memory.next_number,
+        memory.now(),
+        covers=(0, 0),
+        kept=(),
+        summary="",
+        trigger=trigger,
+        spent=memory.usage,
+        title=memory.title,
+        pins=tuple(sorted(memory.transcript.pins)),
+        chosen=memory.model,
+        captured=memory.transcript.captured,
+    )
+
+
+def compaction_event(record: CompactionRecord) -> Event:
+    """The event that shows a compaction: when it is made, and when the session is shown again."""
+    (before, after), kept = record.tokens, len(record.kept)
+    covered = record.messages or (record.covers[1] - record.covers[0] + 1 if record.summary else 0)
+    if record.summary and not record.model:
+        return Said(
+            f"{before:,} → {after:,} tokens: {covered} earlier messages are not sent any more. "
+            "The session keeps them, and they can be searched."
         )
-
-    def _constant(self) -> int:
-        """Tokens of the system prompt and the tools."""
-        return sum(self._requests.sizes(self._models()[0]))
+    return Compacted(before, after, covered, kept, len(record.dropped), record.summary, record.usage)
 
 
 ATTEMPTS = 3
@@ -300,7 +280,7 @@ def longest_summary(window: int) -> int:
     return min(MAX_SUMMARY, window // 8)
 
 
-class Summary(msgspec.Struct):
+class Summary(msgspec.Struct, eq=False):
     """What a summariser has so far; its cost counts also if no summary came of it."""
 
     text: str = ""
@@ -309,14 +289,7 @@ class Summary(msgspec.Struct):
 
 
 class Summariser:
-    """Asks `models` for one summary of a conversation.
-
-    Args:
-        models: the model to ask, then its fallbacks.
-        requests: the system prompt and the tools of the session.
-        focus: what the user asks to keep.
-        emit: gets the progress.
-    """
+    """Asks `models`, the fallbacks after the first, for one summary of a conversation, and shows the progress."""
 
     def __init__(self, models: Sequence[Model], requests: Requests, focus: str, emit: Emit) -> None:
         self.summary = Summary()
@@ -333,23 +306,18 @@ class Summariser:
             ModelError: there is no summary; the message says why.
         """
         if tokens + REQUEST_TOKENS + self._longest <= window:
+            # The request for a summary comes after the same bytes that the provider has in its cache.
+            messages = [*self._requests.messages(sent), ask_for_summary(self._focus, words_for(self._longest))]
             try:
-                await self._at_once(sent)
+                return await self._ask(messages, self._requests.specs(self._models[0]), Compacting())
             except ContextTooLong:
                 window = min(window, tokens)
-            else:
-                return None
         for _ in range(HALVINGS):
             try:
                 return await self._in_parts(sent, window)
             except ContextTooLong:
                 window //= 2
         raise ContextTooLong("The model does not accept even a part of the session.")
-
-    async def _at_once(self, sent: Sequence[Message]) -> None:
-        """Append the request for a summary to the same bytes that the provider has in its cache."""
-        messages = [*self._requests.messages(sent), ask_for_summary(self._focus, words_for(self._longest))]
-        await self._ask(messages, self._requests.specs(self._models[0]), Compacting())
 
     async def _in_parts(self, sent: Sequence[Message], window: int) -> None:
         self.summary.text = ""

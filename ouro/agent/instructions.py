@@ -23,27 +23,18 @@ GIT_TIMEOUT = 1.0
 """Seconds; a repository for which git needs longer is described without its state."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instructions:
-    path: Path
-    text: str
-
-    def __str__(self) -> str:
-        return f'<instructions file="{self.path}">\n{self.text}\n</instructions>'
-
-
-def project_instructions(cwd: Path) -> tuple[Instructions, ...]:
+def project_instructions(cwd: Path) -> tuple[str, ...]:
     """The instructions from the repository's root down to `cwd`: the nearest comes last and wins."""
     return tuple(_first_of_each_folder(instruction_files(find_root(cwd), cwd)))
 
 
-def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Instructions]:
+def _first_of_each_folder(files: Iterable[Path]) -> Iterator[str]:
     """AGENTS.md where a folder has it: other names for the same file are ignored then."""
     taken: set[Path] = set()
     for path in files:
         if path.parent not in taken and (text := _read(path)):
             taken.add(path.parent)
-            yield Instructions(path, text)
+            yield f'<instructions file="{path}">\n{text}\n</instructions>'
 
 
 class NestedInstructions:
@@ -69,12 +60,13 @@ class NestedInstructions:
         for text in paths:
             path = (self._cwd / text).resolve()
             if path.is_relative_to(self._cwd):
-                folders.extend(folder for folder in _between(self._cwd, path.parent) if folder not in self._seen)
+                inside = [folder for folder in path.parents if folder.is_relative_to(self._cwd)]
+                folders.extend(folder for folder in inside[::-1] if folder not in self._seen)
                 self._seen.update(folders)
         found = [path for folder in folders for path in instruction_files(self._root, folder) if path.parent == folder]
         trusted = list(filter(self._trusts, found))
         warnings = [NOT_TRUSTED.format(path) for path in found if path not in trusted]
-        return "\n\n".join([*(str(instructions) for instructions in _first_of_each_folder(trusted)), *warnings])
+        return "\n\n".join([*_first_of_each_folder(trusted), *warnings])
 
 
 MODE_NOTES = {
@@ -94,12 +86,7 @@ class _State:
 
 
 class Environment:
-    """Where and when the agent works: the model is sent what has changed since it was last sent.
-
-    Args:
-        cwd: the working folder.
-        mode: returns the permission mode.
-    """
+    """Where, when and in which permission mode the agent works: the model is sent what has changed."""
 
     def __init__(self, cwd: Path, mode: Callable[[], str]) -> None:
         self._cwd = cwd
@@ -122,7 +109,7 @@ class Environment:
     async def _now(self, sent: _State | None) -> _State:
         branch = git_branch(self._cwd)
         is_new = branch and (sent is None or sent.branch != branch)  # git is run only if its state is sent
-        git = await _git_state(self._cwd) if is_new else ""
+        git = await _git_state(self._cwd, branch) if is_new else ""
         return _State(date.today(), branch, git, self._mode())  # noqa: DTZ011
 
     def _text(self, state: _State, sent: _State | None) -> str:
@@ -140,7 +127,7 @@ class Environment:
         return f"<environment>\n{text}\n</environment>" if lines else ""
 
 
-async def _git_state(cwd: Path) -> str:
+async def _git_state(cwd: Path, branch: str) -> str:
     git = Git(cwd, GIT_TIMEOUT)
     try:
         status, commits = await asyncio.gather(
@@ -148,16 +135,10 @@ async def _git_state(cwd: Path) -> str:
             asyncio.to_thread(git.ask, "log", "-5", "--format=%h %s"),
         )
     except GitError:
-        return f"Git branch: {git_branch(cwd)}"
+        return f"Git branch: {branch}"
     changed = status.splitlines()
     more = [f"… and {len(changed) - 30} more"] if len(changed) > 30 else []
     return "\n".join(["Git state at this moment:", *changed[:30], *more, "Last commits:", commits.rstrip()])
-
-
-def _between(top: Path, bottom: Path) -> list[Path]:
-    """The folders from `top` down to `bottom`."""
-    inside = [folder for folder in (bottom, *bottom.parents) if folder.is_relative_to(top)]
-    return inside[::-1]
 
 
 def _read(path: Path) -> str:
@@ -181,28 +162,22 @@ PROJECT = """\
 The owners of this repository wrote these instructions. They apply to all your work in it. Where they differ, the later
 (nearer) one wins. What the user says in this session wins over all of them."""
 
-
 MEMORY = "<long_term_memory_management>"
 """The begin of long-term memory in the system prompt."""
 
 
 def prompt_parts(prompt: str) -> list[tuple[str, str]]:
     """The sections of a system prompt: name and text."""
-    starts = [(0, "system prompt")]
-    starts += [(place, name) for mark, name in _MARKS if (place := prompt.find(mark)) > 0]
-    ends = [place for place, _ in sorted(starts)[1:]] + [len(prompt)]
-    return [(name, prompt[start:end]) for (start, name), end in zip(sorted(starts), ends, strict=True)]
+    marks = ((PROJECT, "project instructions"), (MEMORY, "memory"))
+    starts = [(0, "system prompt"), *sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt)]
+    ends = [start for start, _ in starts[1:]] + [len(prompt)]
+    return [(name, prompt[start:end]) for (start, name), end in zip(starts, ends, strict=True)]
 
 
-_MARKS = ((PROJECT, "project instructions"), (MEMORY, "memory"))
-
-
-def system_prompt(instructions: Sequence[Instructions]) -> str:
+def system_prompt(instructions: Sequence[str]) -> str:
     """The system prompt: the same bytes for the same project, so that providers can cache it.
 
     What changes by the day or the turn (date, branch, mode) goes with the user's messages instead.
     """
     own = Path(__file__).with_name("system_prompt.md").read_text(encoding="utf-8").strip()
-    if not instructions:
-        return own
-    return "\n\n".join([own, PROJECT, *map(str, instructions)])
+    return "\n\n".join([own, PROJECT, *instructions] if instructions else [own])

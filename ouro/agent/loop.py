@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from ouro.agent.compactor import TOO_LONG, Compactor
-from ouro.agent.limits import Repetition
 from ouro.agent.requests import Requests
+from ouro.agent.tool_runner import ToolBatch
 from ouro.errors import AuthenticationFailed, ContextTooLong, LimitReached, ModelError, SaveFailed
 from ouro.events import Emit, Prompted, Replied, Retrying, Said, TextDelta, ThinkingDelta, TurnFinished, UsageUpdated
 from ouro.llm import Chunk, Model, ModelCall, Retry, TextChunk, ThinkingChunk
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Context, Image, Message, Text, ToolCall, tool, user
+from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, tool, user
+
+WARN_AFTER = 3
+STOP_AFTER = 6
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -25,38 +29,52 @@ class Prompt(msgspec.Struct, frozen=True):
     context: str = ""
 
 
-class LoopAgent:
-    """Asks the model, runs its tools, repeats until it answers.
+class Repetition:
+    """Finds out when a model repeats the same calls and gets the same results."""
 
-    Args:
-        memory: the transcript.
-        models: the model to ask now, then its fallbacks.
-        requests: the system prompt and the tools: the same bytes for the whole session, so that providers cache them.
-        compactor: makes room in the model's window.
-        steering: returns the next user messages that arrived during the turn. Taken one by one, so that an
-            interrupt loses none.
-        instructions_for: returns the project instructions for paths that the model has met for the first time.
-        before_call: is called before each model call with the number of calls made in this turn; returns a warning,
-            or raises LimitReached.
+    def __init__(self) -> None:
+        self._last = ""
+        self._times = 0
+
+    def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
+        """Count one batch of calls; return a warning for the model if it repeats itself, else nothing.
+
+        Raises:
+            LimitReached: the same batch came STOP_AFTER times.
+        """
+        batch = json.dumps(
+            [[call.name, dict(call.arguments), result.text] for call, result in zip(calls, results, strict=True)]
+        )
+        self._times = self._times + 1 if batch == self._last else 1
+        self._last = batch
+        if self._times >= STOP_AFTER:
+            raise LimitReached(
+                f"Stopped: the model made the same call {self._times} times and got the same result.",
+                "Tell it what to do differently.",
+            )
+        if self._times >= WARN_AFTER:
+            return f"You made this same call {self._times} times with the same result. Do something else."
+        return ""
+
+
+class LoopAgent(msgspec.Struct, frozen=True, eq=False):
+    """Asks the model, runs its tools, repeats until it answers."""
+
+    memory: MemoryManager
+    models: Callable[[], Sequence[Model]]
+    """Returns the model to ask now, then its fallbacks."""
+    requests: Requests
+    """The same bytes for the whole session, so that providers cache them."""
+    compactor: Compactor
+    steering: Callable[[], Sequence[Prompt]]
+    """Returns the next user messages that arrived during the turn: one by one, so that an interrupt loses none."""
+    instructions_for: Callable[[Sequence[str]], str]
+    """Returns the project instructions for paths that the model has met for the first time."""
+    before_call: Callable[[int], Awaitable[str]]
+    """Is called before each model call with the number of those made in this turn.
+
+    Returns a warning, or raises LimitReached.
     """
-
-    def __init__(
-        self,
-        memory: MemoryManager,
-        models: Callable[[], Sequence[Model]],
-        requests: Requests,
-        compactor: Compactor,
-        steering: Callable[[], Sequence[Prompt]],
-        instructions_for: Callable[[Sequence[str]], str],
-        before_call: Callable[[int], Awaitable[str]],
-    ) -> None:
-        self._memory = memory
-        self._models = models
-        self._requests = requests
-        self._compactor = compactor
-        self._steering = steering
-        self._instructions_for = instructions_for
-        self._before_call = before_call
 
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended.
@@ -80,20 +98,20 @@ class LoopAgent:
         await self._add_prompt(prompt, emit)
         calls_made, repetition = 0, Repetition()
         while True:
-            if warning := await self._before_call(calls_made):
+            if warning := await self.before_call(calls_made):
                 emit(Said(warning, "warning"))
-            await self._compactor.make_room(emit)
+            await self.compactor.make_room(emit)
             await self._ask(emit)
             calls_made += 1
-            calls = self._memory.messages()[-1].tool_calls
+            calls = self.memory.messages()[-1].tool_calls
             if calls:
                 await self._run_tools(calls, repetition, emit)
-            was_steered = False
-            while prompts := self._steering():
-                was_steered = True
+            is_done = not calls
+            while prompts := self.steering():
+                is_done = False
                 for steered in prompts:
                     await self._add_prompt(steered, emit)
-            if not was_steered and not calls:
+            if is_done:
                 return
 
     async def _add_prompt(self, prompt: Prompt, emit: Emit) -> None:
@@ -105,29 +123,26 @@ class LoopAgent:
         try:
             await self._ask_once(emit)
         except ContextTooLong as refusal:
-            await self._compactor.recover(refusal, emit)
+            await self.compactor.recover(refusal, emit)
             try:
                 await self._ask_once(emit)
             except ContextTooLong as second:
                 raise ContextTooLong(second.message, second.hint or TOO_LONG) from second
 
     async def _ask_once(self, emit: Emit) -> None:
-        models = self._models()
+        models = self.models()
         call = ModelCall(
             models,
-            self._requests.messages(self._memory.context()),
-            self._requests.specs(models[0]),
-            taken=(call.id for message in self._memory.messages() for call in message.tool_calls),
+            self.requests.messages(self.memory.context()),
+            self.requests.specs(models[0]),
+            taken=(call.id for message in self.memory.messages() for call in message.tool_calls),
         )
 
         def on_chunk(chunk: Chunk) -> None:
-            match chunk:
-                case TextChunk(text) if text:
-                    emit(TextDelta(text))
-                case ThinkingChunk(text) if text:
-                    emit(ThinkingDelta(text))
-                case _:
-                    pass
+            if isinstance(chunk, TextChunk) and chunk.text:
+                emit(TextDelta(chunk.text))
+            elif isinstance(chunk, ThinkingChunk) and chunk.text:
+                emit(ThinkingDelta(chunk.text))
 
         async def on_retry(retry: Retry) -> None:
             await self._save_partial(call, emit)
@@ -141,23 +156,23 @@ class LoopAgent:
         await self._save(reply, emit)
         emit(Replied(reply))
         window = next(model.spec.window for model in models if model.spec.name == reply.model)
-        emit(UsageUpdated(self._memory.usage, self._memory.tokens, window))
+        emit(UsageUpdated(self.memory.usage, self.memory.tokens, window))
 
     async def _run_tools(self, calls: Sequence[ToolCall], repetition: Repetition, emit: Emit) -> None:
-        batch = self._requests.tools.batch(calls, emit)
+        batch = ToolBatch(self.requests.tools, calls, emit)
         try:
             await batch.run()
             warning = repetition.observe(calls, batch.results())
         finally:
             await self._save(tool(*batch.results()), emit)
-        texts = (warning, self._instructions_for(batch.touched()))
+        texts = (warning, self.instructions_for(batch.touched()))
         if context := tuple(Context(text) for text in texts if text):
             await self._save(Message("user", context), emit)
 
     async def _answer_open_calls(self, emit: Emit) -> None:
         """A turn that ended between an answer and its tools leaves calls without a result."""
-        if calls := self._memory.messages()[-1].tool_calls:
-            await self._save(tool(*self._requests.tools.batch(calls, emit).results()), emit)
+        if calls := self.memory.messages()[-1].tool_calls:
+            await self._save(tool(*ToolBatch(self.requests.tools, calls, emit).results()), emit)
 
     async def _save_partial(self, call: ModelCall, emit: Emit) -> None:
         partial = call.partial()
@@ -167,6 +182,6 @@ class LoopAgent:
     async def _save(self, message: Message, emit: Emit) -> None:
         """Write a message to disk. If that fails it stays in memory, and the user sees an error."""
         try:
-            await self._memory.add(message)
+            await self.memory.add(message)
         except SaveFailed as error:
             emit(Said(str(error), "error"))

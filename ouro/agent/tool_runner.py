@@ -77,9 +77,6 @@ class ToolRunner:
             raise ToolError(f"The arguments were not a JSON object, so nothing was run: {call.malformed[:200]!r}")
         return tool, parse_arguments(tool, call.arguments)
 
-    def batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
-        return ToolBatch(self, calls, emit)
-
 
 class ToolBatch:
     """The tool calls of one answer: run side by side, with results in the order of the calls."""
@@ -97,7 +94,11 @@ class ToolBatch:
 
     def results(self) -> tuple[ToolReply, ...]:
         """One result a call, in the order of the calls; a call that did not finish has the result "interrupted"."""
-        return tuple(self._results.get(call.id) or _interrupted(call) for call in self._calls)
+        interrupted = Display("interrupted")
+        return tuple(
+            self._results.get(call.id) or ToolReply(call.id, call.name, INTERRUPTED, failed=True, display=interrupted)
+            for call in self._calls
+        )
 
     def touched(self) -> tuple[str, ...]:
         """The paths that the calls have read or written."""
@@ -110,7 +111,7 @@ class ToolBatch:
         return tuple(paths)
 
     async def run(self) -> None:
-        """Run all calls to their results. When cancelled, it first ends what still runs."""
+        """Run all calls. When cancelled, it first ends what still runs."""
         async with asyncio.TaskGroup() as group:
             for call in self._calls:
                 group.create_task(self._run_one(call))
@@ -152,19 +153,15 @@ class ToolBatch:
         decision, comment = self._decide(tool, args), ""
         if isinstance(decision, Ask):
             async with self._asking:  # one question at a time: "always" to the first may answer the second
-                decision, comment = await self._ask_until_decided(call, tool, args)
+                decision, answered = self._decide(tool, args), None
+                # Ask again if the question has changed while it was open: a path may lead elsewhere now.
+                while isinstance(decision, Ask) and decision != answered:
+                    comment = await self._ask_permission(call, tool, args, decision)
+                    decision, answered = self._decide(tool, args), decision
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
         return comment
-
-    async def _ask_until_decided(self, call: ToolCall, tool: AnyTool, args: Any) -> tuple[Decision, str]:
-        """Ask again if the question has changed while it was open: a path may lead elsewhere now."""
-        decision, answered, comment = self._decide(tool, args), None, ""
-        while isinstance(decision, Ask) and decision != answered:
-            comment = await self._ask_permission(call, tool, args, decision)
-            decision, answered = self._decide(tool, args), decision
-        return decision, comment
 
     def _decide(self, tool: AnyTool, args: Any) -> Decision:
         return self._runner.permissions.decide(tool.name, tool.effect, tool.targets(args))
@@ -193,10 +190,6 @@ class ToolBatch:
 
     def _question_id(self, call: ToolCall) -> str:
         return f"{call.id}:{next(self._numbers)}"
-
-
-def _interrupted(call: ToolCall) -> ToolReply:
-    return ToolReply(call.id, call.name, INTERRUPTED, failed=True, display=Display("interrupted"))
 
 
 def _failure(text: str, refused: bool = False) -> ToolResult:

@@ -11,11 +11,11 @@ from ouro.agent.loop import LoopAgent, Prompt
 from ouro.events import Emit, Event, TodosChanged, TurnFinished
 from ouro.memory.long_term import SessionMemory
 from ouro.messages import Image
-from ouro.session.background import Background
+from ouro.session.turn import SessionTasks
 from ouro.tools.todo import Plan
 
 
-class Steering(msgspec.Struct):
+class Steering(msgspec.Struct, eq=False):
     """What the user has sent since the turn began."""
 
     messages: list[Prompt] = msgspec.field(default_factory=list)
@@ -28,56 +28,37 @@ class Steering(msgspec.Struct):
         return [waiting.pop(0)] if waiting else []
 
 
-class AgentTurn:
-    """Runs turns of the agent.
-
-    Args:
-        agent: the loop.
-        steering: what the agent is sent during the turn.
-        environment: what the model is sent about where it works.
-        memory: adds to the message, and receives the events of the turn.
-        plan: the agent's todos.
-        background: runs the update of the index.
-        after_turn: is awaited when a turn was not interrupted.
-    """
-
-    def __init__(
-        self,
-        agent: LoopAgent,
-        steering: Steering,
-        environment: Environment,
-        memory: SessionMemory,
-        plan: Plan,
-        background: Background,
-        after_turn: Callable[[], Awaitable[None]],
-    ) -> None:
-        self.steering = steering
-        self._agent = agent
-        self._environment = environment
-        self._memory = memory
-        self._plan = plan
-        self._background = background
-        self._after_turn = after_turn
+class AgentTurn(msgspec.Struct, frozen=True, eq=False):
+    agent: LoopAgent
+    steering: Steering
+    environment: Environment
+    """Where the agent works: the model is sent what has changed."""
+    memory: SessionMemory
+    """Adds to the message, and receives the events of the turn."""
+    plan: Plan
+    tasks: SessionTasks
+    after_turn: Callable[[], Awaitable[None]]
+    """Is awaited when a turn was not interrupted."""
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
         """Run one turn; emit what happens, return how it ended."""
-        context = [await self._environment.changes(), await self._memory.before_turn(text)]
+        context = [await self.environment.changes(), await self.memory.before_turn(text)]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
-        todos = self._plan.items
+        todos = self.plan.items
 
         def on_event(event: Event) -> None:
             nonlocal todos
-            if self._plan.items != todos:
-                todos = self._plan.items
+            if self.plan.items != todos:
+                todos = self.plan.items
                 emit(TodosChanged(todos))
             emit(event)
-            for recalled in self._memory.on_event(event):
+            for recalled in self.memory.on_event(event):
                 emit(recalled)
 
         try:
-            finished = await self._agent.run(prompt, on_event)
+            finished = await self.agent.run(prompt, on_event)
         finally:
-            self._memory.turn_ended()
-            self._background.start("index", self._memory.update_index())
-        await self._after_turn()
+            self.memory.turn_ended()
+            self.tasks.start("index", self.memory.update_index())
+        await self.after_turn()
         return finished

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.limits import Limits
 from ouro.errors import LimitReached, SaveFailed
 from ouro.memory.backend import CostRecord, timestamp
 from ouro.memory.manager import MemoryManager
@@ -20,6 +19,29 @@ from ouro.utils.log import log
 WARN_AT = 0.8
 _PERIODS = {"session": "this session", "today": "today", "month": "this month"}
 _NEXT = {"today": "It is reset tomorrow. ", "month": "It is reset next month. "}
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What may be used; None sets no limit."""
+
+    max_turns: int | None = None
+    """Model calls of one turn."""
+    max_cost: float | None = None
+    """US dollars of one session."""
+    max_cost_day: float | None = None
+    """US dollars of all sessions of a day."""
+    max_cost_month: float | None = None
+    """US dollars of all sessions of a month."""
+
+    @property
+    def has_periods(self) -> bool:
+        """Whether the costs of other sessions count."""
+        return self.max_cost_day is not None or self.max_cost_month is not None
+
+    def check_calls(self, calls_made: int) -> None:
+        """Raises LimitReached where a turn that has made `calls_made` model calls may make no other one."""
+        if self.max_turns is not None and calls_made >= self.max_turns:
+            raise LimitReached(f"Stopped after {calls_made} model calls.", "Send `go on`, or raise limits.max_turns.")
 
 
 class SpendingLimit(msgspec.Struct, frozen=True):
@@ -41,13 +63,7 @@ class SpendingReport(msgspec.Struct, frozen=True):
 
 
 class Budget:
-    """What was spent, and whether more may be spent.
-
-    Args:
-        memory: the messages of this session.
-        session_catalog: all sessions there are.
-        limits: what may be used.
-    """
+    """What this session may spend."""
 
     def __init__(self, memory: MemoryManager, session_catalog: SessionCatalog, limits: Limits) -> None:
         self._memory = memory
@@ -71,15 +87,13 @@ class Budget:
         Raises:
             LimitReached: a limit is reached; the message says which, and what to do.
         """
-        limits = self._limits
-        limits.check_calls(calls_made)
-        reads = limits.max_cost_day is not None or limits.max_cost_month is not None
+        self._limits.check_calls(calls_made)
         found: tuple[UsagePeriod, ...] = ()
-        if reads:  # else the list is not needed
+        if self._limits.has_periods:  # else the list is not needed
             found = await _periods(self._session_catalog, self._memory.session_id)
         self._checked, self._spent_at_check = self._spending(found), self._memory.usage.cost or 0.0
         self.refuse()
-        return " ".join(self._warnings(self._checked, found))
+        return " ".join(self._warnings(found))
 
     def refuse(self) -> None:
         """Refuse a background call, by what `check` found and what this session has spent since.
@@ -88,25 +102,22 @@ class Budget:
             LimitReached: a limit is reached.
         """
         since = (self._memory.usage.cost or 0.0) - self._spent_at_check
-        refuse_over(replace(limit, spent=limit.spent + since) for limit in self._checked)
+        _refuse_over(replace(limit, spent=limit.spent + since) for limit in self._checked)
 
-    def _warnings(self, limits: Sequence[SpendingLimit], periods: Sequence[UsagePeriod]) -> Iterator[str]:
+    def _warnings(self, periods: Sequence[UsagePeriod]) -> Iterator[str]:
         """Warnings that were not given yet: limits that are near, models whose cost is unknown."""
-        for limit in limits:
-            if limit.spent >= WARN_AT * limit.limit and self._is_new(limit.setting):
+        for limit in self._checked:
+            if limit.spent >= WARN_AT * limit.limit and limit.setting not in self._warned:
+                self._warned.add(limit.setting)
                 yield (
                     f"{_PERIODS[limit.period].capitalize()} has cost ${limit.spent:.2f} of ${limit.limit:.2f} "
                     f"({limit.setting}): ${limit.left:.2f} are left."
                 )
         models = next((period.models for period in periods if period.name == "today"), ())
         names = [use.model for use in models if use.usage.cost is None]
-        if names and self._is_new("prices"):
+        if names and "prices" not in self._warned:
+            self._warned.add("prices")
             yield f"The price of {', '.join(names)} is not known: it counts for no limit (`prices` in models.yaml)."
-
-    def _is_new(self, what: str) -> bool:
-        is_new = what not in self._warned
-        self._warned.add(what)
-        return is_new
 
     def _spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
         limits, spent = self._limits, self._memory.usage.cost or 0.0
@@ -115,27 +126,18 @@ class Budget:
 
 
 class VectorBudget:
-    """The cost of vectors, which belongs to no session. Blocks on the disk.
-
-    Args:
-        session_catalog: all sessions there are, and what was spent outside of sessions.
-        limits: what may be spent in a day and a month.
-    """
+    """The cost of vectors, which belongs to no session. Blocks on the disk."""
 
     def __init__(self, session_catalog: SessionCatalog, limits: Limits) -> None:
         self._session_catalog = session_catalog
         self._limits = limits
 
     def afford(self) -> None:
-        """Check the limits before a call.
-
-        Raises:
-            LimitReached: a limit is reached.
-        """
+        """Raises LimitReached where the limit of a day or a month is reached."""
         limits = self._limits
-        if limits.max_cost_day is not None or limits.max_cost_month is not None:
+        if limits.has_periods:
             periods = asyncio.run(_periods(self._session_catalog))
-            refuse_over(spending_limits(periods, limits.max_cost_day, limits.max_cost_month))
+            _refuse_over(spending_limits(periods, limits.max_cost_day, limits.max_cost_month))
 
     def pay(self, model: str, usage: Usage) -> None:
         """Record the cost of a call; if that cannot be written, the log has it."""
@@ -161,12 +163,7 @@ def spending_limits(
     )
 
 
-def refuse_over(limits: Iterable[SpendingLimit]) -> None:
-    """Refuse a model call if a limit is reached.
-
-    Raises:
-        LimitReached: one is; the message says which, and what to do.
-    """
+def _refuse_over(limits: Iterable[SpendingLimit]) -> None:
     for limit in limits:
         if not limit.left:
             raise LimitReached(

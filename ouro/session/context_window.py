@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -15,11 +15,10 @@ from ouro.llm import Model
 from ouro.memory.backend import PinRecord
 from ouro.memory.compaction import is_own_words
 from ouro.memory.manager import MemoryManager
-from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.tokens import TOKENS_A_PICTURE, estimate, estimate_messages
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.session.todo_plan import plan_in_words
-from ouro.session.turn import TurnRunner
+from ouro.session.turn import SessionTasks
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.todo import Plan
 
@@ -62,84 +61,46 @@ class Pinnable(msgspec.Struct, frozen=True):
     pinned: bool
 
 
-class SentContext:
-    """What the model is sent once beside the messages: again when older messages are gone from the request.
+class SentContext(msgspec.Struct, frozen=True, eq=False):
+    """What the model is sent once beside the messages: again when older messages are gone from the request."""
 
-    Args:
-        environment: where and when the agent works.
-        instructions: of the folders that it has met.
-        plan: the agent's todos.
-        jobs: the background jobs.
-        has_search: the agent can search older messages.
-    """
-
-    def __init__(
-        self, environment: Environment, instructions: NestedInstructions, plan: Plan, jobs: ShellJobs, has_search: bool
-    ) -> None:
-        self._environment = environment
-        self._instructions = instructions
-        self._plan = plan
-        self._jobs = jobs
-        self._has_search = has_search
+    environment: Environment
+    instructions: NestedInstructions
+    plan: Plan
+    jobs: ShellJobs
+    has_search: bool
+    """The agent can search older messages."""
 
     def clear(self) -> None:
         """The model's context does not hold it any more: send it again."""
-        self._environment.clear()
-        self._instructions.clear()
+        self.environment.clear()
+        self.instructions.clear()
 
     async def for_summary(self) -> str:
         """What a summary takes along beside the model's words: the plan, background jobs, the environment."""
-        running = [f"- {job.id}: {job.command}" for job in self._jobs.list() if job.running]
+        running = [f"- {job.id}: {job.command}" for job in self.jobs.list() if job.running]
         background = "\n".join(["## Running in the background", *running]) if running else ""
-        hint = SEARCH_HINT if self._has_search else ""
-        texts = (plan_in_words(self._plan.items), background, await self._environment.whole(), hint)
+        hint = SEARCH_HINT if self.has_search else ""
+        texts = (plan_in_words(self.plan.items), background, await self.environment.whole(), hint)
         return "\n\n".join(filter(None, texts))
 
 
-class ContextWindow:
-    """What fills the model's window, and how the user makes room in it.
-
-    Args:
-        memory: the transcript.
-        models: the model in use, then its fallbacks.
-        requests: the system prompt and the tools.
-        compactor: makes the request smaller.
-        runner: runs a compaction as a turn.
-    """
-
-    def __init__(
-        self,
-        memory: MemoryManager,
-        models: Callable[[], Sequence[Model]],
-        requests: Requests,
-        compactor: Compactor,
-        runner: TurnRunner,
-    ) -> None:
-        self._memory = memory
-        self._models = models
-        self._requests = requests
-        self._compactor = compactor
-        self._runner = runner
-
-    def measure(self) -> None:
-        """Another model answers now: it has another window."""
-        self._compactor.measure()
+class ContextWindow(msgspec.Struct, frozen=True, eq=False):
+    memory: MemoryManager
+    models: Callable[[], Sequence[Model]]
+    """Returns the model in use, then its fallbacks."""
+    requests: Requests
+    compactor: Compactor
+    tasks: SessionTasks
 
     def report(self) -> WindowReport:
         estimates = self._estimates()
-        model = self._models()[0]
-        constant = sum(self._requests.sizes(model))
+        model = self.models()[0]
         whole = sum(estimates.values())
-        tokens = max(self._memory.tokens, constant)
+        tokens = max(self.memory.tokens, sum(self.requests.sizes(model)))
         parts = tuple((name, size * tokens // max(1, whole)) for name, size in estimates.items() if size)
-        return WindowReport(
-            parts,
-            tokens,
-            model.spec.window,
-            self._compactor.limit,
-            self._outlook(tokens),
-            self._largest(whole),
-        )
+        limit, outlook = self.compactor.limit, self._outlook(tokens)
+        return WindowReport(parts, tokens, model.spec.window, limit, outlook, self._largest(whole))
 
     def compact(self, keep: str) -> AsyncGenerator[Event, None]:
         """The events of a compaction, as a turn; `keep` is what the user wants to keep in particular.
@@ -147,20 +108,21 @@ class ContextWindow:
         Raises:
             UsageError: a turn runs.
         """
-        return self._runner.run(lambda emit: self._compact(keep, emit))
+
+        async def work(emit: Emit) -> TurnFinished:
+            await self.compactor.compact(keep, emit)
+            return TurnFinished("answered")
+
+        return self.tasks.run(work)
 
     def pinnable(self) -> tuple[Pinnable, ...]:
         """The messages that are sent and can be pinned, oldest first."""
-        pins = self._memory.transcript.pins
+        transcript = self.memory.transcript
+        sent = [(entry.number, entry.message) for entry in transcript.sent_entries() if entry.number]
         return tuple(
-            Pinnable(
-                entry.number,
-                "ouro" if entry.message.role == "assistant" else "you",
-                entry.message.text,
-                entry.number in pins,
-            )
-            for entry in self._memory.transcript.sent_entries()
-            if entry.number and _can_be_pinned(entry)
+            Pinnable(number, "ouro" if message.role == "assistant" else "you", message.text, number in transcript.pins)
+            for number, message in sent
+            if is_own_words(message) or (message.role == "assistant" and message.text.strip())
         )
 
     async def pin(self, number: int, pinned: bool = True) -> None:
@@ -172,34 +134,30 @@ class ContextWindow:
         """
         if number not in {message.number for message in self.pinnable()}:
             raise UsageError(f"Message {number} is not among those that are sent. `/pin` shows them.")
-        await self._memory.record(PinRecord(number, self._memory.now(), pinned))
-
-    async def _compact(self, focus: str, emit: Emit) -> TurnFinished:
-        await self._compactor.compact(focus, emit)
-        return TurnFinished("answered")
+        await self.memory.record(PinRecord(number, self.memory.now(), pinned))
 
     def _estimates(self) -> Mapping[str, int]:
-        sizes = {name: estimate(text) for name, text in prompt_parts(self._requests.instructions)}
-        sizes["tools"] = self._requests.sizes(self._models()[0])[1]
-        compaction = self._memory.transcript.compaction
+        sizes = {name: estimate(text) for name, text in prompt_parts(self.requests.instructions)}
+        sizes["tools"] = self.requests.sizes(self.models()[0])[1]
+        compaction = self.memory.transcript.compaction
         sizes["summary"] = estimate(compaction.summary) if compaction else 0
         names = ("your messages", "added by ouro", "answers", "thinking", "tool calls", "tool outputs", "pictures")
         sizes |= dict.fromkeys(names, 0)
-        for message in self._memory.context():
-            for name, size in _sizes(message):
+        for message in self.memory.context():
+            for part in message.parts:
+                name, size = _size(part, message.role)
                 sizes[name] += size
+                sizes["pictures"] += TOKENS_A_PICTURE * len(part.images) if isinstance(part, ToolReply) else 0
         sizes["added by ouro"] = max(0, sizes["added by ouro"] - sizes["summary"])
         return sizes
 
     def _outlook(self, tokens: int) -> Outlook | None:
-        plan = self._compactor.plan()
-        if plan is None:
-            return None
-        left = self._compactor.tokens_after(plan)
-        return Outlook(len(plan.covered), len(plan.kept), left) if left < tokens else None
+        plan = self.compactor.plan()
+        left = self.compactor.tokens_after(plan) if plan else 0
+        return Outlook(len(plan.covered), len(plan.kept), left) if plan and left < tokens else None
 
     def _largest(self, whole: int) -> str:
-        found = [(estimate_messages([entry.message]), entry) for entry in self._memory.transcript.sent_entries()]
+        found = [(estimate_messages([entry.message]), entry) for entry in self.memory.transcript.sent_entries()]
         size, entry = max(found, key=lambda item: item[0], default=(0, None))
         if entry is None or size < whole * LARGE:
             return ""
@@ -208,28 +166,16 @@ class ContextWindow:
         return f"{what} at message {entry.number}, about {size:,} tokens"
 
 
-def _can_be_pinned(entry: TranscriptEntry) -> bool:
-    message = entry.message
-    return is_own_words(message) or (message.role == "assistant" and bool(message.text.strip()))
-
-
-def _sizes(message: Message) -> Iterator[tuple[str, int]]:
-    for part in message.parts:
-        yield from _sizes_of(part, message)
-
-
-def _sizes_of(part: Part, message: Message) -> Iterator[tuple[str, int]]:
+def _size(part: Part, role: str) -> tuple[str, int]:
     match part:
         case Text(text):
-            yield ("answers" if message.role == "assistant" else "your messages"), estimate(text)
+            return ("answers" if role == "assistant" else "your messages"), estimate(text)
         case Context(text):
-            yield "added by ouro", estimate(text)
-        case Thinking():
-            yield "thinking", estimate_messages([Message("assistant", (part,))])
+            return "added by ouro", estimate(text)
         case Image():
-            yield "pictures", TOKENS_A_PICTURE
-        case ToolCall():
-            yield "tool calls", estimate_messages([Message("assistant", (part,))])
+            return "pictures", TOKENS_A_PICTURE
         case ToolReply():
-            yield "tool outputs", estimate(part.text)
-            yield "pictures", len(part.images) * TOKENS_A_PICTURE
+            return "tool outputs", estimate(part.text)
+        case Thinking() | ToolCall():
+            name = "thinking" if isinstance(part, Thinking) else "tool calls"
+            return name, estimate_messages([Message("assistant", (part,))])

@@ -87,10 +87,10 @@ async def open_interactively(
         except (SeveralSessions, SessionInUse, TrustNeeded, NoModelError) as error:
             if dialog is None:
                 raise
-            changed = await _ask(dialog, request, error)
-        if changed is None:
+            answered = await _ask(dialog, request, error)
+        if answered is None:
             return None
-        request = changed
+        request = answered
 
 
 async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> OpenRequest | None:
@@ -102,7 +102,10 @@ async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> Op
                 return picked
             return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
         case TrustNeeded():
-            answer = await dialog.choose_open(_trust_title(error), TRUST_CHOICES)
+            folder = tilde(error.folder)
+            names = ", ".join(tilde(file).removeprefix(f"{folder}/") for file in error.files)
+            title = f"Do you trust {folder}?\nouro would obey what is written in: {names}"
+            answer = await dialog.choose_open(title, TRUST_CHOICES)
             return replace(request, trust="yes" if answer == "yes" else "no") if answer else None
         case NoModelError():
             answer = await dialog.choose_open(str(error), NO_MODEL_CHOICES)
@@ -116,9 +119,3 @@ async def _ask(dialog: OpenDialog, request: OpenRequest, error: OuroError) -> Op
             if not answer:
                 raise error
             return replace(request, read_only=answer == "read", fork=answer == "copy")
-
-
-def _trust_title(needed: TrustNeeded) -> str:
-    folder = tilde(needed.folder)
-    names = ", ".join(tilde(file).removeprefix(f"{folder}/") for file in needed.files)
-    return f"Do you trust {folder}?\nouro would obey what is written in: {names}"

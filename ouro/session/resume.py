@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ouro.agent.replay import compaction_event
+from ouro.agent.compactor import compaction_event, compaction_record
 from ouro.display import Todo
 from ouro.errors import SaveFailed, SessionError
 from ouro.events import Emit, Event, Said, TurnFinished, UsageUpdated
@@ -24,10 +24,10 @@ from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
 from ouro.memory.short_term import compacted, sendable
 from ouro.memory.tokens import estimate_messages
-from ouro.messages import Context, Message, Usage
+from ouro.messages import Context, Usage
 from ouro.session.context_window import ContextWindow, SentContext
 from ouro.session.opening import Part
-from ouro.session.turn import TurnRunner
+from ouro.session.turn import SessionTasks
 from ouro.session.workbench import Workbench
 from ouro.utils.git import Git, GitError
 from ouro.utils.repository import branch_in_note, git_branch
@@ -89,47 +89,33 @@ class ResumeCard(msgspec.Struct, frozen=True):
     """Long enough to ask how to continue."""
 
 
-class Resumed:
-    """What a resumed session reports about itself, and how it continues.
+class Resumed(msgspec.Struct, eq=False):
+    """What a resumed session reports about itself, and how it continues."""
 
-    Args:
-        info: what was known of the session when it was resumed.
-        transcript: its messages.
-        workbench: its folder, models and todos.
-        window: makes a summary.
-        runner: runs the choice of a part as a turn.
-        memory: knows what has changed since.
-        context: what is sent again when older messages are left out.
-    """
-
-    def __init__(
-        self,
-        info: SessionInfo,
-        transcript: MemoryManager,
-        workbench: Workbench,
-        window: ContextWindow,
-        runner: TurnRunner,
-        memory: SessionMemory,
-        context: SentContext,
-    ) -> None:
-        self._info = info
-        self._memory = transcript
-        self._workbench = workbench
-        self._window = window
-        self._runner = runner
-        self._long_term = memory
-        self._context = context
-        self._is_decided = False
+    info: SessionInfo
+    """What was known of the session when it was resumed."""
+    transcript: MemoryManager
+    workbench: Workbench
+    window: ContextWindow
+    tasks: SessionTasks
+    memory: SessionMemory
+    context: SentContext
+    """Is sent again when older messages are left out."""
+    is_decided: bool = False
+    """It was opened with `--part`."""
 
     async def card(self) -> ResumeCard:
         """What the user needs to know before the first model call; waits until all that is sent is loaded."""
-        await self._memory.pager.loaded()
-        info, memory, bench = self._info, self._memory, self._workbench
+        await self.transcript.pager.loaded()
+        info, memory, bench = self.info, self.transcript, self.workbench
         entries = memory.transcript.sent_entries()
         messages = [entry.message for entry in entries]
+        last = messages[-1] if messages else None
+        notes = (part.text for message in reversed(messages) for part in message.parts_of(Context))
+        branch_then = next(filter(None, map(branch_in_note, notes)), "")
         repository, changes = await asyncio.gather(
-            asyncio.to_thread(repository_changes, bench.cwd, info.updated_at, _branch_then(messages)),
-            asyncio.to_thread(self._long_term.changes_since, info.updated_at),
+            asyncio.to_thread(repository_changes, bench.cwd, info.updated_at, branch_then),
+            asyncio.to_thread(self.memory.changes_since, info.updated_at),
         )
         spec = bench.models.current()[0].spec
         cache = _cache_state(spec.name, info.model, _seconds_since(info.updated_at))
@@ -144,9 +130,9 @@ class Resumed:
             memory=changes,
             folder="" if info.project == str(bench.cwd) else str(bench.cwd),
             todos=tuple(todo for todo in bench.plan.items if todo.state != "done"),
-            in_the_middle=_is_in_the_middle(messages),
+            in_the_middle=last is not None and (last.role != "assistant" or last.cut or bool(last.tool_calls)),
             tail=self._tail(entries),
-            is_long=not self._is_decided and size >= (SMALL if "warm" in cache else TINY),
+            is_long=not self.is_decided and size >= (SMALL if "warm" in cache else TINY),
         )
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
@@ -156,16 +142,12 @@ class Resumed:
             UsageError: a turn runs.
         """
         if part == "summary":
-            return self._window.compact("")
-        return self._runner.run(self._send_tail if part == "tail" else _send_all)
+            return self.window.compact("")
+        return self.tasks.run(self._send_tail if part == "tail" else _send_all)
 
     async def apply(self, part: Part) -> None:
-        """The same, to its end.
-
-        Raises:
-            SessionError: it failed.
-        """
-        self._is_decided = True
+        """As `take`, to its end; raises SessionError where it failed."""
+        self.is_decided = True
         async with aclosing(self.take(part)) as events:
             async for event in events:
                 if isinstance(event, Said) and event.level == "error":
@@ -173,55 +155,45 @@ class Resumed:
 
     async def _send_tail(self, emit: Emit) -> TurnFinished:
         """Leave all but the last turns out of the request, without a summary: they stay in the session."""
-        await self._memory.pager.loaded()
-        memory = self._memory
+        await self.transcript.pager.loaded()
+        memory = self.transcript
         entries = memory.transcript.sent_entries()
         begin = _begin_of_tail(entries)
-        before, sent = memory.tokens, memory.context()
         if begin == 0:
             emit(Said("Nothing is left out: the last turns are all there is."))
             return TurnFinished("answered")
-        record = self._tail_record(entries, begin, await self._context.for_summary())
-        after = smaller(before, sent, self._sent_with(record, entries, begin), memory.constant)
-        record = replace(record, tokens=(before, after))
+        record = self._tail_record(entries, begin, await self.context.for_summary())
+        pinned = [entry.message for entry in entries[:begin] if entry.number in record.kept]
+        sent = sendable(compacted(pinned, record.summary, [entry.message for entry in entries[begin:]]))
+        before = memory.tokens
+        record = replace(record, tokens=(before, smaller(before, memory.context(), sent, memory.constant)))
         try:
             await memory.record(record)
         except SaveFailed as error:
             emit(Said(str(error), "error"))
-        self._context.clear()
+        self.context.clear()
         emit(compaction_event(record))
-        emit(UsageUpdated(memory.usage, memory.tokens, self._workbench.models.current()[0].spec.window))
+        emit(UsageUpdated(memory.usage, memory.tokens, self.workbench.models.current()[0].spec.window))
         return TurnFinished("answered")
 
     def _tail_record(self, entries: Sequence[TranscriptEntry], begin: int, carried: str) -> CompactionRecord:
-        memory, transcript = self._memory, self._memory.transcript
-        covered, earlier = entries[:begin], transcript.compaction
-        numbers = [entry.number for entry in covered if entry.number]
+        memory, transcript = self.transcript, self.transcript.transcript
+        earlier = transcript.compaction
+        numbers = [entry.number for entry in entries[:begin] if entry.number]
         left_out = f"{begin} earlier messages of this session were left out here, without a summary of them."
-        return CompactionRecord(
-            memory.next_number,
-            memory.now(),
+        return replace(
+            compaction_record(memory, "manual"),
             covers=(earlier.covers[0] if earlier else numbers[0], max(numbers)),
             kept=tuple(number for number in numbers if number in transcript.pins),
             summary="\n\n".join(filter(None, [earlier.summary if earlier else "", left_out, carried])),
-            trigger="manual",
             messages=begin,
-            spent=memory.usage,
-            title=memory.title,
-            pins=tuple(sorted(transcript.pins)),
-            chosen=memory.model,
-            captured=transcript.captured,
         )
-
-    def _sent_with(self, record: CompactionRecord, entries: Sequence[TranscriptEntry], begin: int) -> list[Message]:
-        kept = [entry.message for entry in entries[:begin] if entry.number in record.kept]
-        return sendable(compacted(kept, record.summary, [entry.message for entry in entries[begin:]]))
 
     def _tail(self, entries: Sequence[TranscriptEntry]) -> Tail | None:
         begin = _begin_of_tail(entries)
         if not begin:
             return None
-        memory, rest = self._memory, [entry.message for entry in entries[begin:]]
+        memory, rest = self.transcript, [entry.message for entry in entries[begin:]]
         after = smaller(memory.tokens, memory.context(), sendable(rest), memory.constant)
         turns = sum(is_own_words(message) for message in rest)
         return Tail(turns, after) if after < memory.tokens * 0.9 else None
@@ -257,16 +229,6 @@ def _begin_of_tail(entries: Sequence[TranscriptEntry]) -> int:
         if estimate_messages([entry.message for entry in entries[place:]]) <= MAX_TAIL
     )
     return next(fitting, starts[-1] if starts else 0)
-
-
-def _branch_then(messages: Sequence[Message]) -> str:
-    notes = (part.text for message in reversed(messages) for part in message.parts_of(Context))
-    return next(filter(None, map(branch_in_note, notes)), "")
-
-
-def _is_in_the_middle(messages: Sequence[Message]) -> bool:
-    last = messages[-1] if messages else None
-    return last is not None and (last.role != "assistant" or last.cut or bool(last.tool_calls))
 
 
 def _seconds_since(at: str) -> float:

@@ -15,7 +15,6 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.sessions.session_reader import WholeSession
-    from ouro.memory.transcript import TranscriptBranch as Left
     from ouro.memory.transcript import TranscriptEntry
 
 SHELL_NOTE = "I ran this in a shell:\n\n$ "
@@ -80,79 +79,75 @@ class Undoer(Protocol):
         ...
 
 
-class Rewind:
+class Rewind(msgspec.Struct, frozen=True, eq=False):
     """The earlier messages and the branches of a session, and the ways back to them.
 
-    Args:
-        memory: the session's messages.
-        is_running: whether a turn runs.
-        on_change: is called when the transcript is another one.
-        undoers: undo what turns did outside the transcript, by scope.
-        settled: waits until all that the last turn did can be undone.
+    Every change raises UsageError where a turn runs or the session is read-only, and SaveFailed where it cannot be
+    written; the transcript is as it was then.
     """
 
-    def __init__(
-        self,
-        memory: MemoryManager,
-        is_running: Callable[[], bool],
-        on_change: Callable[[], None],
-        undoers: Mapping[RewindScope, Undoer],
-        settled: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._memory = memory
-        self._is_running = is_running
-        self._on_change = on_change
-        self._undoers = undoers
-        self._settled = settled
+    memory: MemoryManager
+    is_running: Callable[[], bool]
+    """Whether a turn runs."""
+    on_change: Callable[[], None]
+    """Is called when the transcript is another one."""
+    undoers: Mapping[RewindScope, Undoer]
+    """Undo what turns did outside the transcript."""
+    settled: Callable[[], Awaitable[None]]
+    """Waits until all that the last turn did can be undone."""
 
     async def whole(self) -> WholeSession:
-        """All records of the session, with rewound and compacted ones.
-
-        Raises:
-            SessionNotFound: it has no messages yet.
-        """
-        return await self._memory.whole()
+        """All records of the session, with rewound and compacted ones; raises SessionNotFound without messages."""
+        return await self.memory.whole()
 
     def points(self) -> tuple[Point, ...]:
         """The messages of the user on this branch, as far as they are loaded; oldest first."""
         found: list[Point] = []
         calls = 0
-        for messages, entry in enumerate(reversed(self._memory.transcript.entries), 1):
+        for messages, entry in enumerate(reversed(self.memory.transcript.entries), 1):
             calls += len(entry.message.tool_calls)
             if _is_typed(entry):
-                found.append(_point(entry, messages, calls))
+                message = entry.message
+                images = message.parts_of(Image)
+                found.append(Point(entry.number, entry.at, message.text, messages, calls, images))
         return tuple(reversed(found))
 
     def branches(self) -> tuple[Branch, ...]:
         """The branches that rewinds have left, in the order of their beginning."""
-        return tuple(map(_branch, self._memory.transcript.branches))
+        return tuple(
+            Branch(
+                branch.entries[-1].number,
+                branch.since,
+                branch.entries[-1].at,
+                tuple(entry.message.text for entry in branch.entries if _is_typed(entry)),
+                len(branch.entries),
+                sum(len(entry.message.tool_calls) for entry in branch.entries),
+            )
+            for branch in self.memory.transcript.branches
+        )
 
     @property
     def lacks_branches(self) -> bool:
         """Whether there may be more branches: those that begin at messages that were not loaded at first."""
-        return self._memory.transcript.lacks_branches
+        return self.memory.transcript.lacks_branches
 
     @property
     def has_earlier(self) -> bool:
-        return self._memory.pager.has_earlier
+        return self.memory.pager.has_earlier
 
     async def earlier(self, count: int = 200) -> None:
-        await self._memory.pager.earlier(count)
+        await self.memory.pager.earlier(count)
 
     async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
         """What can be undone together with the messages from `number` on, by scope, in a few words."""
-        return {scope: found.what for scope, found in (await self._undoable(number, self._undoers)).items()}
+        return {scope: found.what for scope, found in (await self._undoable(number, self.undoers)).items()}
 
     async def rewind(self, number: int, scopes: Collection[RewindScope] = ()) -> Rewound:
         """Go back to before the user's message `number`; return it, to be edited.
 
         Args:
-            number: of a message in `points`.
+            number: of a message in `points`; raises UsageError for another one.
             scopes: what to undo together with the messages.
-
-        Raises:
-            UsageError: a turn runs, the session is read-only, or there is no such message.
-            SaveFailed: it is not on disk; the transcript is as it was.
         """
         self._check()
         entry = self._entry(number)
@@ -160,28 +155,21 @@ class Rewind:
         await self._go(await self._before(entry), ("conversation", *undoable))
         notices: list[str] = []
         for scope, found in undoable.items():
-            notices.extend(await _undo(scope, found))
+            try:
+                notices += await found.undo()
+            except OuroError as error:  # the session is rewound by now
+                notices.append(f"Not undone in {scope}: {error}")
         return Rewound(entry.message.text, entry.message.parts_of(Image), tuple(notices))
 
     async def visit(self, number: int) -> None:
-        """Continue at the end of a branch.
-
-        Raises:
-            UsageError: a turn runs, the session is read-only, or there is no such branch.
-            SaveFailed: it is not on disk; the transcript is as it was.
-        """
+        """Continue at the end of a branch."""
         self._check()
         if number not in {branch.number for branch in self.branches()}:
             raise UsageError(f"There is no branch that ends with message {number}.", commands=["rewind"])
         await self._go(number)
 
     async def undo(self) -> Rewound:
-        """Undo the last message of the user, and all that followed it.
-
-        Raises:
-            UsageError: a turn runs, the session is read-only, or there is no message yet.
-            SaveFailed: as for `rewind`.
-        """
+        """Undo the last message of the user, and all that followed it."""
         self._check()
         while not (points := self.points()) and self.has_earlier:
             await self.earlier()
@@ -190,14 +178,9 @@ class Rewind:
         return await self.rewind(points[-1].number)
 
     async def redo(self) -> None:
-        """Undo the last rewind; as often as there were rewinds.
-
-        Raises:
-            UsageError: a turn runs, the session is read-only, or a message was sent since.
-            SaveFailed: as for `rewind`.
-        """
+        """Undo the last rewind, where no message was sent since; as often as there were rewinds."""
         self._check()
-        undone = self._memory.transcript.undone
+        undone = self.memory.transcript.undone
         if not undone:
             raise UsageError("There is nothing to redo.", commands=["rewind"])
         await self._go(undone[-1])
@@ -206,37 +189,33 @@ class Rewind:
         """Copy the session, or the part before the user's message `number`; return the id of the copy.
 
         The id is empty if there is nothing before that message.
-
-        Raises:
-            UsageError: there is no message yet, or no such message.
-            SaveFailed: there is no copy.
         """
-        transcript = self._memory.transcript
+        transcript = self.memory.transcript
         if not transcript.last_number:
             raise UsageError("There is nothing to fork: the session has no messages.")
         end = transcript.last_number if number is None else await self._before(self._entry(number))
-        return await self._memory.fork(end, title) if end else ""
+        return await self.memory.fork(end, title) if end else ""
 
     def _entry(self, number: int) -> TranscriptEntry:
-        entry = next((entry for entry in self._memory.transcript.entries if entry.number == number), None)
+        entry = next((entry for entry in self.memory.transcript.entries if entry.number == number), None)
         if entry is None or not _is_typed(entry):
             raise UsageError(f"There is no message {number} of yours to rewind to.", commands=["rewind"])
         return entry
 
     async def _before(self, entry: TranscriptEntry) -> int:
         """The number of the message before it on the branch; 0: it is the first."""
-        if self._memory.pager.has_earlier and self._memory.transcript.before(entry.number) == 0:
-            await self._memory.pager.earlier(1)
-        return self._memory.transcript.before(entry.number)
+        if self.memory.pager.has_earlier and self.memory.transcript.before(entry.number) == 0:
+            await self.memory.pager.earlier(1)
+        return self.memory.transcript.before(entry.number)
 
     async def _go(self, number: int, scopes: Sequence[RewindScope] = ("conversation",)) -> None:
-        await self._memory.record(RewindRecord(number, self._memory.now(), tuple(scopes)))
-        self._on_change()
+        await self.memory.record(RewindRecord(number, self.memory.now(), tuple(scopes)))
+        self.on_change()
 
     async def _undoable(self, number: int, scopes: Collection[RewindScope]) -> dict[RewindScope, Undoable]:
         found: dict[RewindScope, Undoable] = {}
-        await self._settled()
-        for scope, undoer in self._undoers.items():
+        await self.settled()
+        for scope, undoer in self.undoers.items():
             try:
                 if scope in scopes and (undoable := await undoer.find(number)) is not None:
                     found[scope] = undoable
@@ -245,32 +224,13 @@ class Rewind:
         return found
 
     def _check(self) -> None:
-        if self._is_running():
+        if self.is_running():
             raise UsageError("The agent is at work.", "Interrupt it, or wait until it is done, then rewind.")
-        if self._memory.read_only:
+        if self.memory.read_only:
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
-
-
-async def _undo(scope: RewindScope, found: Undoable) -> Sequence[str]:
-    """The session is rewound by now: an error is reported, not raised."""
-    try:
-        return await found.undo()
-    except OuroError as error:
-        return (f"Not undone in {scope}: {error}",)
 
 
 def _is_typed(entry: TranscriptEntry) -> bool:
     message = entry.message
     is_said = bool(message.text.strip() or message.parts_of(Image))
     return message.role == "user" and is_said and not message.text.startswith(SHELL_NOTE)
-
-
-def _point(entry: TranscriptEntry, messages: int, calls: int) -> Point:
-    return Point(entry.number, entry.at, entry.message.text, messages, calls, entry.message.parts_of(Image))
-
-
-def _branch(left: Left) -> Branch:
-    entries = left.entries
-    texts = tuple(entry.message.text for entry in entries if _is_typed(entry))
-    calls = sum(len(entry.message.tool_calls) for entry in entries)
-    return Branch(entries[-1].number, left.since, entries[-1].at, texts, len(entries), calls)

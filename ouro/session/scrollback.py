@@ -6,13 +6,26 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from ouro.agent.replay import replay
+from ouro.agent.compactor import compaction_event
+from ouro.display import Display, Plain
 from ouro.errors import UsageError
-from ouro.events import Event
-from ouro.memory.backend import RewindRecord
+from ouro.events import (
+    Event,
+    NotesRecalled,
+    Prompted,
+    Remembered,
+    Replied,
+    Said,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+)
+from ouro.memory.backend import CompactionRecord, ModelRecord, RecalledRecord, RewindRecord
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import TranscriptEntry
-from ouro.messages import Image, ToolCall
+from ouro.memory.transcript import ShownItem
+from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply
 
 PAGE = 100
 """Messages that are read when the user scrolls to the top."""
@@ -27,41 +40,30 @@ class Reached(msgspec.Struct, frozen=True):
     """On a branch that a rewind has left."""
 
 
-class Scrollback:
-    """The shown part of a session, and access to earlier messages.
-
-    Args:
-        memory: the session's messages.
-        title: returns the title of a tool call.
-    """
-
-    def __init__(self, memory: MemoryManager, title: Callable[[ToolCall], str]) -> None:
-        self._memory = memory
-        self._title = title
+class Scrollback(msgspec.Struct, frozen=True, eq=False):
+    memory: MemoryManager
+    title: Callable[[ToolCall], str]
+    """Returns the title of a tool call."""
 
     @property
     def has_more(self) -> bool:
-        return self._memory.pager.has_hidden
+        return self.memory.pager.has_hidden
 
     def shown(self) -> Iterator[Event]:
-        return replay(self._memory.pager.shown(), self._title)
+        return _replay(self.memory.pager.shown(), self.title)
 
     async def more(self, count: int = PAGE) -> list[Event]:
-        """What is before it; it is shown then.
-
-        Raises:
-            SessionError: it cannot be read.
-        """
-        return list(replay(await self._memory.pager.show_more(count), self._title))
+        """What is before it; it is shown then. Raises SessionError where it cannot be read."""
+        return list(_replay(await self.memory.pager.show_more(count), self.title))
 
     def last_said(self, count: int) -> list[tuple[int, str]]:
         """The numbers and texts of the user's last messages, as far as they are loaded."""
-        entries = [entry for entry in self._memory.transcript.entries if _is_prompt(entry)]
+        entries = [entry for entry in self.memory.transcript.entries if _is_prompt(entry.message)]
         return [(entry.number, entry.message.text) for entry in entries[-count:]]
 
     def begin_at(self, number: int) -> bool:
         """Whether a screen may drop what it shows before that message: `more` reads it again."""
-        return self._memory.pager.show_from(number)
+        return self.memory.pager.show_from(number)
 
     async def reach(self, number: int) -> Reached:
         """Show the session from message `number` on, or from further back.
@@ -72,7 +74,7 @@ class Scrollback:
             UsageError: the session has no such message, or it is on another branch.
             SessionError: it cannot be read.
         """
-        memory = self._memory
+        memory = self.memory
         await memory.pager.loaded()
         if prompts := await self._reached(number):
             return Reached(prompts)
@@ -86,23 +88,55 @@ class Scrollback:
 
     async def _reached(self, number: int) -> int:
         """How many user messages are there from it on, once it is shown; 0: it is not on this branch."""
-        shown = self._entries()
-        while not _has(shown, number) and self._memory.pager.has_hidden:
-            await self._memory.pager.show_more(PAGE)
-            shown = self._entries()
-        places = [place for place, entry in enumerate(shown) if _is_prompt(entry)]
+        while not _has(shown := self._entries(), number) and self.memory.pager.has_hidden:
+            await self.memory.pager.show_more(PAGE)
         at = next((place for place, entry in enumerate(shown) if entry.number == number), -1)
-        before = sum(place <= at for place in places)
-        return len(places) - max(0, before - 1) if at >= 0 else 0
+        after = sum(_is_prompt(entry.message) for entry in shown[at + 1 :])
+        has_prompt = any(_is_prompt(entry.message) for entry in shown[: at + 1])
+        return after + has_prompt if at >= 0 else 0
 
     def _entries(self) -> list[TranscriptEntry]:
-        return [item for item in self._memory.pager.shown() if isinstance(item, TranscriptEntry)]
+        return [item for item in self.memory.pager.shown() if isinstance(item, TranscriptEntry)]
 
 
 def _has(entries: Iterable[TranscriptEntry], number: int) -> bool:
     return any(entry.number == number for entry in entries)
 
 
-def _is_prompt(entry: TranscriptEntry) -> bool:
-    """Whether it is shown as a message of the user: see `replay`."""
-    return entry.message.role == "user" and bool(entry.message.text or entry.message.parts_of(Image))
+def _is_prompt(message: Message) -> bool:
+    return message.role == "user" and bool(message.text or message.parts_of(Image))
+
+
+def _replay(items: Iterable[ShownItem], title: Callable[[ToolCall], str]) -> Iterator[Event]:
+    """A saved transcript as the events of its turns, in order. No tool is run."""
+    for item in items:
+        match item:
+            case TranscriptEntry():
+                yield from _message_events(item.message, title)
+            case CompactionRecord():
+                yield compaction_event(item)
+            case RecalledRecord(items=notes, way=way):
+                # The record holds the ids of notes, not their texts.
+                yield NotesRecalled(
+                    tuple(Remembered(i.id, "", i.state, i.reason, "", i.score, i.tokens) for i in notes), way
+                )
+            case ModelRecord(model):
+                yield Said(f"Model: {model}")
+            case RewindRecord():
+                yield Said("Rewound to here. What followed is kept: /rewind lists it.")
+
+
+def _message_events(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Event]:
+    if _is_prompt(message):
+        yield Prompted(message.text, message.parts_of(Image))
+    elif message.role == "assistant":
+        for part in message.parts:
+            if isinstance(part, Thinking) and part.text:
+                yield ThinkingDelta(part.text)
+            elif isinstance(part, Text):
+                yield TextDelta(part.text)
+        yield Replied(message)
+        yield from (ToolStarted(call, title(call)) for call in message.tool_calls)
+    for result in message.parts_of(ToolReply):
+        display = result.display or Display(result.text.partition("\n")[0][:120], Plain(result.text))
+        yield ToolFinished(result.call_id, result.name, display, result.failed, 0.0)

@@ -20,14 +20,12 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.messages import Image, ToolCall, Usage, user
 from ouro.safety import Mode
 from ouro.session.agent_turn import AgentTurn
-from ouro.session.background import Background
 from ouro.session.budget import Budget
 from ouro.session.context_window import ContextWindow
 from ouro.session.resume import Resumed
 from ouro.session.rewind import SHELL_NOTE, Rewind
 from ouro.session.scrollback import Scrollback
 from ouro.session.titles import Titles
-from ouro.session.turn import OpenQuestions, TurnRunner
 from ouro.session.turn_queue import Draft
 from ouro.session.workbench import Workbench
 from ouro.tools.shell_jobs import JobInfo
@@ -49,21 +47,12 @@ class Status(msgspec.Struct, frozen=True):
     """Notes that were sent with the last message."""
 
 
-class Controls(msgspec.Struct, frozen=True):
-    """What runs in a session: turns, background tasks, and their questions to the user."""
-
-    turn: AgentTurn
-    runner: TurnRunner
-    background: Background
-    questions: OpenQuestions
-
-
 class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One live session. It owns every task that is started for it."""
 
     transcript: MemoryManager
     workbench: Workbench
-    controls: Controls
+    turn: AgentTurn
     memory: SessionMemory
     """Long-term memory, also where it is off."""
     session_catalog: SessionCatalog
@@ -100,12 +89,12 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def running(self) -> bool:
-        return self.controls.runner.running
+        return self.turn.tasks.running
 
     @property
     def waiting(self) -> tuple[str, ...]:
         """The steering messages that are not delivered yet."""
-        return tuple(prompt.text for prompt in self.controls.turn.steering.messages)
+        return tuple(prompt.text for prompt in self.turn.steering.messages)
 
     def status(self) -> Status:
         models, transcript = self.workbench.models, self.transcript
@@ -123,7 +112,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def events(self) -> AsyncGenerator[Event, None]:
         """Background events (a title, a note, a change of memory), until `close`; for one reader."""
-        return self.controls.background.events()
+        return self.turn.tasks.events()
 
     def send(self, text: str, images: Sequence[Image] = ()) -> AsyncGenerator[Event, None]:
         """The events of one turn; TurnFinished comes last, exactly once.
@@ -131,19 +120,19 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         Raises:
             UsageError: a turn runs already: use `steer`.
         """
-        return self.controls.runner.run(lambda emit: self.controls.turn.run(text, images, emit))
+        return self.turn.tasks.run(lambda emit: self.turn.run(text, images, emit))
 
     def answer(self, question_id: str, answer: Answer) -> None:
         """Answer a permission or question; one that is closed is ignored."""
-        self.controls.questions.answer(question_id, answer)
+        self.turn.tasks.answer(question_id, answer)
 
     def steer(self, text: str, images: Sequence[Image] = ()) -> None:
         """Send a message while a turn runs: delivered at the next tool boundary, as Prompted."""
-        self.controls.turn.steering.messages.append(Prompt(text, tuple(images)))
+        self.turn.steering.messages.append(Prompt(text, tuple(images)))
 
     def withdraw(self) -> Draft | None:
         """Remove the last steering message that was not delivered yet, and return it."""
-        messages = self.controls.turn.steering.messages
+        messages = self.turn.steering.messages
         if not messages:
             return None
         prompt = messages.pop()
@@ -151,7 +140,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def interrupt(self) -> bool:
         """End the turn and the user's own shell lines; return whether there were any."""
-        return self.controls.runner.interrupt()
+        return self.turn.tasks.interrupt()
 
     def kill_children(self) -> None:
         """Kill every running shell line at once, except background jobs."""
@@ -159,7 +148,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def run_shell(self, line: str, share: bool) -> AsyncGenerator[Event, None]:
         """The events of the user's own shell line; with `share` its output is sent to the model."""
-        return self.controls.runner.run_beside(lambda emit: self._run_line(line, share, emit))
+        return self.turn.tasks.run_beside(lambda emit: self._run_line(line, share, emit))
 
     def jobs(self) -> tuple[JobInfo, ...]:
         return self.workbench.jobs.list()
@@ -183,7 +172,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if not self.running:
             await models.release()
         if name:
-            self.window.measure()
+            self.window.compactor.measure()
             self.transcript.set_model(self.status().model)
 
     async def models(self) -> tuple[ModelChoice, ...]:
@@ -205,9 +194,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         Raises:
             SaveFailed: a message could not be saved, and is lost now.
         """
-        await self.controls.runner.close()
+        await self.turn.tasks.close_turns()
         await self.memory.close()
-        await self.controls.background.close()
+        await self.turn.tasks.close()
         if self.memory.lookup is not None:
             await self.memory.lookup.close()
         await self.workbench.jobs.close()
@@ -233,6 +222,6 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     async def _share(self, text: str) -> None:
         """Let the model read it before its next answer: now, or at the next tool boundary of the running turn."""
         if self.running:
-            self.controls.turn.steering.outputs.append(Prompt(text))
+            self.turn.steering.outputs.append(Prompt(text))
         else:
             await self.transcript.add(user(text))

@@ -12,7 +12,7 @@ from ouro.memory.backend import CostRecord
 from ouro.memory.manager import MemoryManager
 from ouro.memory.transcript import title_of
 from ouro.messages import Message, system, user
-from ouro.session.background import Background
+from ouro.session.turn import SessionTasks
 
 INSTRUCTIONS = """\
 You name sessions of a user with a coding agent, so that the user finds them again in a long list.
@@ -32,17 +32,18 @@ class Titles:
         by_itself: find a title after the first turn without a command.
     """
 
-    def __init__(self, memory: MemoryManager, models: ModelSource, background: Background, *, by_itself: bool) -> None:
+    def __init__(self, memory: MemoryManager, models: ModelSource, tasks: SessionTasks, *, by_itself: bool) -> None:
         self._memory = memory
         self._models = models
-        self._background = background
+        self._tasks = tasks
         self._may_try = by_itself and not memory.read_only
 
     def after_turn(self) -> None:
         """Start to find a title, once, if the title is still the first words of the session; returns at once."""
-        if self._may_try and self._is_made_of_first_words() and self._is_answered():
+        is_answered = any(message.role == "assistant" and message.text for message in self._memory.messages())
+        if self._may_try and is_answered and self._is_made_of_first_words():
             self._may_try = False
-            self._background.start("title", self._replace_first_words())
+            self._tasks.start("title", self._replace_first_words())
 
     async def find(self) -> str:
         """Set the title that a model gives, and return it.
@@ -52,15 +53,14 @@ class Titles:
             UsageError: there are no messages yet, or the answer holds no title.
             SaveFailed: the cost of the call is not on disk.
         """
-        title = await self._ask()
-        self._memory.set_title(title)
+        self._memory.set_title(await self._ask())
         return self._memory.title
 
     async def _replace_first_words(self) -> None:
         title = await self._ask()
         if self._is_made_of_first_words():  # the user may have renamed it meanwhile
             self._memory.set_title(title)
-            self._background.emit(Titled(self._memory.title))
+            self._tasks.emit(Titled(self._memory.title))
 
     async def _ask(self) -> str:
         words = excerpt(self._memory.messages())
@@ -73,9 +73,6 @@ class Titles:
         if not title:
             raise UsageError("The model gave no title.", "Set one: /rename Fix the parser")
         return title
-
-    def _is_answered(self) -> bool:
-        return any(message.role == "assistant" and message.text for message in self._memory.messages())
 
     def _is_made_of_first_words(self) -> bool:
         texts = (message.text for message in self._memory.messages() if message.role == "user" and message.text)

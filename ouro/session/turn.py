@@ -1,114 +1,49 @@
-"""Turn: work that emits events, as a task that can be interrupted; TurnRunner; OpenQuestions to the user."""
+"""SessionTasks: what runs in a session: turns, shell lines of the user, background work, and their questions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
+from typing import Any
 
+from ouro.display import Question
 from ouro.errors import UsageError
-from ouro.events import Answer, Emit, Event, PermissionAsked, QuestionAsked, QuestionClosed, TurnFinished
+from ouro.events import Answer, Emit, Event, PermissionAsked, QuestionAsked, QuestionClosed, Said, TurnFinished
 from ouro.utils.log import log
 
 Work = Callable[[Emit], Awaitable[TurnFinished]]
 """Emits what happens; returns how it ended."""
 
 
-class OpenQuestions:
-    """The open questions to the user. An answer that comes before its question is dropped."""
+class SessionTasks:
+    """Runs one turn at a time, and other work beside it. Owned by one Session, which closes it."""
 
     def __init__(self) -> None:
-        self._open: dict[str, asyncio.Future[Answer]] = {}
-
-    async def ask(self, question: PermissionAsked | QuestionAsked, emit: Emit) -> Answer:
-        waiting = self._open[question.question_id] = asyncio.get_running_loop().create_future()
-        emit(question)
-        try:
-            answer: Answer = await waiting
-            return answer
-        finally:
-            self._open.pop(question.question_id, None)
-            emit(QuestionClosed(question.question_id))
-
-    def answer(self, question_id: str, answer: Answer) -> bool:
-        """Answer a question; return False if it is not open (any more)."""
-        waiting = self._open.get(question_id)
-        if waiting is None or waiting.done():
-            return False
-        waiting.set_result(answer)
-        return True
-
-
-class Turn:
-    """Runs work in a task of its own, so that it can be interrupted wherever it waits."""
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._queue: asyncio.Queue[Event] = asyncio.Queue()
-        self._task: asyncio.Task[TurnFinished] | None = None
-
-    def interrupt(self) -> None:
-        """End the turn; its events end with `TurnFinished("interrupted")`."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def events(self) -> AsyncGenerator[Event, None]:
-        """All events; TurnFinished comes last, exactly once. Closing the stream interrupts the turn."""
-        self._task = asyncio.create_task(self._run())
-        self._task.add_done_callback(self._finish)  # not in `_run`: a task cancelled early never gets there
-        try:
-            while True:
-                event = await self._queue.get()
-                yield event
-                if isinstance(event, TurnFinished):
-                    return
-        finally:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def ended(self) -> None:
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    def _finish(self, task: asyncio.Task[TurnFinished]) -> None:
-        self._queue.put_nowait(TurnFinished("interrupted") if task.cancelled() else task.result())
-
-    async def _run(self) -> TurnFinished:
-        try:
-            return await self._work(self._queue.put_nowait)
-        except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program
-            log.exception("the turn failed")
-            return TurnFinished("failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`.")
-
-
-class TurnRunner:
-    """Runs one turn at a time, and shell lines of the user beside it. Owned by one Session, which closes it."""
-
-    def __init__(self) -> None:
-        self._turn: Turn | None = None
-        self._lines: set[Turn] = set()
-
-    @property
-    def running(self) -> bool:
-        return self._turn is not None
+        self.running = False
+        """A turn runs."""
+        self._turns: set[asyncio.Task[TurnFinished]] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._questions: dict[str, asyncio.Future[Answer]] = {}
 
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
-        """The events of a turn; TurnFinished comes last, exactly once.
+        """The events of a turn; TurnFinished comes last, exactly once. Closing the stream interrupts the turn.
 
         Raises:
             UsageError: a turn runs already.
         """
-        if self._turn is not None:
+        if self.running:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
-        self._turn = Turn(work)
+        self.running = True
         try:
-            async with aclosing(self._turn.events()) as events:
+            async with aclosing(self._run(work)) as events:
                 async for event in events:
                     yield event
         finally:
-            self._turn = None
+            self.running = False
 
-    def run_stream(self, events: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
+    def run_as_turn(self, events: Callable[[], AsyncGenerator[Event, None]]) -> AsyncGenerator[Event, None]:
         """Run a stream of events as a turn; what it yields comes out, and a TurnFinished at its end."""
 
         async def work(emit: Emit) -> TurnFinished:
@@ -124,26 +59,96 @@ class TurnRunner:
         return self.run(work)
 
     async def run_beside(self, work: Work) -> AsyncGenerator[Event, None]:
-        line = Turn(work)
-        self._lines.add(line)
+        async with aclosing(self._run(work)) as events:
+            async for event in events:
+                if not isinstance(event, TurnFinished):
+                    yield event
+
+    async def _run(self, work: Work) -> AsyncGenerator[Event, None]:
+        events: asyncio.Queue[Event] = asyncio.Queue()
+
+        async def finish() -> TurnFinished:
+            try:
+                return await work(events.put_nowait)
+            except Exception as error:  # noqa: BLE001  # a defect ends the turn, not the program
+                log.exception("the turn failed")
+                return TurnFinished("failed", f"ouro failed: {type(error).__name__}: {error}. See `ouro.log`.")
+
+        def on_end(task: asyncio.Task[TurnFinished]) -> None:
+            events.put_nowait(TurnFinished("interrupted") if task.cancelled() else task.result())
+
+        task = asyncio.create_task(finish())
+        task.add_done_callback(on_end)  # not in `finish`: a task cancelled early never gets there
+        self._turns.add(task)
         try:
-            async with aclosing(line.events()) as events:
-                async for event in events:
-                    if not isinstance(event, TurnFinished):
-                        yield event
+            while True:
+                event = await events.get()
+                yield event
+                if isinstance(event, TurnFinished):
+                    return
         finally:
-            self._lines.discard(line)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            self._turns.discard(task)
 
     def interrupt(self) -> bool:
-        """End what runs; return whether something did."""
-        running = [turn for turn in (self._turn, *self._lines) if turn is not None]
-        for turn in running:
-            turn.interrupt()
-        return bool(running)
+        """End the turn and the user's shell lines; return whether there were any."""
+        for task in self._turns:
+            task.cancel()
+        return bool(self._turns)
+
+    async def ask_user(self, question: PermissionAsked | QuestionAsked, emit: Emit) -> Answer:
+        """Emit a question, wait for its answer, emit that it is closed."""
+        waiting = self._questions[question.question_id] = asyncio.get_running_loop().create_future()
+        emit(question)
+        try:
+            answer: Answer = await waiting
+            return answer
+        finally:
+            self._questions.pop(question.question_id, None)
+            emit(QuestionClosed(question.question_id))
+
+    def answer(self, question_id: str, answer: Answer) -> None:
+        """Answer a question; an answer to one that is not open is dropped."""
+        waiting = self._questions.get(question_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run a background task; a failure is logged under `name`."""
+        task = asyncio.create_task(work, name=name)
+        self._background.add(task)
+        task.add_done_callback(self._on_background_end)
+
+    def _on_background_end(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("%s: %s", task.get_name(), error, exc_info=error)
+
+    def emit(self, event: Event) -> None:
+        """Hand a background event to the reader of `events`."""
+        self._events.put_nowait(event)
+
+    def warn(self, text: str) -> None:
+        self.emit(Said(text, "warning"))
+
+    async def ask(self, question_id: str, question: Question) -> Answer:
+        """Ask the user outside of a turn, and wait for the answer."""
+        return await self.ask_user(QuestionAsked(question_id, question, of_turn=False), self.emit)
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """What happens in the background, until `close`. For one reader."""
+        while (event := await self._events.get()) is not None:
+            yield event
+
+    async def close_turns(self) -> None:
+        """End the turn and the shell lines, and wait until they have cleaned up: a turn saves what was streamed."""
+        if self.interrupt():
+            await asyncio.wait(self._turns)
 
     async def close(self) -> None:
-        """End what runs, and wait until it has cleaned up: it saves what was streamed."""
-        running = [turn for turn in (self._turn, *self._lines) if turn is not None]
-        self.interrupt()
-        for turn in running:
-            await turn.ended()
+        """End the background tasks, and the events."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        self._events.put_nowait(None)

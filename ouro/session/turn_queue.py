@@ -113,7 +113,9 @@ class TurnQueue:
         if session is None or not self.running:
             self.queue(draft)
         elif self._has_commands and draft.text.startswith(("/", "#")):
-            self._start_command(draft)
+            task = asyncio.create_task(self._run_command_or_steer(draft))
+            self._commands.add(task)
+            task.add_done_callback(self._commands.discard)
         elif (self._has_commands and draft.text.startswith("!")) or not session.running:
             self.queue(draft)
         else:
@@ -157,7 +159,9 @@ class TurnQueue:
         finally:
             self._turn = None
             self._is_held = self._holds_after_interrupt and outcome == "interrupted"
-            self._queue_undelivered()
+            # Messages that came too late to steer the turn are the next ones.
+            while self.session is not None and (draft := self.session.withdraw()) is not None:
+                self._drafts.appendleft(draft)
             self._observer.turn_ended(outcome, self.seconds)
 
     async def deliver(self, draft: Draft) -> None:
@@ -223,7 +227,10 @@ class TurnQueue:
         except TimeoutError:
             log.warning("the session did not close within %s s", timeout)
         finally:
-            await self._close_background(0.0 if timeout is not None else 1.0)
+            if self._background is not None:  # a closed session ends its events: wait for the last of them
+                await asyncio.wait([self._background], timeout=0.0 if timeout is not None else 1.0)
+                self._background.cancel()
+                await asyncio.gather(self._background, return_exceptions=True)
 
     def _start_worker(self, events: AsyncGenerator[Event, None] | None = None) -> None:
         self._is_held = False
@@ -243,11 +250,6 @@ class TurnQueue:
             self.session.steer(draft.text, draft.images)
             self._observer.queue_changed()
 
-    def _queue_undelivered(self) -> None:
-        """Messages that came too late to steer the turn are the next ones."""
-        while self.session is not None and (draft := self.session.withdraw()) is not None:
-            self._drafts.appendleft(draft)
-
     async def _show(self, events: AsyncGenerator[Event, None]) -> Outcome:
         outcome: Outcome = "answered"
         try:
@@ -260,11 +262,6 @@ class TurnQueue:
             self._show_error(error, "a turn failed")
             return "failed"
         return outcome
-
-    def _start_command(self, draft: Draft) -> None:
-        task = asyncio.create_task(self._run_command_or_steer(draft))
-        self._commands.add(task)
-        task.add_done_callback(self._commands.discard)
 
     async def _run_command_or_steer(self, draft: Draft) -> None:
         if not await self._run_command(draft):
@@ -288,13 +285,6 @@ class TurnQueue:
         async with aclosing(session.events()) as events:
             async for event in events:
                 self._observer.show_background(event)
-
-    async def _close_background(self, timeout: float) -> None:
-        """A closed session ends its events: wait that long for the last of them."""
-        if self._background is not None:
-            await asyncio.wait([self._background], timeout=timeout)
-            self._background.cancel()
-            await asyncio.gather(self._background, return_exceptions=True)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

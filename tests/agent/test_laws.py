@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from fakes.agents import make_agent, make_runner
 
-from ouro.agent.limits import Limits
 from ouro.agent.loop import Prompt
 from ouro.display import Display
 from ouro.errors import StreamCut, ToolError
@@ -20,7 +19,8 @@ from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall, ToolReply
 from ouro.safety import Effect, Permissions, Workspace
-from ouro.session.turn import OpenQuestions, Turn
+from ouro.session.budget import Limits
+from ouro.session.turn import SessionTasks
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 SEEDS = range(60)
@@ -100,11 +100,11 @@ def draw_script(chance: random.Random) -> list:
 class World:
     def __init__(self, script, tmp_path: Path):
         self.memory = MemoryManager.start(DictMemoryStore(), project=str(tmp_path), model="scripted")
-        self.questions = OpenQuestions()
+        self.tasks = SessionTasks()
         self.steering: list[Prompt] = []
         self.tools = {"step": Step(), "guarded": Guarded()}
         self.model = ScriptedModel(script)
-        runner = make_runner(self.tools, Permissions(Workspace(tmp_path), "ask"), self.questions)
+        runner = make_runner(self.tools, Permissions(Workspace(tmp_path), "ask"), self.tasks)
         self.agent = make_agent(self.memory, runner, [self.model], steering=self.take, limits=Limits(max_turns=12))
 
     def take(self):
@@ -113,19 +113,18 @@ class World:
 
     async def play(self, chance: random.Random) -> list:
         """One turn, answered and interrupted by chance."""
-        turn = Turn(lambda emit: self.agent.run(Prompt("do it"), emit))
         seen, end = [], chance.randrange(5, 60)
-        async for event in turn.events():
+        async for event in self.tasks.run(lambda emit: self.agent.run(Prompt("do it"), emit)):
             seen.append(event)
             if isinstance(event, PermissionAsked):
-                self.questions.answer(event.question_id, Permit(chance.choice(["yes", "always", "no"])))
+                self.tasks.answer(event.question_id, Permit(chance.choice(["yes", "always", "no"])))
             if chance.random() < 0.05:
                 self.steering.append(Prompt("and mind the tests"))
             if len(seen) == end:
-                turn.interrupt()
+                self.tasks.interrupt()
             if any(tool.running for tool in self.tools.values()) and chance.random() < 0.1:
-                asyncio.get_running_loop().call_later(0.01, turn.interrupt)
-            stuck = asyncio.get_running_loop().call_later(0.3, turn.interrupt)
+                asyncio.get_running_loop().call_later(0.01, self.tasks.interrupt)
+            stuck = asyncio.get_running_loop().call_later(0.3, self.tasks.interrupt)
         stuck.cancel()
         return seen
 

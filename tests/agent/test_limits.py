@@ -2,9 +2,10 @@
 
 import pytest
 
-from ouro.agent.limits import STOP_AFTER, WARN_AFTER, Limits, Repetition
+from ouro.agent.loop import STOP_AFTER, WARN_AFTER, Repetition
 from ouro.errors import LimitReached
 from ouro.messages import ToolCall, ToolReply
+from ouro.session.budget import Limits
 
 CALL = ToolCall("1", "read", {"path": "api.py"})
 

@@ -9,7 +9,6 @@ import pytest
 from fakes.agents import make_agent, make_runner, turn_of
 
 from ouro.agent.compactor import TOO_LONG
-from ouro.agent.limits import Limits
 from ouro.agent.loop import Prompt
 from ouro.display import Display, Plain
 from ouro.errors import AuthenticationFailed, ContextTooLong, RateLimited, SaveFailed
@@ -30,6 +29,7 @@ from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
 from ouro.messages import Context, Message, Text, ToolReply
 from ouro.safety import Effect, Permissions, Workspace
+from ouro.session.budget import Limits
 from ouro.tools.tool import Tool, ToolResult
 
 BIG = "x" * 5000

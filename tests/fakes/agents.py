@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from ouro.agent.compactor import Compactor
-from ouro.agent.limits import Limits
 from ouro.agent.loop import LoopAgent, Prompt
 from ouro.agent.requests import Requests
 from ouro.agent.tool_runner import ToolRunner
@@ -15,15 +14,16 @@ from ouro.llm import Model
 from ouro.memory.compaction import CompactionRules
 from ouro.memory.manager import MemoryManager
 from ouro.safety import Permissions
-from ouro.session.turn import OpenQuestions, TurnRunner
+from ouro.session.budget import Limits
+from ouro.session.turn import SessionTasks
 from ouro.tools.tool import AnyTool
 
 
 def make_runner(
-    tools: Mapping[str, AnyTool], permissions: Permissions, questions: OpenQuestions | None = None
+    tools: Mapping[str, AnyTool], permissions: Permissions, tasks: SessionTasks | None = None
 ) -> ToolRunner:
     """A ToolRunner with nothing to do after a tool."""
-    return ToolRunner(tools, permissions, (questions or OpenQuestions()).ask, _nothing)
+    return ToolRunner(tools, permissions, (tasks or SessionTasks()).ask_user, _nothing)
 
 
 def make_compactor(
@@ -81,7 +81,7 @@ def make_agent(
 
 def turn_of(agent: LoopAgent, text: str = "hi") -> AsyncGenerator[Event, None]:
     """The events of one turn."""
-    return TurnRunner().run(lambda emit: agent.run(Prompt(text), emit))
+    return SessionTasks().run(lambda emit: agent.run(Prompt(text), emit))
 
 
 async def events_of(work) -> list[Event]:

@@ -67,15 +67,13 @@ async def say(session, *texts):
 async def quiet(session, *, seconds: float = 30.0):
     """Until nothing is at work beside the conversation but what waits for the person."""
     async with asyncio.timeout(seconds):
-        while any(
-            not task.get_name().startswith(("ask about", "nothing")) for task in session.controls.background._tasks
-        ):
+        while any(not task.get_name().startswith(("ask about", "nothing")) for task in session.turn.tasks._background):
             await asyncio.sleep(0.01)
 
 
 def news(session) -> list:
     """What was told beside the turns and nobody has read yet."""
-    queue = session.controls.background._events
+    queue = session.turn.tasks._events
     return [queue.get_nowait() for _ in range(queue.qsize())]
 
 

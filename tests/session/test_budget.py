@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 from fakes.waiting import wait
 
-from ouro.agent.limits import Limits
 from ouro.errors import LimitReached
 from ouro.memory.backend import CostRecord, MessageRecord, SessionHeader, timestamp
 from ouro.memory.manager import MemoryManager
@@ -12,7 +11,7 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Usage, user
-from ouro.session.budget import Budget, SpendingLimit
+from ouro.session.budget import Budget, Limits, SpendingLimit
 
 OLD = "2026-01-05T12:00:00.000Z"
 

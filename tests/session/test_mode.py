@@ -42,6 +42,16 @@ async def test_the_mode_is_restored_and_the_card_says_so(repository):
     await again.close()
 
 
+@pytest.mark.parametrize(("left", "project", "restored"), [("auto", "ask", "ask"), ("plan", "ask", "plan")])
+async def test_a_restored_mode_is_not_wider_than_that_of_the_project(repository, left, project, restored):
+    await left_in(repository, left)
+    (repository / ".ouro").mkdir(exist_ok=True)
+    (repository / ".ouro" / "config.yaml").write_text(f"permissions:\n  mode: {project}\n")
+    again = await opened(repository, resume="latest")
+    assert again.status().mode == restored
+    await again.close()
+
+
 async def test_the_mode_of_the_command_line_is_saved_too_and_wins_on_resume(repository):
     await left_in(repository, "", mode="plan")
     again = await opened(repository, "Three.", resume="latest", mode="edit")

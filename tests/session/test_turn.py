@@ -7,11 +7,11 @@ import pytest
 from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.events import Permit, QuestionAsked, QuestionClosed, Reply, Said, TurnFinished
-from ouro.session.turn import OpenQuestions, Turn, TurnRunner
+from ouro.session.turn import SessionTasks
 
 
-async def collect(turn):
-    return [event async for event in turn.events()]
+async def collect(work):
+    return [event async for event in SessionTasks().run(work)]
 
 
 async def test_what_is_emitted_comes_first_and_the_end_last():
@@ -19,7 +19,7 @@ async def test_what_is_emitted_comes_first_and_the_end_last():
         emit(Said("one"))
         return TurnFinished("answered")
 
-    assert await collect(Turn(work)) == [Said("one"), TurnFinished("answered")]
+    assert await collect(work) == [Said("one"), TurnFinished("answered")]
 
 
 async def test_a_stream_runs_as_a_turn_and_only_one_turn_runs():
@@ -27,13 +27,13 @@ async def test_a_stream_runs_as_a_turn_and_only_one_turn_runs():
         yield Said("one")
         yield TurnFinished("limit")
 
-    runner = TurnRunner()
-    events = runner.run_stream(stream)
+    tasks = SessionTasks()
+    events = tasks.run_as_turn(stream)
     assert await anext(events) == Said("one")
     with pytest.raises(UsageError):
-        await anext(runner.run_stream(stream))
+        await anext(tasks.run_as_turn(stream))
     assert [event async for event in events] == [TurnFinished("limit")]
-    assert not runner.running
+    assert not tasks.running
 
 
 async def test_a_defect_ends_the_turn_and_is_shown():
@@ -41,7 +41,7 @@ async def test_a_defect_ends_the_turn_and_is_shown():
         emit(Said("one"))
         raise KeyError("x")
 
-    last = (await collect(Turn(work)))[-1]
+    last = (await collect(work))[-1]
     assert last == TurnFinished("failed", "ouro failed: KeyError: 'x'. See `ouro.log`.")
 
 
@@ -56,10 +56,10 @@ async def test_an_interrupted_turn_tidies_before_it_ends():
             await asyncio.sleep(0)
             tidied.set()
 
-    turn, seen = Turn(work), []
-    async for event in turn.events():
+    tasks, seen = SessionTasks(), []
+    async for event in tasks.run(work):
         seen.append(event)
-        turn.interrupt()
+        tasks.interrupt()
     assert seen == [Said("one"), TurnFinished("interrupted")]
     assert tidied.is_set()
 
@@ -74,19 +74,19 @@ async def test_closing_the_stream_ends_the_task():
         finally:
             ended.set()
 
-    stream = Turn(work).events()
+    stream = SessionTasks().run(work)
     assert await anext(stream) == Said("one")
     await stream.aclose()
     assert ended.is_set()
 
 
 async def test_an_answer_before_its_question_is_dropped():
-    questions, seen = OpenQuestions(), []
+    tasks, seen = SessionTasks(), []
     asked = QuestionAsked("1", Question("Which?"))
-    assert not questions.answer("1", Permit("yes"))
-    waiting = asyncio.create_task(questions.ask(asked, seen.append))
+    tasks.answer("1", Permit("yes"))
+    waiting = asyncio.create_task(tasks.ask_user(asked, seen.append))
     await asyncio.sleep(0)
-    assert questions.answer("1", Reply(("blue",)))
+    tasks.answer("1", Reply(("blue",)))
     assert await waiting == Reply(("blue",))
-    assert not questions.answer("1", Reply(("late",)))
+    tasks.answer("1", Reply(("late",)))
     assert seen == [asked, QuestionClosed("1")]

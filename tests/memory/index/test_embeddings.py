@@ -11,7 +11,6 @@ import pytest
 from fakes.told_sessions import Conversation
 from fakes.waiting import wait
 
-from ouro.agent.limits import Limits
 from ouro.errors import ModelError
 from ouro.llm import Catalog, Embedded
 from ouro.memory.index import (
@@ -31,7 +30,7 @@ from ouro.memory.index.minilm import MiniLm, WordPieces
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Usage, assistant, user
-from ouro.session.budget import VectorBudget
+from ouro.session.budget import Limits, VectorBudget
 
 VOCABULARY = (
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",

@@ -81,7 +81,7 @@ async def quiet_capture(session, two, count=1):
 
 
 def _at_work(session) -> bool:
-    return any(each.get_name() == "capture" for each in session.controls.background._tasks)
+    return any(each.get_name() == "capture" for each in session.turn.tasks._background)
 
 
 async def test_it_reads_only_what_came_since_and_what_it_cost_is_kept(repository, settings):
@@ -354,7 +354,7 @@ async def test_a_contradiction_is_put_to_the_person(repository, settings, repo_n
     assert (asked[0].of_turn, TESTS in asked[0].question.details) == (False, True)
     session.answer(asked[0].question_id, Reply((answer,)))
     async with asyncio.timeout(30):
-        while session.controls.background._tasks:
+        while session.turn.tasks._background:
             await asyncio.sleep(0.01)
 
     assert sorted(each.text for each in repo_notes()) == sorted(left)

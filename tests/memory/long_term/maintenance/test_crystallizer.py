@@ -5,6 +5,7 @@ import itertools
 import json
 
 import pytest
+from fakes.classifier import quiet
 from fakes.old_sessions import old_session, session_id
 
 from ouro.assemble import Options, opener
@@ -199,7 +200,7 @@ async def test_out_of_band_it_runs_after_the_first_turn_once_a_week(repository):
         here = await open_with(repository, "Hello.", [TESTS], "[]", captures=True)
         here.session.memory.capture._cadence = 10
         _ = [event async for event in here.session.send("hello there")]
-        await here.session.controls.background.settle(10)
+        await quiet(here.session)
         await here.close()
         return [event async for event in here.session.events() if isinstance(event, NoteKept)], here.model.orders
 

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 
 import pytest
+from fakes.classifier import quiet
 from fakes.old_sessions import old_session, records_of, session_id
 
 from ouro.assemble import Options, opener
@@ -44,7 +45,7 @@ async def opened(repository, model, **options):
 async def talk(session, *texts):
     for text in texts:
         _ = [event async for event in session.send(text)]
-        await session.controls.background.settle(10)
+        await quiet(session)
 
 
 async def test_sessions_that_were_left_are_summed_up_after_the_first_turn(repository):

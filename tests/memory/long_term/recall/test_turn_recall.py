@@ -5,6 +5,7 @@ import json
 
 import pytest
 import yaml
+from fakes.classifier import quiet
 from fakes.model_server import Raw, Reply
 from fakes.word_embedder import vector_of
 
@@ -157,7 +158,7 @@ async def test_off_is_off(repository, home, own):
 async def test_hyde_without_its_model_is_off_and_warns_at_the_start(repository, home, own):
     settings(home, retrieval="hyde")
     session, _ = await opened(repository)
-    await session.controls.background.settle(10)
+    await quiet(session)
     put(own, BREAD)
     again = await say(session, QUESTION)
     assert not [event for event in again if isinstance(event, Said | NotesRecalled)]
@@ -264,7 +265,7 @@ async def test_another_model_for_vectors_makes_them_anew_beside_the_conversation
     hyde.write_models(embed="openai/newer")
     session = await open_with(repository)
     await say(session, "we bake tomorrow")
-    await session.controls.background.settle(20)
+    await quiet(session)
 
     assert ("newer", BREAD.text) in hyde.embedded
     await session.close()
@@ -276,7 +277,7 @@ async def test_the_settings_name_the_model_for_vectors_too(repository, hyde, own
     await say(session, "we bake tomorrow")
     put(own, BREAD)
     await say(session, "hello")
-    await session.controls.background.settle(20)
+    await quiet(session)
 
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
     assert {model for model, _ in hyde.embedded} == {"newer"}
