@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, assert_never
 
 from msgspec.structs import asdict
@@ -91,9 +90,6 @@ def _core_line(event: CoreChanged) -> str:
     return f"Memory ({event.scope}) changed{origin}: {event.summary}{undo}"
 
 
-SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
-
-
 def receipt_to_json(receipt: MemoryReceipt) -> dict[str, Any]:
     return {
         "type": "memory_loaded",
@@ -103,45 +99,3 @@ def receipt_to_json(receipt: MemoryReceipt) -> dict[str, Any]:
         "entries": [asdict(line) for line in receipt.lines],
         "waiting": list(receipt.waiting),
     }
-
-
-def summary(receipt: MemoryReceipt) -> str:
-    loaded = sum(line.state == "loaded" for line in receipt.lines)
-    price = "" if receipt.price is None else f" · ${receipt.price:.5f} a request, from the cache"
-    return f"{loaded} of {len(receipt.lines)} entries · {receipt.tokens:,} tokens{price}"
-
-
-def recalled_summary(recalled: NotesRecalled) -> str:
-    if not recalled.items:
-        return "no notes for the last message"
-    tokens = sum(item.tokens for item in recalled.items if item.state == "loaded")
-    spent = f", {recalled.milliseconds:.0f} ms" if recalled.milliseconds else ""
-    return f"{memories(loaded(recalled))} with the last message · {tokens:,} tokens · {recalled.way}{spent}"
-
-
-def recalled_rows(recalled: NotesRecalled) -> Iterator[tuple[str, str, str]]:
-    """Sign, text and result of each note that was considered."""
-    for item in recalled.items:
-        chain = f"changed {item.chain - 1} time{'s' if item.chain > 2 else ''}" if item.chain > 1 else ""
-        told = (item.reason, chain, f"score {item.score:.3g}", f"{item.tokens} tokens" if item.tokens else "")
-        yield (
-            SIGNS[item.state],
-            " ".join(item.text.split()) or f"{item.id[:12]} (deleted since)",
-            " · ".join(filter(None, told)),
-        )
-
-
-def rows(receipt: MemoryReceipt) -> Iterator[tuple[str, str, str]]:
-    """Sign, text and result; a row with an empty sign is a heading."""
-    for scope, file in dict.fromkeys((line.scope, line.file) for line in receipt.lines):
-        yield "", f"{scope}/{file}", ""
-        for line in receipt.lines:
-            if (line.scope, line.file) == (scope, file):
-                text = " ".join(line.text.split()) or "the whole file"
-                yield SIGNS[line.state], text, line.reason or f"{line.tokens} tokens"
-    if receipt.changes:
-        yield "", "changed since", ""
-        yield from (("±", change, "") for change in receipt.changes)
-    if receipt.waiting:
-        yield "", "waiting for approval", ""
-        yield from (("?", item, "/memory accept or reject") for item in receipt.waiting)

@@ -17,7 +17,7 @@ from ouro.frontends.tui.key_actions import KeyActions
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import THEMES, Look, make_theme
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.sessions.picker import GetCatalog
+from ouro.frontends.tui.screens.session_picker import GetCatalog
 from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.resume_panel import ResumePanel
 from ouro.session.opening import PICK, OpenRequest

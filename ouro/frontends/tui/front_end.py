@@ -16,7 +16,7 @@ from ouro.frontends.tui.keymap import ACTIONS, Keymap, shown
 from ouro.frontends.tui.look import THEMES
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.picker import Picker
-from ouro.frontends.tui.screens.sessions.picker import GetCatalog, SessionPicker
+from ouro.frontends.tui.screens.session_picker import GetCatalog, SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet, Sheet
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.session.opening import OpenRequest, Part, open_interactively
@@ -26,6 +26,7 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     from ouro.commands.front_end import WayBack
     from ouro.display import Choice
+    from ouro.frontends.tui.screens.memory_pages import Tab
     from ouro.messages import Image
     from ouro.session import Resumed, Session, SessionCatalog
 
@@ -137,11 +138,11 @@ class ScreenFrontEnd:
             raise UsageError("A turn is running. Try again when it has ended.")
         await self._turns.run(events)
 
-    async def browse_memory(self) -> bool:
-        from ouro.frontends.tui.screens.memory.browser import MemoryBrowser  # rarely used
+    async def browse_memory(self, tab: Tab = "notes") -> bool:
+        from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely used
         from ouro.session import Browsing
 
-        browser = MemoryBrowser(Browsing(self.session.memory, self.session.session_catalog), self.keymap)
+        browser = MemoryBrowser(Browsing(self.session.memory, self.session.session_catalog), self.keymap, tab)
         self._conversation.browser = browser
         try:
             request = await self.result_of(browser)

@@ -10,9 +10,8 @@ from ouro.errors import UsageError
 from ouro.frontends.tui import external
 from ouro.frontends.tui.front_end import ScreenFrontEnd
 from ouro.frontends.tui.screens.conversation import ConversationScreen
-from ouro.frontends.tui.screens.help import HelpSheet
-from ouro.frontends.tui.screens.jobs import JobsSheet
 from ouro.frontends.tui.screens.picker import Picker
+from ouro.frontends.tui.screens.sheet import HelpSheet, JobsSheet
 from ouro.frontends.tui.widgets.questions import AskPanel
 from ouro.session.turn_queue import Draft
 
@@ -110,14 +109,10 @@ class KeyActions:
         session = self._front_end.session
         self._app.push_screen(JobsSheet(session.jobs, session.kill_job))
 
-    def receipt(self) -> None:
-        from ouro.frontends.tui.screens.memory.receipt import ReceiptSheet  # rarely used
-
-        memory = self._front_end.session.memory.manager
-        if memory is None:
+    async def receipt(self) -> None:
+        if self._front_end.session.memory.manager is None:
             raise UsageError("Long-term memory is off for this session.")
-        sheet = ReceiptSheet(memory.receipt(), self._front_end.session.memory.recalled, self._front_end.keymap)
-        self._app.push_screen(sheet)
+        await self._front_end.browse_memory("receipt")
 
     def memory(self) -> None:
         self._turns.say(Draft("/memory"))
@@ -129,8 +124,12 @@ class KeyActions:
         from ouro.commands.builtin import COMMANDS  # too heavy to import before the first frame
         from ouro.commands.info import TRIGGERS
 
-        commands = [(command.usage, command.help) for command in COMMANDS]
-        self._app.push_screen(HelpSheet(self._front_end.keymap, self._front_end.keys, commands, TRIGGERS))
+        sections = [
+            ("Keys", self._front_end.keys),
+            ("Commands · /help NAME shows details and an example", [(item.usage, item.help) for item in COMMANDS]),
+            ("At the start of a message", TRIGGERS),
+        ]
+        self._app.push_screen(HelpSheet(self._front_end.keymap, sections))
 
     def palette(self) -> None:
         self._conversation.prompt.fill("/")

@@ -85,7 +85,9 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("confirm_note", ("c",), "memory: confirm", "memory"),
     KeyAction("archive_note", ("a",), "memory: archive", "memory"),
     KeyAction("restore_note", ("r",), "memory: restore from the archive", "memory"),
-    KeyAction(UNDO_MEMORY, ("u",), "memory: undo a commit, one hunk of it, or the last change", "memory"),
+    KeyAction(
+        UNDO_MEMORY, ("u",), "memory: undo a commit, one hunk of it, or the last change", "memory", run="undo_change"
+    ),
     KeyAction("accept", ("y",), "memory: accept a proposal", "memory"),
     KeyAction("reject", ("n",), "memory: reject a proposal", "memory"),
     _edit("left", "left", "a character left", "cursor_left"),

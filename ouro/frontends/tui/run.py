@@ -23,7 +23,7 @@ from ouro.utils.text import clean
 if TYPE_CHECKING:
     from ouro.frontends.tui.app import OuroApp
     from ouro.frontends.tui.front_end import OpenSession
-    from ouro.frontends.tui.screens.sessions.picker import GetCatalog
+    from ouro.frontends.tui.screens.session_picker import GetCatalog
     from ouro.session import OpenRequest
 
 TURN_TIMEOUT = 0.8

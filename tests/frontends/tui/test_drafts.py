@@ -1,4 +1,4 @@
-from ouro.frontends.tui.drafts import Attachments, Draft
+from ouro.frontends.tui.widgets.prompt import Attachments, Draft
 
 
 def test_a_short_paste_stays_text_without_control_characters():

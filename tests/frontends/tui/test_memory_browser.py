@@ -10,7 +10,7 @@ from fakes.waiting import wait
 
 from ouro.display import Diff, Display, FileChange
 from ouro.events import CoreChanged, NotesRecalled, Remembered
-from ouro.frontends.tui.screens.memory.browser import MemoryBrowser
+from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
 from ouro.memory.backend import MessageRecord, SessionHeader
 from ouro.memory.index import Lookup
 from ouro.memory.long_term.notes.note import Edge, Note, note_text
@@ -78,12 +78,12 @@ def app(home, memory):
 async def browsing(pilot):
     await opened(pilot)
     await pilot.press("f4")
-    await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser) and pilot.app.screen._contents.is_loaded)
+    await until(pilot, lambda: isinstance(pilot.app.screen, MemoryBrowser) and pilot.app.screen.is_loaded)
     return pilot.app.screen
 
 
 def texts(browser):
-    return [row.text for row in browser._list._rows]
+    return [row.text for row in browser._list.rows]
 
 
 async def shows(pilot, words):

@@ -162,9 +162,7 @@ async def test_at_suggests_files_by_their_letters_and_escape_closes_without_inte
         await pilot.press("g", "enter")
         await until(pilot, lambda: session.running)
         await pilot.press("i", "n", "space", "at", "g", "d", "m")
-        await until(
-            pilot, lambda: [item.label for item in pilot.app.conversation.completion.items] == ["docs/guide.md"]
-        )
+        await until(pilot, lambda: [item.label for item in pilot.app.conversation.completion.rows] == ["docs/guide.md"])
         await pilot.press("escape")
         assert (pilot.app.conversation.completion.is_open, session.interrupts) == (False, 0)
         await pilot.press("backspace", "m", "enter")

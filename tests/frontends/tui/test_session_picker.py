@@ -10,7 +10,7 @@ from fakes.screens import opened, screen_of, screen_text, until
 from ouro.errors import SessionInUse, SeveralSessions
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.look import Look
-from ouro.frontends.tui.screens.sessions.picker import SessionPicker
+from ouro.frontends.tui.screens.session_picker import SessionPicker
 from ouro.frontends.tui.screens.sheet import LineSheet
 from ouro.memory.backend import DailyUsage
 from ouro.messages import Usage
@@ -84,7 +84,7 @@ async def picking(pilot):
 
 
 def titles(picker):
-    return [match.info.title for match in picker._list._rows]
+    return [match.info.title for match in picker._list.rows]
 
 
 async def test_it_opens_before_any_session_and_goes_on_with_the_one_that_is_taken(session_catalog):

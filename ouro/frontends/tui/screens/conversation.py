@@ -9,6 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.screen import Screen
 
+from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.events import (
     CoreChanged,
@@ -34,7 +35,7 @@ from ouro.frontends.tui.blocks.messages import UserMessage
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import BOX_FROM_HEIGHT, HEADER_FROM_HEIGHT, ROOMY_FROM_HEIGHT, Look
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
-from ouro.frontends.tui.widgets.completion import Completion, Suggestion
+from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.header import Header
 from ouro.frontends.tui.widgets.prompt import PromptArea, PromptBox
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
@@ -48,7 +49,7 @@ from ouro.utils.runtime import get_history_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
-    from ouro.frontends.tui.screens.memory.browser import MemoryBrowser
+    from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
     from ouro.session import ResumeCard, Session
 
 MAX_BLOCKS = 1_000
@@ -310,9 +311,10 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.app._driver.write(sequence)
 
 
-def _commands() -> Sequence[Suggestion]:
+def _commands() -> Sequence[Choice]:
     from ouro.commands.builtin import COMMANDS  # too heavy to import before the first frame
 
     return [
-        Suggestion(f"/{command.name} ", command.usage, command.help, final=not command.argument) for command in COMMANDS
+        Choice(f"/{command.name} " if command.argument else f"/{command.name}", command.usage, command.help)
+        for command in COMMANDS
     ]

@@ -17,13 +17,11 @@ from ouro.commands.front_end import WayBack
 from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, one_line
 from ouro.display import Choice
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screens.picker import PickList
 from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.widgets.row_list import STEPS, PickList
 from ouro.session import Branch, Point, Rewind, RewindScope
 from ouro.utils.text import clean
 
-_STEPS = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "ctrl+p": -1, "ctrl+n": 1}
-_LAST = 1 << 30
 MAX_PREVIEW = 3
 """Messages of a branch in the preview."""
 
@@ -37,7 +35,7 @@ class RewindSheet(Sheet[WayBack | None]):
         self._keys = keymap.of("sheet")
         self._fork_key = keymap.shown("fork_there")
         self._rows: dict[str, Point | Branch] = {}
-        self._list = PickList([], "")
+        self._list = PickList()
         self._search = Input(placeholder="type to search", compact=True, id="picker-search")
         self._preview = Static(markup=False, id="rewind-preview")
         self._boxes: dict[RewindScope, TickBox] = {
@@ -63,24 +61,26 @@ class RewindSheet(Sheet[WayBack | None]):
     def on_mount(self) -> None:
         self._search.focus()
         self._fill()
+        self._mark_last()
         self.watch(self._list, "place", self._show_marked)
 
     def _fill(self) -> None:
         self._rows = dict(_rows(self._past))
         self._list.change([_choice(value, row) for value, row in self._rows.items()])
-        self._list.narrow(self._search.value)
-        self._list.move(_LAST)
 
     @on(Input.Changed)
     def _narrow(self, event: Input.Changed) -> None:
         self._list.narrow(event.value)
-        self._list.move(_LAST)
+        self._mark_last()
         self._show_marked()
 
+    def _mark_last(self) -> None:
+        self._list.place = max(0, len(self._list.rows) - 1)
+
     async def _on_key(self, event: events.Key) -> None:
-        if event.key in _STEPS:
+        if event.key in STEPS:
             event.stop()
-            await self._move(_STEPS[event.key])
+            await self._move(STEPS[event.key])
         elif event.key == "enter":
             event.stop()
             self._choose()
@@ -90,15 +90,11 @@ class RewindSheet(Sheet[WayBack | None]):
 
     async def _move(self, by: int) -> None:
         if by < 0 and self._list.place == 0 and self._past.has_earlier:
-            marked = self._list.chosen
             await self._past.earlier()
             self._fill()
-            self._list.mark(marked.value if marked is not None else "")
-        self._list.move(by)
+        self._list.action_move(by)
 
-    def on_pick_list_picked(self) -> None:
-        self._choose()
-
+    @on(PickList.Picked)
     def _choose(self) -> None:
         match self._marked():
             case Point(number):
@@ -117,7 +113,7 @@ class RewindSheet(Sheet[WayBack | None]):
                 self.notify("Return to the branch first, then use /fork.", timeout=3)
 
     def _marked(self) -> Point | Branch | None:
-        chosen = self._list.chosen
+        chosen = self._list.marked
         return self._rows[chosen.value] if chosen is not None else None
 
     def _show_marked(self) -> None:

@@ -1,9 +1,12 @@
-"""Sheet: screens over the conversation; ReadSheet: text to read; LineSheet: one line to type."""
+"""Sheet: screens over the conversation: a text to read, a line to type, the background jobs."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+from rich.table import Table
+from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -11,9 +14,14 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from ouro.display import Choice
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.session import JobInfo
 
 R = TypeVar("R")
 _SCROLLS = {"page_up": "page_up", "page_down": "page_down", "top": "scroll_home", "bottom": "scroll_end"}
@@ -24,38 +32,53 @@ class Sheet(ModalScreen[R]):
     """A framed sheet over the conversation; Esc and Ctrl+C close it without a result."""
 
     BINDINGS = [Binding("escape,ctrl+c", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
-
     VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
 
     def action_close(self) -> None:
         self.dismiss(None)
 
 
-class ReadSheet(Sheet[None]):
-    """A text that scrolls; the key that opened it closes it."""
+class HelpSheet(Sheet[None]):
+    """Tables under titles, to read; the key that opened the sheet closes it, too."""
 
     BINDINGS = [Binding("q,enter", "close", show=False)]  # noqa: RUF012 (as above)
 
-    def __init__(self, keymap: Keymap, opened_by: str) -> None:
-        """`opened_by` is the action whose keys open it."""
+    def __init__(self, keymap: Keymap, sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> None:
         super().__init__()
-        self._keymap = keymap
+        self._sections = sections
+        pages = [keymap.shown(name) for name in ("page_up", "page_down")]
+        self._keys = f"{' '.join(['↑↓', *filter(None, pages)])} · Esc closes"
         for name, scroll in _SCROLLS.items():
             for key in keymap.keys(name):
                 self._bindings.bind(key, f"scroll_text('{scroll}')", show=False)
-        for key in keymap.keys(opened_by):
+        for key in keymap.keys("help"):
             self._bindings.bind(key, "close", show=False)
 
-    def keys_line(self) -> Static:
-        pages = [self._keymap.shown(name) for name in ("page_up", "page_down")]
-        keys = " ".join(["↑↓", *filter(None, pages)])
-        return Static(f"{keys} · Esc closes", classes="sheet--keys", markup=False)
+    def compose(self) -> ComposeResult:
+        (first, rows), *others = self._sections
+        with Vertical(classes="sheet"):
+            yield Static(first, classes="sheet--title", markup=False)
+            with VerticalScroll(classes="sheet--scroll"):
+                yield Static(_table(rows))
+                for title, rows in others:
+                    yield Static(title, classes="sheet--title", markup=False)
+                    yield Static(_table(rows))
+            yield Static(self._keys, classes="sheet--keys", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()
 
     def action_scroll_text(self, action: str) -> None:
         getattr(self.query_one(VerticalScroll), f"action_{action}")()
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 3))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 class LineSheet(Sheet[str | None]):
@@ -65,15 +88,64 @@ class LineSheet(Sheet[str | None]):
         """`text` is in the field to begin with."""
         super().__init__()
         self._title = title
-        self._secret = secret
-        self._text = text
+        self._field = Input(text, select_on_focus=False, password=secret, compact=True, id="picker-search")
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="sheet"):
             yield Static(clean(self._title), classes="sheet--title", markup=False)
-            yield Input(self._text, select_on_focus=False, password=self._secret, compact=True, id="picker-search")
+            yield self._field
             yield Static("Enter · Esc closes", classes="sheet--keys", markup=False)
 
     @on(Input.Submitted)
     def _take(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip())
+
+
+class JobsSheet(Sheet[None]):
+    """The background jobs; the end of the output of the marked one is shown below, `k` kills it."""
+
+    BINDINGS = [  # noqa: RUF012 (as above)
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("k", "kill", show=False),
+        Binding("q,enter,ctrl+b", "close", show=False),
+    ]
+
+    def __init__(self, jobs: Callable[[], Sequence[JobInfo]], kill: Callable[[str], Awaitable[None]]) -> None:
+        super().__init__()
+        self._jobs = jobs
+        self._kill = kill
+        self._list = PickList(nothing="No background jobs.", id="jobs-list")
+        self._tail = Static(markup=False, id="jobs-tail")
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="sheet"):
+            yield Static("Background jobs", classes="sheet--title", markup=False)
+            yield self._list
+            yield self._tail
+            yield Static("↑↓ · k kills · Esc closes", classes="sheet--keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.set_interval(0.5, self._update)
+        self.call_after_refresh(self._update)
+
+    def action_move(self, by: int) -> None:
+        self._list.action_move(by)
+        self._update()
+
+    async def action_kill(self) -> None:
+        if self._list.marked is not None:
+            await self._kill(self._list.marked.value)
+            self._update()
+
+    def _update(self) -> None:
+        jobs = {job.id: job for job in self._jobs()}
+        self._list.change([Choice(job.id, f"{job.id}  {_state(job)}  {job.command}") for job in jobs.values()])
+        marked = self._list.marked
+        rows = max(3, self.app.size.height - len(jobs) - 10)
+        tail = clean(jobs[marked.value].tail).rstrip().split("\n")[-rows:] if marked else []
+        self._tail.update(Text("\n".join(tail), no_wrap=True, overflow="ellipsis"))
+
+
+def _state(job: JobInfo) -> str:
+    return f"{job.seconds:.0f} s" if job.running else f"ended ({'killed' if job.exit_code is None else job.exit_code})"

@@ -1,10 +1,11 @@
-"""PromptArea: where the user types."""
+"""PromptArea: where the user types; Attachments: the long pastes and images of a draft."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,10 +15,10 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from ouro.frontends.history import HistoryWalk, PromptHistory
-from ouro.frontends.tui.drafts import Attachments
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.look import placeholder
 from ouro.frontends.tui.widgets.completion import Completion
+from ouro.messages import Image
 from ouro.session.turn_queue import Draft
 
 PASTE_GAP = 0.05
@@ -29,6 +30,56 @@ _APP_ACTIONS = ("search_history", "editor", "paste_image", "clear", "leave", "pa
 """Actions of other parts of the screen."""
 _IN_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
 """What some of them do if there is text."""
+FOLD_CHARACTERS = 2_000
+FOLD_LINES = 10
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_IMAGE = re.compile(r"\[image \d+: [^\]\n]+\]")
+
+
+@dataclass(slots=True)
+class Attachments:
+    """The pastes and images behind `[pasted 120 lines]` and `[image 1: PNG, 34 kB]`."""
+
+    _pastes: dict[str, str] = field(default_factory=dict)
+    _images: dict[str, Image] = field(default_factory=dict)
+
+    def fold(self, pasted: str) -> str:
+        """A pasted text without control characters; a placeholder if it is long."""
+        text = _CONTROL.sub("", pasted.replace("\r\n", "\n").replace("\r", "\n"))
+        lines = text.count("\n") + 1
+        if len(text) <= FOLD_CHARACTERS and lines <= FOLD_LINES:
+            return text
+        size = f"{lines:,} lines" if lines > FOLD_LINES else f"{len(text):,} characters"
+        names = (f"[pasted {size}]", *(f"[pasted {size} #{number}]" for number in range(2, len(self._pastes) + 3)))
+        placeholder = next(name for name in names if name not in self._pastes)
+        self._pastes[placeholder] = text
+        return placeholder
+
+    def add_image(self, image: Image) -> str:
+        kind = image.media_type.rpartition("/")[2].upper()
+        placeholder = f"[image {len(self._images) + 1}: {kind}, {max(1, len(image.data) // 1000):,} kB]"
+        self._images[placeholder] = image
+        return placeholder
+
+    def expand(self, text: str) -> Draft:
+        """The message to send: pastes in full, and the images whose placeholders are still there."""
+        text = self.expand_text(text).strip()
+        return Draft(text, tuple(image for name, image in self._images.items() if name in text))
+
+    def expand_text(self, text: str) -> str:
+        """`text` with the pastes in full."""
+        for name, pasted in self._pastes.items():
+            text = text.replace(name, pasted)
+        return text
+
+    def restore(self, draft: Draft) -> str:
+        """The text of a draft that comes back to be edited; its placeholders stand for its images again."""
+        self._images |= zip(_IMAGE.findall(draft.text), draft.images, strict=False)
+        return draft.text
+
+    def ending(self, before: str) -> str:
+        """The placeholder that `before` ends with; empty if there is none."""
+        return next((name for name in (*self._pastes, *self._images) if before.endswith(name)), "")
 
 
 class PromptArea(TextArea, inherit_bindings=False):
@@ -147,7 +198,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         if action in ("previous", "next"):
             completion.move(-1 if action == "previous" else 1)
         elif key == "escape":
-            completion.dismiss()
+            completion.close()
         else:
             return self._accept(send=action == "send")
         return True
@@ -159,13 +210,13 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     def _accept(self, send: bool) -> bool:
         """Take the chosen suggestion; a command that is complete is sent by the same key."""
-        suggestion, typed = self.completion.chosen, self.completion.typed
-        if suggestion is None or (send and suggestion.text.strip() == typed):
+        chosen, typed = self.completion.marked, self.completion.typed
+        if chosen is None or (send and chosen.value.strip() == typed):
             return False
         row, column = self.cursor_location
-        self.replace(suggestion.text, (row, column - len(typed)), (row, column))
-        self.completion.dismiss()
-        return not (send and suggestion.final)
+        self.replace(chosen.value, (row, column - len(typed)), (row, column))
+        self.completion.close()
+        return not (send and not chosen.value.endswith(" "))
 
     def action_send(self) -> None:
         """Enter: send, or a new line after a backslash."""
@@ -185,7 +236,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             return
         self._history.add(draft.text)
         self._walk = None
-        self.completion.dismiss()
+        self.completion.close()
         self.fill(self._stashed.pop() if self._stashed else "")
         self.history.clear()
         if not self._stashed and not self.text:
@@ -216,7 +267,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             self._walk = HistoryWalk(self._history.entries(), self.text)
         if (entry := self._walk.move(by)) is not None:
             self.fill(entry)
-            self.completion.dismiss()
+            self.completion.close()
 
     def put_aside(self) -> None:
         """Make room for something else; what is there comes back when that was sent."""

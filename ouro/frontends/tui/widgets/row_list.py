@@ -1,17 +1,29 @@
-"""LineScroll: a column of lines that scrolls at once, by keys and wheel."""
+"""RowList: a list of lines of which only those in sight are drawn; PickList: one that typing filters."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.binding import Binding
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.display import Choice
+
+STEPS = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "ctrl+p": -1, "ctrl+n": 1}
+"""Keys of a search field that move the mark of the list below it, and by how many rows."""
 
 
 class LineScroll(ScrollView):
@@ -53,12 +65,15 @@ class LineScroll(ScrollView):
 
 
 T = TypeVar("T")
+Cell = tuple[str, str]
+"""Text, and its style: `marked`, `detail`, `found`, `flag`, or empty."""
 
 
 class RowList(LineScroll, Generic[T], can_focus=True):
-    """One line per row. Subclasses draw the lines."""
+    """One line per row. Subclasses draw the cells of a row."""
 
-    BINDINGS = [  # noqa: RUF012 (Textual's own form)
+    COMPONENT_CLASSES = {"rows--marked", "rows--detail", "rows--found", "rows--flag"}  # noqa: RUF012 (Textual's own form)
+    BINDINGS = [  # noqa: RUF012 (as above)
         Binding("up,k", "move(-1)", show=False),
         Binding("down,j", "move(1)", show=False),
         Binding("pageup", "page(-1)", show=False),
@@ -74,25 +89,39 @@ class RowList(LineScroll, Generic[T], can_focus=True):
     class Marked(Message):
         """Another line is marked, or none."""
 
-    def __init__(self, id: str, fewest: int = 0) -> None:  # noqa: A002 (Textual's own name)
+    def __init__(self, id: str | None = None) -> None:  # noqa: A002 (Textual's own name)
         super().__init__(id=id)
-        self._rows: Sequence[T] = ()
-        self._fewest = fewest
+        self.rows: Sequence[T] = ()
+        self._nothing = ""
 
     @property
     def marked(self) -> T | None:
         """The marked row; None if there is none."""
-        return self._rows[self.place] if self._rows else None
+        return self.rows[self.place] if self.rows else None
 
-    def put(self, rows: Sequence[T], place: int) -> None:
-        self._rows = rows
+    def key_of(self, row: T) -> object:
+        """What a row is recognized by when the rows change."""
+        return row
+
+    def cells(self, row: T, is_marked: bool, width: int) -> Iterable[Cell]:
+        """The row as text of `width` cells."""
+        raise NotImplementedError
+
+    def show(self, rows: Sequence[T], nothing: str = "", *, keep: bool = True) -> None:
+        """Show these rows, or the text `nothing`; with `keep` the same row stays marked."""
+        before = self.marked
+        key = self.key_of(before) if keep and before is not None else None
+        same = next((place for place, row in enumerate(rows) if key is not None and self.key_of(row) == key), None)
+        self.rows, self._nothing = rows, nothing
         self._make_room()
-        self.place = place
+        self.place = same if same is not None else min(self.place, max(0, len(rows) - 1)) if keep else 0
         self._show_place()
         self.refresh()
+        if before != self.marked:
+            self.post_message(self.Marked())
 
     def action_move(self, by: int) -> None:
-        place = max(0, min(len(self._rows) - 1, self.place + by))
+        place = max(0, min(len(self.rows) - 1, self.place + by))
         if place != self.place:
             self.place = place
             self.post_message(self.Marked())
@@ -110,19 +139,98 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         self._show_place()
 
     def on_click(self, event: events.Click) -> None:
-        place = event.y + self.scroll_offset.y
-        if 0 <= place < len(self._rows):
+        at = event.get_content_offset(self)
+        if at is not None and 0 <= (place := at.y + self.scroll_offset.y) < len(self.rows):
             self.action_move(place - self.place)
             self.post_message(self.Picked())
 
+    def render_line(self, y: int) -> Strip:
+        """Line `y` of what is in sight."""
+        place, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        cells: list[Cell] = []
+        if 0 <= place < len(self.rows):
+            is_marked = place == self.place
+            cells = [("❯ ", "marked") if is_marked else ("  ", "")]
+            cells += self.cells(self.rows[place], is_marked, max(0, width - 2))
+        elif not self.rows:
+            lines = wrap(self._nothing, max(1, width - 4))
+            cells = [(f"  {lines[y]}", "detail")] if y < len(lines) else []
+        segments = [Segment(text, self._style(name)) for text, name in cells]
+        return Strip(segments).crop_extend(0, width, self.rich_style)
+
+    def _style(self, name: str) -> Style:
+        return (
+            self.rich_style + self.get_component_rich_style(f"rows--{name}", partial=True) if name else self.rich_style
+        )
+
     def _make_room(self) -> None:
-        self.virtual_size = Size(self.size.width, max(len(self._rows), self._fewest if not self._rows else 0))
+        self.virtual_size = Size(self.size.width, len(self.rows))
 
     def _show_place(self) -> None:
         top, height = self.scroll_offset.y, max(1, self.size.height)
         wanted = min(max(top, self.place - height + 1), self.place)
         if wanted != top:
             self.scroll_to(y=wanted, animate=False, force=True)
+
+
+class PickList(RowList["Choice"], can_focus=False):
+    """The choices that contain the searched words; the search field has the focus."""
+
+    def __init__(
+        self,
+        choices: Sequence[Choice] = (),
+        current: str = "",
+        nothing: str = "No matches.",
+        id: str | None = None,  # noqa: A002 (Textual's own name)
+    ) -> None:
+        super().__init__(id)
+        self._all = self.rows = choices
+        self._nothing = nothing
+        self._current = current
+        self._words: list[str] = []
+        self.mark(current)
+
+    def key_of(self, row: Choice) -> object:
+        return row.value
+
+    def mark(self, value: str) -> None:
+        places = (place for place, choice in enumerate(self.rows) if value and choice.value == value)
+        self.place = next(places, 0)
+
+    def narrow(self, text: str) -> None:
+        """Show the choices that contain all these words."""
+        words = text.lower().split()
+        if words != self._words:
+            self._words = words
+            self.change(self._all, keep=False)
+
+    def change(self, choices: Sequence[Choice], *, keep: bool = True) -> None:
+        """Show other choices; with `keep` the same one stays marked."""
+        self._all = choices
+        matching = choices
+        if self._words:
+            texts = [f"{choice.label} {choice.detail}".lower() for choice in choices]
+            pairs = zip(choices, texts, strict=True)
+            matching = [choice for choice, text in pairs if all(word in text for word in self._words)]
+        self.show(matching, self._nothing, keep=keep)
+        self.refresh(layout=True)
+
+    def cells(self, choice: Choice, is_marked: bool, width: int) -> Iterable[Cell]:
+        in_sight = self.rows[self.scroll_offset.y :][: max(1, self.size.height)]
+        wide = min(max(cell_len(_label(other)) for other in in_sight), max(1, width - 2))
+        tick = "  ✓" if choice.value == self._current and self._current else ""
+        yield set_cell_size(fitted(_label(choice), wide), wide), "marked" if is_marked else ""
+        yield tick, ""
+        if choice.detail:
+            detail = f"  {clean(choice.detail)}".replace("\n", " ")
+            yield fitted(detail, max(0, width - wide - len(tick))), "detail"
+
+    def get_content_height(self, *_: object) -> int:
+        return max(1, len(self._all))
+
+
+def _label(choice: Choice) -> str:
+    return clean(choice.label).replace("\n", " ⏎ ")
 
 
 def fitted(text: str, width: int) -> str:

@@ -1,0 +1,301 @@
+"""Browser: a screen with a search field, a list of rows, and the page of the marked row."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.timer import Timer
+from textual.widgets import Input, Static
+
+from ouro.errors import OuroError
+from ouro.frontends.tui.keymap import Keymap, Place
+from ouro.frontends.tui.screens.sheet import Sheet
+from ouro.frontends.tui.widgets.row_list import RowList
+from ouro.session.opening import OpenRequest
+from ouro.utils.text import clean
+
+SHOW_PAGE_AFTER = 0.06
+"""Seconds that a row has to be marked before its page is made."""
+_STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
+_PAGES = {"pageup": -1, "pagedown": 1}
+PageStyle = Literal["", "title", "detail", "who", "flag", "added", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A target that Enter follows or a key works on."""
+
+    kind: Literal["note", "core", "proposal", "turn", "commit", "hunk"]
+    target: str
+    turn: int = 0
+    hunk: int = 0
+    message: int = 0
+
+
+class PageLine(NamedTuple):
+    text: str
+    style: PageStyle = ""
+    link: PageLink | None = None
+    speaker: str = ""
+
+
+@dataclass(slots=True)
+class Page:
+    """Lines of text; some are links."""
+
+    lines: list[PageLine] = field(default_factory=list)
+
+    def add(self, text: str, style: PageStyle = "", link: PageLink | None = None, speaker: str = "") -> None:
+        for line in clean(text).splitlines() or [""]:
+            self.lines.append(PageLine(line, style, link, speaker))
+            speaker = ""
+
+
+class PageView(VerticalScroll, can_focus=True):
+    """Shows a page. ↑↓ move between links; without links they scroll."""
+
+    COMPONENT_CLASSES = {  # noqa: RUF012 (Textual's own form)
+        f"page--{name}" for name in ("title", "detail", "who", "flag", "added", "removed", "marked")
+    }
+    BINDINGS = [  # noqa: RUF012 (as above)
+        Binding("up,k", "step(-1)", show=False),
+        Binding("down,j", "step(1)", show=False),
+        Binding("pageup", "page_up", show=False),
+        Binding("pagedown", "page_down", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="browser-page")
+        self._text = Static(markup=False)
+        self._page = Page()
+        self._links: list[int] = []
+        self._place = 0
+
+    def compose(self) -> ComposeResult:
+        yield self._text
+
+    @property
+    def link(self) -> PageLink | None:
+        """The marked link; None if the page has none."""
+        return self._page.lines[self._links[self._place]].link if self._links else None
+
+    def show(self, page: Page) -> None:
+        self._page, self._place = page, 0
+        first_lines = {line.link: number for number, line in reversed([*enumerate(page.lines)]) if line.link}
+        self._links = sorted(first_lines.values())
+        self._draw()
+        self.scroll_home(animate=False)
+
+    def action_step(self, by: int) -> None:
+        place = self._place + by
+        if not 0 <= place < len(self._links):
+            self.scroll_relative(y=by, animate=False, force=True)
+            return
+        self._place = place
+        self._draw()
+        width = max(1, self._text.size.width)
+        above = self._page.lines[: self._links[place]]
+        top = sum(max(1, -(-(Text(line.text).cell_len + 2 * (line.link is not None)) // width)) for line in above)
+        if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
+            self.scroll_to(y=max(0, top - self.size.height // 2), animate=False, force=True)
+
+    def on_focus(self) -> None:
+        self.call_later(self._draw)
+
+    def on_blur(self) -> None:
+        self.call_later(self._draw)
+
+    def _draw(self) -> None:
+        text = Text(overflow="fold")
+        marked = self._links[self._place] if self._links and self.has_focus else -1
+        for number, line in enumerate(self._page.lines):
+            sign = ("❯ " if number == marked else "› ") if number in self._links else ("  " if line.link else "")
+            text.append(f"{line.speaker}  " if line.speaker else "", self._style("who"))
+            text.append(f"{sign}{line.text}\n", self._style("marked" if number == marked else line.style))
+        self._text.update(text)
+
+    def _style(self, name: str) -> Any:
+        return self.get_component_rich_style(f"page--{name}", partial=True) if name else ""
+
+
+class Browser(Sheet[OpenRequest | None]):
+    """Typing searches, Tab moves the focus to the list. Subclasses fill the list and make the pages.
+
+    An action of the keymap calls the method of that name after an underscore.
+    """
+
+    BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
+    FOCUSES_PAGE: ClassVar[bool] = True
+
+    def __init__(self, id: str, keymap: Keymap, place: Place, rows: RowList[Any], search: str = "") -> None:  # noqa: A002
+        super().__init__()
+        self._id = id
+        self._keymap = keymap
+        self._actions = keymap.of(place)
+        self._has_message = False
+        self._page_timer: Timer | None = None
+        self._search = Input(search, placeholder="type to search", compact=True, id="browser-search")
+        self._search.cursor_blink = False
+        self._count = Static("reading …", id="browser-count", markup=False)
+        self._heading = Static(id="browser-heading", markup=False)
+        self._list = rows
+        self._page_view = PageView()
+        self._page_view.can_focus = self.FOCUSES_PAGE
+        self._foot = Static(id="browser-foot", markup=False)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="sheet browser", id=self._id):
+            with Horizontal(id="browser-head"):
+                yield Static("❯ ", id="browser-sign", markup=False)
+                yield self._search
+                yield self._count
+            yield self._heading
+            with Horizontal(id="browser-body"):
+                yield self._list
+                yield self._page_view
+            yield self._foot
+
+    @abstractmethod
+    async def _load(self) -> None:
+        """Read the rows and show them."""
+
+    @abstractmethod
+    def _typed(self, text: str) -> None:
+        """Search other words."""
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Enter, or a click, on the marked row."""
+
+    @abstractmethod
+    async def _page(self) -> Page:
+        """The page of the marked row."""
+
+    @abstractmethod
+    def _heading_text(self) -> str:
+        """The line above the list."""
+
+    @abstractmethod
+    def _keys(self) -> list[str]:
+        """The keys of the last line; the last of them is always shown."""
+
+    def on_mount(self) -> None:
+        self._search.focus()
+        self._show_frame()
+        self.run_worker(self._load(), group="load")
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_frame)
+
+    def on_descendant_focus(self) -> None:
+        self._show_frame()
+
+    @on(Input.Changed, "#browser-search")
+    def _search_changed(self, event: Input.Changed) -> None:
+        self._has_message = False
+        self._typed(event.value)
+
+    @on(RowList.Picked)
+    async def _picked(self) -> None:
+        await self._open()
+
+    @on(RowList.Marked)
+    def _mark_moved(self) -> None:
+        self._show_page_later()
+
+    def _show_page_later(self) -> None:
+        if self._page_timer is not None:
+            self._page_timer.stop()
+        self._page_timer = self.set_timer(SHOW_PAGE_AFTER, self._show_page_now)
+
+    def _show_page_now(self) -> None:
+        self.run_worker(self._show_page(), group="page", exclusive=True)
+
+    async def _show_page(self) -> None:
+        try:
+            page = await self._page()
+        except (OuroError, OSError) as error:
+            page = Page()
+            page.add(" ".join(str(error).split()), "detail")
+        self._page_view.show(page)
+        self._show_frame()
+
+    async def _on_key(self, event: events.Key) -> None:
+        if await self._take_key(event):
+            event.stop()
+            event.prevent_default()
+
+    async def _take_key(self, event: events.Key) -> bool:
+        """Whether the key does something other than typing."""
+        self._has_message = False
+        in_search, action = self._search.has_focus, self._actions.get(event.key, "")
+        if event.key == "enter":
+            await self._open()
+        elif event.key in ("tab", "shift+tab") or (not in_search and event.key == "slash"):
+            (self._list if in_search else self._search).focus()
+        elif in_search and event.key in _STEPS:
+            self._list.action_move(_STEPS[event.key])
+        elif in_search and event.key in _PAGES:
+            self._list.action_page(_PAGES[event.key])
+        elif action and not (in_search and (event.is_printable or event.key in ("left", "right"))):
+            await self._do(self._act(action))
+        else:
+            return False
+        return True
+
+    async def _act(self, action: str) -> None:
+        await getattr(self, f"_{action}")()
+
+    async def _do(self, work: Awaitable[object]) -> bool:
+        """Wait for a change; False if it fails, and the last line shows the error."""
+        try:
+            await work
+        except (OuroError, OSError) as error:
+            self._show_message(" ".join(str(error).split()), "-failed")
+            return False
+        return True
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def _show_frame(self) -> None:
+        self._heading.update(self._heading_text())
+        if not self._has_message:
+            self._foot.remove_class("-asks", "-failed")
+            width = self._foot.size.width or self.app.size.width
+            self._foot.update(fitting([key for key in self._keys() if key], width, 1 if self.has_class("-low") else 2))
+
+    def _show_message(self, text: str, kind: str = "-asks") -> None:
+        """Show a message or question (`-asks`) or an error (`-failed`) in the last line until the next key."""
+        self._has_message = True
+        self._foot.remove_class("-asks", "-failed")
+        self._foot.add_class(kind)
+        self._foot.update(clean(text))
+
+    def _letter(self, action: str) -> str:
+        """The key of an action while the list has the focus: a letter if it has one."""
+        keys = self._keymap.keys(action)
+        return next((key for key in keys if len(key) == 1 or key == "space"), self._keymap.shown(action))
+
+
+def fitting(items: Sequence[str], width: int, most: int) -> str:
+    """The items on at most `most` lines; items that do not fit are left out before the last."""
+    shown = list(items)
+    while True:
+        lines = shown[:1]
+        for item in shown[1:]:
+            if len(lines[-1]) + 3 + len(item) <= width:
+                lines[-1] += f" · {item}"
+            else:
+                lines.append(item)
+        if len(lines) <= most or len(shown) <= 2:
+            return "\n".join(lines)
+        shown.pop(-2)

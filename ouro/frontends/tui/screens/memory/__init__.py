@@ -1,1 +1,0 @@
-"""The screens of long-term memory: browser (contents, pages, widgets) and receipt."""

@@ -1,0 +1,320 @@
+"""MemoryBrowser: long-term memory on the whole screen: search, read, edit, undo."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from rich.cells import cell_len, set_cell_size
+from textual import events, work
+
+from ouro.errors import OuroError, UsageError
+from ouro.frontends.tui import external
+from ouro.frontends.tui.keymap import UNDO_MEMORY, Keymap
+from ouro.frontends.tui.screens import memory_pages as pages
+from ouro.frontends.tui.screens.browser import Browser, Page, PageLink
+from ouro.frontends.tui.screens.memory_pages import MemoryRow, Tab
+from ouro.frontends.tui.widgets.row_list import Cell, RowList, fitted
+from ouro.session import Browsing, describe_commits
+from ouro.session.opening import OpenRequest
+from ouro.utils.text import clean, plural
+
+BESIDE_FROM = 72
+"""Columns from which the page is shown beside the list."""
+FLAG_FROM_WIDTH = 30
+"""Width from which scope and flag are shown."""
+ABOUT_FROM_WIDTH = 48
+"""Width from which the details are shown."""
+MIN_ABOUT = 9
+MAX_COMMITS = 500
+SCOPES = ("all", "user", "repo")
+EMPTY_TABS: Mapping[Tab, str] = {
+    "notes": "No notes yet. ouro writes them as you work. Type `#text` in the prompt to remember something now.",
+    "core": "The core is empty. Type `#text` in the prompt to remember something.",
+    "timeline": "No commits yet.",
+    "archive": "The archive is empty.",
+    "receipt": "No memory was sent to the model.",
+    "proposals": "No pending changes.",
+}
+"""The tabs in their order, and what they show if there is nothing."""
+TABS = tuple(EMPTY_TABS)
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "note": ("edit_note", "confirm_note", "archive_note"),
+    "archived": ("restore_note", "edit_note"),
+    "core": ("edit_note",),
+    "commit": (UNDO_MEMORY,),
+    "hunk": (UNDO_MEMORY,),
+    "proposal": ("accept", "reject"),
+}
+"""The actions for each kind of marked item."""
+LABELS: Mapping[str, str] = {
+    "edit_note": "edit",
+    "confirm_note": "confirm",
+    "archive_note": "archive",
+    "restore_note": "restore",
+    UNDO_MEMORY: "undo",
+    "accept": "accept",
+    "reject": "reject",
+}
+
+
+class MemoryList(RowList[MemoryRow]):
+    """Ten thousand notes, or commits, as lines."""
+
+    def key_of(self, row: MemoryRow) -> object:
+        return row.text if row.link is None or row.link.kind == "core" else row.link
+
+    def cells(self, row: MemoryRow, is_marked: bool, width: int) -> Iterable[Cell]:
+        has_flag = width + 2 >= FLAG_FROM_WIDTH
+        most = (width + 2) * 2 // 5
+        flag = fitted(clean(row.flag), most) if has_flag else ""
+        left = most - cell_len(flag)
+        about = clean(row.about) if width + 2 >= ABOUT_FROM_WIDTH and left >= MIN_ABOUT else ""
+        about = fitted(f" · {about}" if flag and about else about, left)
+        scope, beside = (5 if has_flag else 0), cell_len(flag) + cell_len(about)
+        room = max(1, width - scope - (beside + 2 if beside else 0))
+        yield set_cell_size(row.scope, scope), "detail"
+        yield set_cell_size(fitted(row.text, room), room), "marked" if is_marked else ""
+        yield f"  {flag}" if beside else "", "flag" if row.warns else "detail"
+        yield about, "detail"
+
+
+class MemoryBrowser(Browser):
+    """Enter moves the focus to the page of the marked row, and there follows a link."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (BESIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
+
+    def __init__(self, memory: Browsing, keymap: Keymap, tab: Tab = "notes") -> None:
+        super().__init__("memory-browser", keymap, "memory", MemoryList("browser-list"))
+        self._memory = memory
+        self._tab: Tab = tab
+        self._scope = "all"
+        self._category = ""
+        self._rows: dict[Tab, list[MemoryRow]] = {}
+        self._followed: list[PageLink] = []
+        """The links followed from the marked row to the shown page."""
+        self._last_commit = ""
+        """The last change made here, which can be undone."""
+
+    @property
+    def is_loaded(self) -> bool:
+        return bool(self._rows)
+
+    async def _load(self) -> None:
+        await self._load_rows()
+        self._show_page_later()
+
+    async def _load_rows(self) -> None:
+        memory = self._memory
+        try:
+            listed, entries, proposals = await asyncio.gather(
+                memory.all(), memory.ask(lambda timeline: timeline.log(MAX_COMMITS)), memory.proposals()
+            )
+        except (OuroError, OSError) as error:
+            self._show_message(" ".join(str(error).split()), "-failed")
+            return
+        self._rows = {
+            **await asyncio.to_thread(pages.note_rows, listed),
+            "timeline": pages.log_rows(entries),
+            "receipt": pages.receipt_rows(memory.recalled, memory.receipt),
+            "proposals": pages.proposal_rows(proposals),
+        }
+        self._show()
+
+    @work(group="load", exclusive=True)
+    async def memory_changed(self) -> None:
+        """Load again; a page with the focus stays."""
+        await self._load_rows()
+        if not self._page_view.has_focus:
+            await self._show_page()
+
+    def _typed(self, text: str) -> None:  # noqa: ARG002 (read from the field: other filters change, too)
+        self._show(keep=False)
+
+    def _show(self, *, keep: bool = True) -> None:
+        if not self._rows:
+            return
+        words, rows = self._search.value.lower().split(), self._rows[self._tab]
+        found = [
+            row
+            for row in rows
+            if self._scope in ("all", row.scope)
+            and self._category in ("", row.category)
+            and all(word in row.searched for word in words)
+        ]
+        self._list.show(found, "No matches." if rows else EMPTY_TABS[self._tab], keep=keep)
+        count = f"{len(found):,} of {len(rows):,}" if len(found) != len(rows) else f"{len(rows):,}"
+        self._count.update(" · ".join(filter(None, (self._scope, self._category, count))))
+        self._show_frame()
+
+    # Keys
+
+    async def _take_key(self, event: events.Key) -> bool:
+        if event.key in self._keymap.keys("memory"):
+            self.dismiss(None)
+        elif event.key in self._keymap.keys("receipt"):
+            if self._tab == "receipt":
+                self.dismiss(None)
+            self._go_to("receipt")
+        else:
+            return await super()._take_key(event)
+        return True
+
+    async def _open(self) -> None:
+        if self._page_view.has_focus:
+            await self._follow()
+        elif self._list.marked is not None:
+            self.add_class("-looking")
+            self._page_view.focus()
+
+    async def _follow(self) -> None:
+        link = self._page_view.link
+        if link is None or link.kind == "hunk":
+            return
+        if link.kind == "turn" and not link.turn:
+            self.dismiss(OpenRequest(link.target, read_only=True, message=link.message))
+        else:
+            self._followed.append(link)
+            await self._show_page()
+
+    def action_close(self) -> None:
+        if self._followed:
+            self._followed.pop()
+            self._show_page_now()
+        elif self._page_view.has_focus:
+            self.remove_class("-looking")
+            self._list.focus()
+        else:
+            self.dismiss(None)
+
+    async def _next_tab(self, by: int = 1) -> None:
+        self._go_to(TABS[(TABS.index(self._tab) + by) % len(TABS)])
+
+    async def _previous_tab(self) -> None:
+        await self._next_tab(-1)
+
+    def _go_to(self, tab: Tab) -> None:
+        self._tab, self._category = tab, ""
+        self.remove_class("-looking")
+        if self._page_view.has_focus:
+            self._list.focus()
+        self._show(keep=False)
+        self._show_page_later()
+
+    async def _change_memory(self) -> None:
+        self._scope = SCOPES[(SCOPES.index(self._scope) + 1) % len(SCOPES)]
+        self._show(keep=False)
+
+    async def _change_category(self) -> None:
+        categories = ["", *sorted({row.category for row in self._rows.get(self._tab, ()) if row.category})]
+        place = categories.index(self._category) if self._category in categories else -1
+        self._category = categories[(place + 1) % len(categories)]
+        self._show(keep=False)
+
+    # The page
+
+    def _show_page_later(self) -> None:
+        self._followed.clear()
+        super()._show_page_later()
+
+    async def _page(self) -> Page:
+        if self._followed:
+            return await pages.linked_page(self._memory, self._followed[-1])
+        row = self._list.marked
+        return await pages.row_page(self._memory, row) if row is not None else Page()
+
+    def _aim(self) -> PageLink | None:
+        """What the keys work on: a hunk, the page that was followed to, or the marked row."""
+        link = self._page_view.link if self._page_view.has_focus else None
+        if link is not None and link.kind == "hunk":
+            return link
+        if self._followed:
+            return self._followed[-1]
+        return self._list.marked.link if self._list.marked is not None else None
+
+    # Actions
+
+    async def _act(self, action: str) -> None:
+        if action in LABELS:
+            await self._change(action)
+        else:
+            await super()._act(action)
+
+    async def _change(self, name: str) -> None:
+        """Do what a key does to the marked item, and show the result.
+
+        Raises:
+            UsageError: it does not apply to the marked item.
+        """
+        aim = self._aim()
+        kind, target = (aim.kind, aim.target) if aim is not None else ("", "")
+        if name in ("accept", "reject"):
+            if kind != "proposal":
+                raise UsageError("Mark a proposal first.")
+            await (self._memory.accept if name == "accept" else self._memory.reject)(target)
+            commit, message = "", "Accepted." if name == "accept" else "Rejected. The git history keeps it."
+        elif name == "edit_note":
+            if kind not in ("note", "core"):
+                raise UsageError("Mark a note or a line of the core first.")
+            opened = await self._memory.open_file(target)
+            saved = await self._memory.save(opened, await external.edit(self.app, opened.text))
+            problems = "".join(f" {problem}." for problem in saved.problems)
+            commit, message = saved.undo, f"Saved.{problems}" if saved.changed else "No changes."
+        elif kind != "note":
+            raise UsageError("Mark a note first.")
+        elif name == "archive_note":
+            commit, message = await self._memory.archive(target), "Archived. It is no longer recalled."
+        else:
+            message = "Confirmed." if name == "confirm_note" else "Restored."
+            commit = await self._memory.confirm(target)
+        self._last_commit = commit
+        await self._load()
+        self._show_message(f"{message} {self._letter(UNDO_MEMORY)} undoes it." if commit else message)
+
+    async def _undo_change(self) -> None:
+        """Undo the marked hunk or commit, else the last change made here."""
+        aim = self._aim()
+        is_marked = aim is not None and aim.kind in ("commit", "hunk")
+        commit, hunk = (aim.target, aim.hunk) if aim is not None and is_marked else (self._last_commit, 0)
+        if not commit:
+            raise UsageError("There is no change to undo.")
+        done = await self._memory.undo(commit, hunk)
+        self._last_commit = ""
+        left = plural(len(done.conflicts), "change")
+        conflicts = f" {left} could not be undone: the lines have changed since." if done.conflicts else ""
+        await self._load()
+        self._show_message(f"Undone{f' hunk {hunk} of' if hunk else ''}: {describe_commits(done.commits)}.{conflicts}")
+
+    # The frame
+
+    def _heading_text(self) -> str:
+        waiting = len(self._rows.get("proposals", ()))
+        names = [f"[{tab}]" if tab == self._tab else f" {tab} " for tab in TABS]
+        names[-1] = names[-1].replace("proposals", f"proposals {waiting}") if waiting else names[-1]
+        return tab_line(names, TABS.index(self._tab), self.size.width - 2)
+
+    def _keys(self) -> list[str]:
+        if self._search.has_focus:
+            return ["Enter opens", "Tab list", *self._filters(self._keymap.shown), "Esc closes"]
+        aim = self._aim()
+        is_archived = aim is not None and aim.kind == "note" and self._tab == "archive" and not self._followed
+        kind = "archived" if is_archived else aim.kind if aim is not None else ""
+        actions = [f"{self._letter(name)} {LABELS[name]}" for name in KEYS.get(kind, ())]
+        if kind == "hunk":
+            actions = [f"{actions[0]} this hunk"]
+        if self._page_view.has_focus:
+            return [*actions, "↑↓ links", "Enter follows", "Esc back"]
+        return [*actions, "Enter opens", "←→ tabs", *self._filters(self._letter), "Tab search", "Esc closes"]
+
+    def _filters(self, shown: Callable[[str], str]) -> list[str]:
+        return [f"{shown('change_memory')} scope", f"{shown('change_category')} category"]
+
+
+def tab_line(names: Sequence[str], place: int, width: int) -> str:
+    """The tab line, scrolled so that the open tab is in sight; arrows show that there are more."""
+    first = 0
+    while first < place and len(" ".join(names[first : place + 1])) > width - 1:
+        first += 1
+    text = " ".join(names[first:])
+    text = f"‹{text[1:]}" if first else text
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}›"

@@ -1,0 +1,376 @@
+"""The rows and the pages of the memory browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import unified_diff
+from typing import TYPE_CHECKING, Literal
+
+from ouro.frontends.tui.screens.browser import Page, PageLink
+from ouro.session import ListedEntry, Proposal, ReceiptLine
+from ouro.utils.text import clean, one_line, plural
+
+if TYPE_CHECKING:
+    from ouro.events import NotesRecalled, Remembered
+    from ouro.session import (
+        BlamedLine,
+        Browsing,
+        Commit,
+        Difference,
+        FileEdit,
+        MemoryReceipt,
+        NoteDetails,
+        TimelineEntry,
+        TurnEvidence,
+    )
+
+Tab = Literal["notes", "core", "timeline", "archive", "receipt", "proposals"]
+MAX_PAGE_LINES = 400
+SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
+WRITERS: Mapping[str, str] = {"agent": "the agent", "person": "you", "consolidation": "a model"}
+"""The author by the origin of a commit; other origins are shown as they are."""
+_CHANGED = re.compile(r"changed (\d+) times?")
+_MARK = re.compile(r"^([-+] )?[-*+] ")
+_REDUNDANT = re.compile(
+    r'---|(?:id|session_id|turn|created_at|updated_at|confirmed_at): .*|version: 1|\w+: (?:null|\[\]|""|)'
+)
+"""Front matter that the rest of the page shows already, or that is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    link: PageLink | None
+    """The note, core file, commit or proposal that keys work on."""
+    scope: str
+    text: str
+    flag: str
+    """A short remark."""
+    about: str
+    """Details, shown if there is room."""
+    searched: str
+    """The lower-case text that a search matches."""
+    category: str = ""
+    """For the category filter; of a commit, its author."""
+    warns: bool = True
+    """The flag is a warning."""
+    item: ListedEntry | Proposal | Remembered | ReceiptLine | None = None
+    """What its page shows, if that is more than the page of its link."""
+
+
+def note_rows(listed: Iterable[ListedEntry]) -> dict[Tab, list[MemoryRow]]:
+    """The rows of three tabs: notes in force, lines of the core, archived notes."""
+    fits: Mapping[Tab, Callable[[ListedEntry], bool]] = {
+        "notes": lambda entry: entry.kind == "note" and not {"archived", "replaced"}.intersection(entry.badges),
+        "core": lambda entry: entry.kind == "core",
+        "archive": lambda entry: "archived" in entry.badges,
+    }
+    return {tab: [_note_row(entry, tab) for entry in listed if fits[tab](entry)] for tab in fits}
+
+
+def _note_row(entry: ListedEntry, tab: Tab) -> MemoryRow:
+    is_core = tab == "core"
+    badges = [badge for badge in entry.badges if badge != "archived"] if tab == "archive" else entry.badges
+    flag = " · ".join(_CHANGED.sub(r"changed \1×", badge) for badge in badges)
+    searched = f"{entry.text} {entry.category} {entry.scope} {entry.id} {' '.join(entry.badges)} {entry.name}".lower()
+    link = PageLink("core", f"{entry.scope}/{entry.name}") if is_core else PageLink("note", entry.id)
+    text = _item(entry.text) if is_core else _line(entry.text)
+    return MemoryRow(
+        link, entry.scope, text, flag, entry.category, searched, entry.category, item=entry if is_core else None
+    )
+
+
+def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
+    rows = []
+    for entry in entries:
+        commit, who, link = entry.commit, writer(entry.commit), PageLink("commit", entry.commit.id)
+        searched = f"{commit.subject} {who} {commit.id} {entry.scope} {' '.join(commit.paths)} {commit.at}".lower()
+        rows.append(MemoryRow(link, entry.scope, _line(commit.subject), commit.at[5:10], who, searched, who, False))
+    return rows
+
+
+def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt) -> list[MemoryRow]:
+    """The notes considered for the last message, then the core in every prompt."""
+    rows = []
+    for note in recalled.items:
+        text = _line(note.text) or f"{note.id[:12]} (deleted since)"
+        searched = f"{text} {note.id} {note.state} {note.reason} {note.scope}".lower()
+        link = PageLink("note", note.id) if note.text else None
+        shown, about = f"{SIGNS[note.state]} {text}", f"{note.state}: {note.reason}"
+        rows.append(MemoryRow(link, note.scope, shown, "", about, searched, "recalled", item=note))
+    for line in receipt.lines:
+        text = _item(line.text) or f"the whole of {line.file}"
+        about = f"{line.state}: {line.reason}" if line.reason else line.file
+        searched = f"{text} {line.file} {line.state} {line.reason} {line.scope}".lower()
+        shown = f"{SIGNS[line.state]} {text}"
+        rows.append(MemoryRow(None, line.scope, shown, "", about, searched, "in each prompt", item=line))
+    return rows
+
+
+def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
+    """Pending changes: the lines that would change."""
+    rows = []
+    for proposal in proposals:
+        changed = "; ".join(_gist(edit) for edit in proposal.edits)
+        named = " ".join(edit.name for edit in proposal.edits)
+        searched = f"{changed} {named} {proposal.reason} {proposal.scope} {proposal.id}".lower()
+        link = PageLink("proposal", proposal.id)
+        rows.append(MemoryRow(link, proposal.scope, changed, "pending", "", searched, proposal.origin, item=proposal))
+    return rows
+
+
+def _gist(edit: FileEdit) -> str:
+    """The added lines, else the removed ones."""
+    lines = _changed_lines(edit)
+    new = [line for line in lines if line[0] == "+"]
+    return " ".join(map(_item, new or lines)) or edit.name
+
+
+def _changed_lines(edit: FileEdit) -> list[str]:
+    """The changed lines of a file with `-` or `+`; of a note only its text, if that changed."""
+    before, after = edit.before or "", edit.after or ""
+    if _without_front_matter(before) != _without_front_matter(after):
+        before, after = _without_front_matter(before), _without_front_matter(after)
+    lines = list(unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0))[2:]
+    return [f"{line[:1]} {line[1:]}" for line in lines if line[1:].strip() and not line.startswith("@@")]
+
+
+def _without_front_matter(text: str) -> str:
+    """A note without its front matter; any other text as it is."""
+    front, mark, words = text.partition("\n---\n")
+    return words if mark and front.startswith("---") else text
+
+
+def writer(commit: Commit) -> str:
+    return WRITERS.get(commit.origin, commit.origin)
+
+
+def _item(text: str) -> str:
+    return _MARK.sub(r"\1", _line(text))
+
+
+def _line(text: str) -> str:
+    return " ".join(clean(text).split())
+
+
+async def row_page(memory: Browsing, row: MemoryRow) -> Page:
+    """The page of a row.
+
+    Raises:
+        OuroError: it does not exist any more.
+    """
+    match row.item:
+        case ListedEntry() as entry:
+            blame = await memory.ask(lambda timeline: timeline.blame(f"{entry.scope}/{entry.name}"))
+            return core_page(entry, blame.lines)
+        case Proposal() as proposal:
+            return proposal_page(proposal)
+        case ReceiptLine() as line:
+            return receipt_page(line, memory.receipt)
+        case None:
+            page = Page()
+        case note:
+            page = recalled_page(note, memory.recalled)
+    if row.link is not None:
+        page.lines += (await linked_page(memory, row.link)).lines
+    return page
+
+
+async def linked_page(memory: Browsing, link: PageLink) -> Page:
+    """The page of a link to a note, a turn or a commit.
+
+    Raises:
+        OuroError: it does not exist any more.
+    """
+    if link.kind == "note":
+        return note_page(await memory.details(link.target))
+    if link.kind == "turn":
+        return turn_page(await memory.turn(link.target, link.turn, link.message))
+    entry = await memory.ask(lambda timeline: timeline.find(link.target))
+    return commit_page(entry, await memory.ask(lambda timeline: timeline.changes(link.target)))
+
+
+def note_page(details: NoteDetails) -> Page:
+    """A note: text, confidence, source, versions, related notes."""
+    note, page = details.note, Page()
+    page.add(note.text or "(empty)", "title")
+    page.add(f"{details.scope} · {note.category} · {note.id[:12]}", "detail")
+    source = "stated by you" if note.source == "user" else "inferred"
+    confirmed = note.confirmed_at[:10] or "never"
+    page.add(f"confidence now {details.confidence:.0%} ({source}), confirmed {confirmed}", "detail")
+    if details.badges:
+        page.add(f"[{'] ['.join(details.badges)}]", "flag")
+    for problem in details.problems:
+        page.add(f"in its file: {problem}", "removed")
+    page.add("")
+    _add_source(page, note.session_id, note.turn, note.trigger)
+    if len(details.chain) > 1:
+        page.add("")
+        page.add(f"Changed {plural(len(details.chain) - 1, 'time')}, oldest first", "who")
+    for version in details.chain if len(details.chain) > 1 else ():
+        text, is_this = f"{version.at[:10]} {one_line(version.text)}", version.note_id == details.note.id
+        page.add(
+            f"  {text} (this one)" if is_this else text, link=None if is_this else PageLink("note", version.note_id)
+        )
+    if details.links:
+        page.add("")
+        page.add("Related notes", "who")
+        for link in details.links:
+            page.add(f"{link.relationship}: {one_line(link.text)}", link=PageLink("note", link.note_id))
+    if note.entities or note.relations:
+        page.add("")
+        page.add("Names", "who")
+        for entity in note.entities:
+            page.add(f"  {entity}")
+        for relation in note.relations:
+            page.add(f"  {relation.source} {relation.rel} {relation.target}")
+    return page
+
+
+def core_page(listed: ListedEntry, lines: Sequence[BlamedLine]) -> Page:
+    """A line of the core: file, author and date."""
+    page = Page()
+    page.add(listed.text, "title")
+    page.add(f"{listed.scope}/{listed.name}, line {listed.line}", "detail")
+    page.add("")
+    blamed = next((line for line in lines if line.number == listed.line), None)
+    if blamed is None:
+        page.add("not committed yet", "detail")
+    else:
+        _add_commit(page, blamed.commit)
+        page.add(f"commit: {blamed.commit.subject}", link=PageLink("commit", blamed.commit.id))
+    return page
+
+
+def commit_page(entry: TimelineEntry, found: Difference) -> Page:
+    """A commit as a diff; each hunk can be undone by itself."""
+    page = Page()
+    page.add(entry.commit.subject, "title")
+    page.add(f"{entry.scope} · {entry.commit.id[:12]}", "detail")
+    _add_commit(page, entry.commit)
+    for hunk in found.hunks:
+        other = hunk.other_half(found.hunks)
+        if other is not None and hunk.before:
+            continue  # shown at its destination
+        where = f"moved from {other.name.rpartition('/')[0] or 'notes'}" if other else f"line {hunk.start + 1}"
+        link = PageLink("hunk", entry.commit.id, hunk=hunk.number)
+        page.add("")
+        page.add(f"{hunk.number} · {_short_name(hunk.name)} · {where}", "who", link)
+        if other is not None:
+            page.add(_without_front_matter("".join(hunk.after)))
+            continue
+        for line in _shown_lines(hunk.name, hunk.before):
+            page.add(f"- {line.rstrip()}", "removed")
+        for line in _shown_lines(hunk.name, hunk.after):
+            page.add(f"+ {line.rstrip()}", "added")
+    del page.lines[MAX_PAGE_LINES:]
+    return page
+
+
+def proposal_page(proposal: Proposal) -> Page:
+    """A pending change: reason, sources and diff."""
+    page = Page()
+    page.add("Waiting for approval", "title")
+    page.add(f"{proposal.scope} · {proposal.id} · {proposal.reason}", "detail")
+    for source in proposal.sources:
+        page.add(f"source: {source}", "detail")
+    for edit in proposal.edits:
+        page.add("")
+        page.add(_short_name(edit.name) + (", removed" if edit.after is None else ""), "who")
+        for line in _changed_lines(edit):
+            page.add(line, "added" if line[0] == "+" else "removed")
+        front = [*_front_matter(edit.after or "")]
+        if front and front != [*_front_matter(edit.before or "")]:
+            page.add("")
+            page.add("new front matter", "detail")
+            for line in front:
+                page.add(f"  {line}", "detail")
+    if proposal.session:
+        page.add("")
+        _add_source(page, proposal.session, proposal.turn, "")
+    return page
+
+
+def recalled_page(note: Remembered, recalled: NotesRecalled) -> Page:
+    """Why a note was sent with the last message or not, and what was sent altogether."""
+    page = Page()
+    tokens = f" · {note.tokens} tokens" if note.tokens else ""
+    page.add(f"{SIGNS[note.state]} {note.state} with the last message: {note.reason}", "who")
+    page.add(f"score {note.score:.3g}{tokens} · {recalled.way}", "detail")
+    sent = [other for other in recalled.items if other.state == "loaded"]
+    duration = f", {recalled.milliseconds:.0f} ms" if recalled.milliseconds else ""
+    total = f"{plural(len(sent), 'memory', 'memories')}, {sum(other.tokens for other in sent):,} tokens{duration}"
+    page.add(f"altogether {total}", "detail")
+    page.add("")
+    return page
+
+
+def receipt_page(line: ReceiptLine, receipt: MemoryReceipt) -> Page:
+    """An entry of the core at the start of the session, and what the whole core takes."""
+    page = Page()
+    page.add(line.text or f"the whole of {line.file}", "title")
+    page.add(f"{line.scope}/{line.file}", "detail")
+    page.add("")
+    reason = f": {line.reason}" if line.reason else ""
+    page.add(f"{SIGNS[line.state]} {line.state} when the session began{reason}", "who")
+    page.add(f"{line.tokens} tokens in each request" if line.state == "loaded" else "not in the prompt", "detail")
+    loaded = sum(other.state == "loaded" for other in receipt.lines)
+    price = "" if receipt.price is None else f", ${receipt.price:.5f} a request from the cache"
+    page.add(f"the core: {loaded} of {len(receipt.lines)} entries, {receipt.tokens:,} tokens{price}", "detail")
+    return page
+
+
+def turn_page(turn: TurnEvidence) -> Page:
+    """The turn that a memory came from; Enter opens the session read-only."""
+    page = Page()
+    page.add(f"Turn {turn.turn} of {turn.title or turn.session_id[:8]}", "title")
+    page.add(f"message {turn.number} · {turn.at[:16].replace('T', ' ')} · session {turn.session_id[:8]}", "detail")
+    if turn.is_left:
+        page.add("on a branch that was left by a rewind", "detail")
+    link = PageLink("turn", turn.session_id, message=turn.number)
+    page.add("Enter opens it; another session is opened read-only", link=link)
+    for role, text in turn.words:
+        page.add("")
+        page.add({"user": "you", "assistant": "ouro"}.get(role, role), "who")
+        page.add(clean(text).strip())
+    return page
+
+
+def _add_source(page: Page, session_id: str, turn: int, trigger: str) -> None:
+    page.add("Source", "who")
+    if session_id and turn:
+        how = f" ({trigger})" if trigger else ""
+        page.add(f"session {session_id[:8]}, turn {turn}{how}", link=PageLink("turn", session_id, turn))
+    else:
+        page.add("  edited by hand, or outside of a session", "detail")
+
+
+def _add_commit(page: Page, commit: Commit) -> None:
+    session, turn = commit.trailers.get("Ouro-Session", ""), commit.trailers.get("Ouro-Turn", "")
+    page.add(f"{commit.at[:16].replace('T', ' ')}, by {writer(commit)}", "detail")
+    if session and turn.isdigit():
+        message = commit.trailers.get("Ouro-Message", "")
+        number = int(message) if message.isdigit() else 0
+        page.add(f"session {session[:8]}, turn {turn}", link=PageLink("turn", session, int(turn), message=number))
+
+
+def _short_name(name: str) -> str:
+    """A file name; a note's id is cut."""
+    folder, slash, base = name.rpartition("/")
+    return f"{folder}{slash}{base[:12]}" if base.startswith("mem_") else name
+
+
+def _shown_lines(name: str, lines: Sequence[str]) -> Iterator[str]:
+    """Of a whole note its text and front matter; of other files every line."""
+    if not name.rpartition("/")[2].startswith("mem_") or not lines or lines[0].rstrip() != "---":
+        yield from lines
+        return
+    yield from _without_front_matter("".join(lines)).splitlines()
+    yield from _front_matter("".join(lines))
+
+
+def _front_matter(text: str) -> Iterator[str]:
+    """The useful lines of a note's front matter."""
+    lines = text.removesuffix(_without_front_matter(text)).splitlines()
+    return (line for line in lines if not _REDUNDANT.fullmatch(line))

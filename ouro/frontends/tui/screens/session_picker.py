@@ -1,0 +1,323 @@
+"""SessionPicker: search, preview, rename, delete and open sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.cells import set_cell_size
+from textual import events
+from textual.timer import Timer
+
+from ouro.errors import OuroError
+from ouro.frontends.session_lines import age, cost, preview_lines, size, title
+from ouro.frontends.session_lines import now as current_time
+from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches, alike
+from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.look import short_path
+from ouro.frontends.tui.screens.browser import Browser, Page
+from ouro.frontends.tui.screens.sheet import LineSheet
+from ouro.frontends.tui.widgets.row_list import Cell, RowList, fitted
+from ouro.session.opening import OpenRequest
+from ouro.utils.text import clean
+
+if TYPE_CHECKING:
+    from ouro.session import SessionCatalog, SessionInfo
+
+GetCatalog = Callable[[], Awaitable["SessionCatalog"]]
+WIDE_FROM = 112
+"""Columns from which the preview is shown beside the list."""
+SEARCH_MESSAGES_AFTER = 0.15
+"""Seconds without a key after which messages are searched, too."""
+SHOW_HITS_EVERY = 0.05
+"""Seconds between two updates of the list while messages are searched."""
+_AGE, _PROJECT = 11, 28
+_FIGURES = (("messages", 10), ("size", 9), ("cost", 9))
+_TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
+_TIGHT_FROM, _FULL_FROM, _PROJECT_FROM = 64, 76, 96
+"""Widths from which figures are shown, then with more room, then with the project."""
+_LEAD = 8
+"""Characters shown before the found words."""
+
+
+class SessionList(RowList[SessionMatch]):
+    """Title and figures of each session; of a hit in its messages the found words."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        super().__init__("browser-list")
+        self._now = now
+        self.words: list[str] = []
+        self.with_project = False
+
+    def key_of(self, row: SessionMatch) -> object:
+        return row.info.id
+
+    def heading(self) -> str:
+        columns = "".join(f"{name:>{width}}" for name, width in self._columns())
+        return set_cell_size("  title", self._title_width() + 2) + columns + "  project" * self._shows_project()
+
+    def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _width)
+        info = row.info
+        figures = (age(info.updated_at, self._now()), f"{info.messages:,}", size(info.size), cost(info.cost))
+        room = self._title_width()
+        name = title(info) + (" (copy)" if info.fork_of else "")
+        yield set_cell_size(fitted(name, room), room), "marked" if is_marked else ""
+        columns = list(zip(self._columns(), figures, strict=False))
+        for (_name, column), text in columns[: 1 if row.snippet else None]:
+            yield f"{text:>{column}}", "detail"
+        if row.snippet:
+            places = [place for word in self.words if (place := row.snippet.lower().find(word)) >= 0]
+            start = max(0, min(places, default=0) - _LEAD)
+            yield f"  {'…' if start else ''}{clean(row.snippet[start:])}", "found"
+        elif self._shows_project():
+            yield f"  {clean(short_path(Path(info.project)))}", "detail"
+
+    @property
+    def _width(self) -> int:
+        return self.scrollable_content_region.width
+
+    def _columns(self) -> list[tuple[str, int]]:
+        figures = _FIGURES if self._width >= _FULL_FROM else _TIGHT_FIGURES
+        return [("age", _AGE), *(figures if self._width >= _TIGHT_FROM else ())]
+
+    def _shows_project(self) -> bool:
+        return self.with_project and self._width >= _PROJECT_FROM
+
+    def _title_width(self) -> int:
+        taken = sum(width for _name, width in self._columns()) + (_PROJECT if self._shows_project() else 0)
+        return max(0, self._width - taken - 2)
+
+
+class SessionPicker(Browser):
+    """Typing searches titles at once, messages a moment later."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
+    FOCUSES_PAGE = False
+    _list: SessionList
+
+    def __init__(
+        self,
+        get_catalog: GetCatalog,
+        keymap: Keymap,
+        *,
+        search: str = "",
+        only: Collection[str] = (),
+        rename: Callable[[str, str], bool] = lambda _session_id, _title: False,
+        esc: str = "closes",
+        now: Callable[[], datetime] = current_time,
+    ) -> None:
+        """`rename` renames a session that is open here and returns whether it was; `esc` labels the Esc key."""
+        super().__init__("session-picker", keymap, "sessions", SessionList(now), search)
+        self.wants_to_leave = False
+        """Ctrl+C closed it."""
+        self._get_catalog = get_catalog
+        self._only = only
+        self._rename_open = rename
+        self._esc = esc
+        self._session_catalog: SessionCatalog | None = None
+        self._matches: SessionMatches | None = None
+        self._search_timer: Timer | None = None
+        self._to_delete: SessionInfo | None = None
+        """The session that the open question asks about."""
+        self._asked_in_search = False
+        self._deleted: list[SessionInfo] = []
+
+    async def _load(self) -> None:
+        session_catalog = self._session_catalog = await self._get_catalog()
+        sessions = await session_catalog.sessions(self._show_progress)
+        matches = self._matches = SessionMatches(sessions, session_catalog.is_here, self._only)
+        self._typed(self._search.value)
+        await asyncio.to_thread(alike, "", [""])  # imports rapidfuzz before a key needs it
+        matches.allow_fuzzy(alike)
+        self._show()
+
+    def _show_progress(self, done: int, of: int) -> None:
+        if of > done:
+            self.app.call_from_thread(self._count.update, f"reading the list … {done:,} of {of:,}")
+
+    # Search
+
+    def _typed(self, text: str) -> None:
+        if self._matches is None:
+            return
+        changed = self._matches.look_for(text)
+        self._show(keep=not changed)
+        if changed and self._matches.query:
+            if self._search_timer is not None:
+                self._search_timer.stop()
+            self._search_timer = self.set_timer(SEARCH_MESSAGES_AFTER, self._search_messages_now)
+        elif changed:
+            self.workers.cancel_group(self, "words")
+
+    def _search_messages_now(self) -> None:
+        self.run_worker(self._search_messages(), group="words", exclusive=True)
+
+    async def _search_messages(self) -> None:
+        """Add hits as they are found, many with one update."""
+        session_catalog, matches = self._session_catalog, self._matches
+        if session_catalog is None or matches is None:
+            return
+        query, shown_at = matches.query, 0.0
+        loop = asyncio.get_running_loop()
+        found = session_catalog.search(list(matches.in_scope), query)
+        self._show_count(" · searching …")
+        try:
+            async for hit in found:
+                if matches.query != query:
+                    return
+                matches.add(hit)
+                if loop.time() - shown_at > SHOW_HITS_EVERY:
+                    shown_at = loop.time()
+                    self._show(" · searching …")
+        finally:
+            await found.aclose()
+        self._show()
+
+    def _show(self, doing: str = "", *, keep: bool = True) -> None:
+        if self._matches is not None:
+            self._list.words = self._matches.query.split()
+            self._list.with_project = self._matches.scope == ALL
+            self._list.show(self._matches.matches(), keep=keep)
+            self._show_frame()
+            self._show_count(doing, len(self._list.rows))
+
+    def _show_count(self, doing: str = "", found: int | None = None) -> None:
+        if self._matches is not None:
+            count = f"{len(self._matches.in_scope):,}"
+            shown = f"{found:,} of {count}" if found is not None and self._matches.query else count
+            self._count.update(f"{self._matches.scope} · {shown}{doing}")
+
+    def _heading_text(self) -> str:
+        return self._list.heading()
+
+    async def _page(self) -> Page:
+        page, match = Page(), self._list.marked
+        if match is None or self._session_catalog is None:
+            return page
+        info = match.info
+        facts = [short_path(Path(info.project)), info.model.rpartition("/")[2], f"began {info.created_at[:10]}"]
+        facts += [f"{info.messages:,} messages", size(info.size), cost(info.cost), info.id[:8]]
+        facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
+        page.add(title(info), "title")
+        page.add(" · ".join(filter(None, facts)), "detail")
+        page.add("")
+        try:
+            preview = await self._session_catalog.preview(info)
+        except (OuroError, OSError) as error:
+            page.add(str(error))
+            return page
+        if match.snippet:
+            page.add(f"… {match.snippet} …", "who")
+            page.add("")
+        for who, words in preview_lines(preview, max(20, self._page_view.size.width)):
+            page.add(words, speaker=who)
+            page.add("")
+        return page
+
+    # Keys
+
+    async def _take_key(self, event: events.Key) -> bool:
+        if self._to_delete is None:
+            return await super()._take_key(event)
+        info = self._end_question()
+        if event.key in ("y", "Y") or self._actions.get(event.key) == "delete_session":
+            await self._delete(info)
+        return True
+
+    def action_close(self) -> None:
+        if self._to_delete is not None:
+            self._end_question()
+        elif self.has_class("-looking"):
+            self.remove_class("-looking")
+        else:
+            self.dismiss(None)
+
+    def action_leave(self) -> None:
+        self.wants_to_leave = True
+        super().action_leave()
+
+    async def _open(self) -> None:
+        if self._list.marked is not None:
+            self.dismiss(OpenRequest(self._list.marked.info.id))
+
+    async def _fork_session(self) -> None:
+        if self._list.marked is not None:
+            self.dismiss(OpenRequest(self._list.marked.info.id, fork=True))
+
+    async def _change_scope(self) -> None:
+        if self._matches is not None:
+            self._matches.next_scope()
+            self._show(keep=False)
+            if self._matches.query:
+                self._search_messages_now()
+
+    async def _look_inside(self) -> None:
+        self.toggle_class("-looking")
+
+    async def _rename_session(self) -> None:
+        if self._list.marked is not None:
+            self.run_worker(self._rename(self._list.marked.info))
+
+    async def _rename(self, info: SessionInfo) -> None:
+        text: str | None = await self.app.push_screen_wait(LineSheet("New title", secret=False, text=title(info)))
+        name = " ".join(clean(text or "").split())
+        if not name or name == info.title or self._session_catalog is None:
+            return
+        if not self._rename_open(info.id, name):
+            await self._do(self._session_catalog.rename(info.id, name))
+        await self._reload()
+
+    async def _delete_session(self) -> None:
+        """Ask first."""
+        if self._list.marked is not None:
+            self._asked_in_search = self._search.has_focus
+            self._list.focus()  # the search field would take the answer as text
+            self._to_delete = self._list.marked.info
+            self._show_message(f"Move to trash? y yes · other keys no · “{title(self._to_delete)}”")
+
+    def _end_question(self) -> SessionInfo:
+        info, self._to_delete, self._has_message = self._to_delete, None, False
+        assert info is not None
+        if self._asked_in_search:
+            self._search.focus()
+        self._show_frame()
+        return info
+
+    async def _delete(self, info: SessionInfo) -> None:
+        if self._session_catalog is not None and await self._do(self._session_catalog.delete(info.id)):
+            self._deleted.append(info)
+            await self._reload()
+            key = self._keymap.shown("restore_session")
+            self._show_message(f"In the trash. {key} restores it. “{title(info)}”")
+
+    async def _restore_session(self) -> None:
+        if self._deleted and self._session_catalog is not None:
+            info = self._deleted.pop()
+            if await self._do(self._session_catalog.restore(info.id)):
+                await self._reload()
+                self._show_message(f"Restored “{title(info)}”.")
+        elif self._search.has_focus:
+            self._search.value = ""
+
+    async def _reload(self) -> None:
+        if self._session_catalog is not None and self._matches is not None:
+            self._matches.change(await self._session_catalog.sessions())
+            self._show()
+
+    def _keys(self) -> list[str]:
+        in_list = self._list.has_focus
+        name = self._letter if in_list else self._keymap.shown
+        shows_all = self._matches is not None and self._matches.scope == ALL
+        return [
+            "Enter",
+            f"{self._keymap.shown('change_scope')} {'this project' if shows_all else 'all'}",
+            f"{name('fork_session')} fork",
+            f"{name('rename_session')} rename",
+            f"{name('delete_session')} delete",
+            "" if self.has_class("-beside") else f"{name('look_inside')} preview",
+            "Tab search" if in_list else "Tab list",
+            f"Esc {self._esc}",
+        ]
