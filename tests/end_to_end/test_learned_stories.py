@@ -65,9 +65,9 @@ def test_a_preference(ouro, voices):
     assert f"[{of_user(ouro)[text].id}] (user · coding-preferences · the user said, " in voices.last
     assert text in voices.last
     screen.send("\x19")
-    screen.until_shows("Recall · 1 memory with the last message", "Answers in German")
-    screen.send("q")
-    screen.until_gone("Recall · 1 memory")
+    screen.until_shows("loaded with the last message", "Answers in German")
+    screen.send("\x1b")
+    screen.until_gone("[receipt]")
     assert screen.leave() == 0
 
 

@@ -213,6 +213,6 @@ def test_what_was_put_there_from_outside_is_shown_on_the_screen_and_kept_by_one_
     terminal.until(lambda: bool(ouro.server.requests))
     assert "| +- Works with uv." in json.dumps(ouro.server.requests[-1].messages[-1])
     terminal.send("\x19")
-    terminal.until_shows("Core ·", "changed since")
-    terminal.press("\x1b", lambda: not terminal.shows("Core ·"))
+    terminal.until_shows("[receipt]", "± changed since")
+    terminal.press("\x1b", lambda: not terminal.shows("[receipt]"))
     assert terminal.leave() == 0

@@ -89,9 +89,9 @@ def test_the_screen_shows_the_notes_of_the_last_message(ouro, own):
     screen.until_shows("1 memory · Ctrl+Y")
     screen.until_shows("1 memory", "ask")
     screen.send("\x19")
-    screen.until_shows("Recall · 1 memory with the last message", "Sourdough loaves rise", "says")
-    screen.send("q")
-    screen.until(lambda: not screen.shows("Recall · 1 memory"))
+    screen.until_shows("loaded with the last message", "Sourdough loaves rise", "says")
+    screen.send("\x1b")
+    screen.until(lambda: not screen.shows("[receipt]"))
     screen.leave()
 
 

@@ -55,7 +55,7 @@ class MemoryRow:
     """For the category filter; of a commit, its author."""
     warns: bool = True
     """The flag is a warning."""
-    item: ListedEntry | Proposal | Remembered | ReceiptLine | None = None
+    item: ListedEntry | Proposal | Remembered | ReceiptLine | str | None = None
     """What its page shows, if that is more than the page of its link."""
 
 
@@ -91,7 +91,7 @@ def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
 
 
 def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt) -> list[MemoryRow]:
-    """The notes considered for the last message, then the core in every prompt."""
+    """The notes considered for the last message, the core in every prompt, and its changes since."""
     rows = []
     for note in recalled.items:
         text = _line(note.text) or f"{note.id[:12]} (deleted since)"
@@ -105,6 +105,9 @@ def receipt_rows(recalled: NotesRecalled, receipt: MemoryReceipt) -> list[Memory
         searched = f"{text} {line.file} {line.state} {line.reason} {line.scope}".lower()
         shown = f"{SIGNS[line.state]} {text}"
         rows.append(MemoryRow(None, line.scope, shown, "", about, searched, "in each prompt", item=line))
+    for change in receipt.changes:
+        text = f"± changed since: {_line(change)}"
+        rows.append(MemoryRow(None, change.partition("/")[0], text, "", "", text.lower(), "changed since", item=change))
     return rows
 
 
@@ -170,6 +173,9 @@ async def row_page(memory: Browsing, row: MemoryRow) -> Page:
             return receipt_page(line, memory.receipt)
         case None:
             page = Page()
+        case str() as change:
+            page = Page()
+            page.add(f"changed since the session began: {change}")
         case note:
             page = recalled_page(note, memory.recalled)
     if row.link is not None:
