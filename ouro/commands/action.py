@@ -11,7 +11,7 @@ import msgspec
 from ouro.display import Choice
 
 if TYPE_CHECKING:
-    from ouro.commands.render.view import View
+    from ouro.commands.render import View
     from ouro.commands.shell import ShellContext
     from ouro.commands.slash import SessionContext
     from ouro.memory.long_term import MemoryEditor, Timeline

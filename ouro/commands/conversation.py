@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render.markdown import code, facts, todo_list
+from ouro.commands.render import code, facts, todo_list
 from ouro.errors import UsageError
 from ouro.events import Replied
 from ouro.session import JobInfo, OpenRequest

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ouro.commands.action import Answer
-from ouro.commands.render.view import line
+from ouro.commands.render import line
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError
 from ouro.utils.runtime import (
     get_config_path,

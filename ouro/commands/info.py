@@ -10,7 +10,7 @@ import sys
 from ouro import __version__
 from ouro.commands.action import Action
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render.markdown import block, code, escape, facts
+from ouro.commands.render import block, code, escape, facts
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.utils.runtime import get_home, get_log_path

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ouro.commands.action import Answer
-from ouro.commands.render.view import line, table
+from ouro.commands.render import line, table
 from ouro.utils.runtime import get_config_path, tilde
 
 if TYPE_CHECKING:

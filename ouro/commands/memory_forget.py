@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ouro.commands import memory_views as views
 from ouro.commands.action import ActionContext, Answer, confirm
-from ouro.commands.render import memory as views
-from ouro.commands.render.view import line
+from ouro.commands.render import line
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.utils.text import one_line, plural

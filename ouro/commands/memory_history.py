@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ouro.commands import memory_views as views
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm
-from ouro.commands.render import memory as views
-from ouro.commands.render.view import line
+from ouro.commands.render import line
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.utils.text import plural

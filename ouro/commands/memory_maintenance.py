@@ -9,9 +9,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ouro.commands import memory_views as views
 from ouro.commands.action import ActionContext, Answer, confirm
-from ouro.commands.render import memory as views
-from ouro.commands.render.view import View, line, table
+from ouro.commands.render import View, line, table
 from ouro.errors import UsageError
 from ouro.utils.text import one_line, plural
 

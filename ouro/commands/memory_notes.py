@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ouro.commands import memory_views as views
 from ouro.commands.action import ActionContext, Answer, MemoryAccess
-from ouro.commands.render import memory as views
-from ouro.commands.render.view import CommandText, Quote, Title, ViewItem, line
+from ouro.commands.render import CommandText, Quote, Title, ViewItem, line
 from ouro.errors import UsageError
 from ouro.memory.long_term import (
     archive_note,

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ouro.commands import memory_views as views
 from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm
-from ouro.commands.render import memory as views
-from ouro.commands.render.view import CommandText, line
+from ouro.commands.render import CommandText, line
 from ouro.errors import UsageError
 from ouro.utils.files import write_document
 from ouro.utils.runtime import tilde

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render.markdown import code
+from ouro.commands.render import code
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.llm import Effort

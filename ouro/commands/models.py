@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ouro.commands.action import Answer
-from ouro.commands.render.view import View, ViewItem, line, table
+from ouro.commands.render import View, ViewItem, line, table
 from ouro.errors import NoModelError, UsageError
 
 if TYPE_CHECKING:

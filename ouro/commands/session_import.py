@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ouro.commands.action import Answer
-from ouro.commands.render.view import View, line, table
+from ouro.commands.render import View, line, table
 from ouro.display import Choice
 from ouro.utils.text import plural
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec.structs import asdict
 
 from ouro.commands.action import Answer, confirm
-from ouro.commands.render.view import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
+from ouro.commands.render import CodeSpan, CommandText, Quote, Title, View, ViewItem, line, table
 from ouro.errors import SessionInUse, UsageError
 from ouro.utils.runtime import get_sessions_dir
 from ouro.utils.text import plural

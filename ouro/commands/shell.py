@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess
 from ouro.commands.builtin import ACTIONS
-from ouro.commands.render.view import View, as_json, as_text, columns
+from ouro.commands.render import View, as_json, as_text, columns
 from ouro.display import Choice
 from ouro.errors import SearchUnavailable, UsageError
 from ouro.events import Event, Level

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from ouro.commands.action import Action, Answer, MemoryAccess
 from ouro.commands.builtin import COMMANDS, MEMORY_WORDS, find_command
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render.view import TextLine, View, as_markdown, as_text
+from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, Level

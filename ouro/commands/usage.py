@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from ouro.commands.action import ActionContext, Answer
-from ouro.commands.render.view import Quote
+from ouro.commands.render import Quote
 from ouro.memory.sessions.usage import ModelUse, UsagePeriod, periods_of, today
 from ouro.messages import Usage
 from ouro.session.budget import SpendingLimit, SpendingReport, spending_limits

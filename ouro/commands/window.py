@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render.markdown import block, escape
+from ouro.commands.render import block, escape
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.session import Pinnable, WindowReport

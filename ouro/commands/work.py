@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from ouro.commands.front_end import FrontEnd
-from ouro.commands.render.markdown import block
+from ouro.commands.render import block
 from ouro.errors import UsageError
 from ouro.utils.git import Git, GitError
 

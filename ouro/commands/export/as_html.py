@@ -8,47 +8,36 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ouro.commands.export.as_markdown import used
-from ouro.commands.export.outline import (
-    ExportedMessage,
-    Mark,
-    Piece,
-    RewoundSpan,
-    Survey,
-    ToolUse,
-    call_title,
-    can_be_shown,
-    local_time,
-    picture_name,
-    pieces,
-)
-from ouro.commands.render.markdown import TODO_MARKS, unified_diff
-from ouro.display import Body, CommandOutput, Diff, Plain, Todos
+from ouro.commands.export.session_document import SessionDocument, Survey, local_time
+from ouro.commands.render import TODO_MARKS
+from ouro.display import Todo
 from ouro.memory.sessions.session_reader import WholeSession
-from ouro.messages import Context, Image, Text, Thinking, ToolReply
+from ouro.messages import Image
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_MAX_PICTURE = 512 << 10
+_MAX_RENDERED = 200_000
+"""Characters. A longer text is shown verbatim, as rendering would take minutes."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_CLASSES = {"You": "person", "ouro": "model", "Added for the model": "added"}
 
 
 def as_html(whole: WholeSession, found: Survey) -> Iterator[str]:
     """The page, piece by piece."""
-    title = escaped(found.title) or "Session"
+    document, title = HtmlDocument(whole, found), escaped(found.title) or "Session"
+    facts = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in document.facts() if value)
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
         f"<title>{title}</title>\n<style>\n{page_style()}</style>\n</head>\n<body>\n"
-        f"<header>\n<h1>{title}</h1>\n{_facts(whole, found)}</header>\n{_contents(found)}<main>\n"
+        f"<header>\n<h1>{title}</h1>\n<dl>{facts}</dl>\n</header>\n{_contents(found)}<main>\n"
     )
-    for piece in pieces(whole.records(), found):
-        yield _piece(piece)
+    yield from document.pieces()
     yield "</main>\n<footer>Written by ouro.</footer>\n</body>\n</html>\n"
 
 
@@ -57,144 +46,84 @@ def escaped(text: str) -> str:
     return html.escape(clean(text))
 
 
-def _facts(whole: WholeSession, found: Survey) -> str:
-    header = whole.header
-    rows = [
-        ("Session", f"<code>{escaped(header.id)}</code>"),
-        ("Folder", f"<code>{escaped(header.project)}</code>" if header.project else ""),
-        ("Model", escaped(header.model)),
-        ("From", f"{local_time(header.created_at)} to {local_time(found.last_at)}, {found.messages:,} messages"),
-        ("Used", used(found.usage)),
-        ("Taken over from", escaped(header.origin.get("from", ""))),
-    ]
-    return "<dl>" + "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows if value) + "</dl>\n"
-
-
 def _contents(found: Survey) -> str:
     if len(found.prompts) < 2:
         return ""
     lines = "".join(
-        f'<li><a href="#m{prompt.number}">{escaped(prompt.text)}</a> <time>{local_time(prompt.at)}</time></li>\n'
-        for prompt in found.prompts
+        f'<li><a href="#m{number}">{escaped(text)}</a> <time>{local_time(at)}</time></li>\n'
+        for number, at, text in found.prompts
     )
-    return (
-        f"<nav><details><summary>{len(found.prompts)} of your messages</summary>\n<ol>\n{lines}</ol></details></nav>\n"
-    )
+    head = f"{len(found.prompts)} of your messages"
+    return f"<nav><details><summary>{head}</summary>\n<ol>\n{lines}</ol></details></nav>\n"
 
 
-def _piece(piece: Piece) -> str:
-    match piece:
-        case ExportedMessage():
-            return _message(piece)
-        case ToolUse():
-            return _tool(piece)
-        case Mark(text, at, details):
-            line = f'<p class="mark">{escaped(text)} <time>{local_time(at)}</time></p>\n'
-            return line + (_folded("Summary", rendered(details)) if details else "")
-        case RewoundSpan(begins):
-            return '<details class="back"><summary>Removed by a rewind</summary>\n' if begins else "</details>\n"
+class HtmlDocument(SessionDocument):
+    max_picture = 512 << 10
 
+    escaped = staticmethod(escaped)
 
-def _message(said: ExportedMessage) -> str:
-    who, kind = ("You", "person") if said.by_user else ("ouro", "model")
-    if said.by_user and all(isinstance(part, Context) for part in said.parts):
-        who, kind = "Added for the model", "added"
-    notes = [escaped(said.model), local_time(said.at), "stopped in the middle" if said.cut else ""]
-    head = f"<h2>{who} <small>{' · '.join(note for note in notes if note)}</small></h2>\n"
-    body = "".join(_part(part, said) for part in said.parts)
-    return f'<article class="{kind}" id="m{said.number}">\n{head}{body}</article>\n'
+    def code(self, text: str) -> str:
+        return f"<code>{escaped(text)}</code>"
 
+    def typed(self, text: str) -> str:
+        return f'<div class="typed">{escaped(text)}</div>\n'
 
-def _part(part: Text | Context | Thinking | Image, said: ExportedMessage) -> str:
-    match part:
-        case Text(text):
-            # A user's text is shown verbatim.
-            return f'<div class="typed">{escaped(text)}</div>\n' if said.by_user else rendered(text)
-        case Context(text):
-            return _folded("Added for the model", f"<pre>{escaped(text)}</pre>")
-        case Thinking(text):
-            return _folded("Thinking", f'<div class="typed">{escaped(text)}</div>')
-        case Image():
-            return _image(part)
+    def words(self, text: str) -> str:
+        """Markdown as HTML; HTML in it is escaped, and no image is fetched."""
+        text = clean(text)
+        if len(text) > _MAX_RENDERED:
+            return f"<pre>{html.escape(text)}</pre>\n"
+        return f'<div class="words">\n{_parser().render(text)}</div>\n'
 
+    def block(self, text: str, language: str = "") -> str:
+        return f"<pre>{highlighted(text, language)}</pre>\n"
 
-def _tool(use: ToolUse) -> str:
-    title = f"<code>{escaped(call_title(use.call))}</code>"
-    if use.reply is None:
-        return f'<p class="tool">{title} — not answered</p>\n'
-    reply = use.reply
-    summary = reply.display.summary if reply.display else reply.text.strip().partition("\n")[0][:120]
-    told = f" — {escaped(summary)}" if summary else ""
-    mark = '<b class="failed">failed</b> ' if reply.failed else ""
-    body = "".join([_body(reply), *map(_image, reply.images)])
-    if not body:
-        return f'<p class="tool">{mark}{title}{told}</p>\n'
-    return f'<details class="tool"><summary>{mark}{title}{told}</summary>\n{body}</details>\n'
+    def diff(self, lines: list[str]) -> str:
+        marked: list[str] = []
+        in_head = True  # file headers are not changed lines
+        for line in lines:
+            in_head = not line.startswith("@@") and (in_head or line.startswith("--- "))
+            is_place = in_head or line.startswith("@@")
+            kind = "place" if is_place else {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
+            marked.append(f'<span class="{kind}">{escaped(line)}\n</span>')
+        return f'<pre class="diff">{"".join(marked)}</pre>\n'
 
+    def todos(self, todos: Iterable[Todo]) -> str:
+        return f"<ul>{''.join(f'<li>{TODO_MARKS[todo.state]} {escaped(todo.text)}</li>' for todo in todos)}</ul>\n"
 
-def _body(reply: ToolReply) -> str:
-    body: Body | None = reply.display.body if reply.display else Plain(reply.text)
-    match body:
-        case Plain(text, "diff"):
-            return _diff(text.splitlines())
-        case Plain(text, language) if text.strip():
-            return f"<pre>{highlighted(text, language)}</pre>\n"
-        case CommandOutput(command, output, exit_code):
-            end = f"\n<i>[exit code {exit_code}]</i>" if exit_code else ""
-            return f"<pre><b>$ {escaped(command)}</b>\n{escaped(output)}{end}</pre>\n"
-        case Diff(changes):
-            return _diff(line for change in changes for line in unified_diff(change))
-        case Todos(items):
-            return (
-                "<ul>"
-                + "".join(f"<li>{TODO_MARKS[todo.state]} {escaped(todo.text)}</li>" for todo in items)
-                + "</ul>\n"
-            )
-        case _:
-            return ""
+    def picture(self, name: str, image: Image) -> str:
+        data = base64.b64encode(image.data).decode()
+        return f'<p><img alt="{escaped(name)}" src="data:{image.media_type};base64,{data}"></p>\n'
 
+    def no_picture(self, text: str) -> str:
+        return f'<p class="mark">[{escaped(text)}]</p>\n'
 
-def _diff(lines: Iterable[str]) -> str:
-    marked: list[str] = []
-    in_head = True  # file headers are not changed lines
-    for line in lines:
-        in_head = not line.startswith("@@") and (in_head or line.startswith("--- "))
-        kind = (
-            "place" if in_head or line.startswith("@@") else {"+": "added-line", "-": "removed-line"}.get(line[:1], "")
-        )
-        marked.append(f'<span class="{kind}">{escaped(line)}\n</span>')
-    return f'<pre class="diff">{"".join(marked)}</pre>\n'
+    def fold(self, title: str, body: str) -> str:
+        return f'<details class="fold"><summary>{title}</summary>\n{body}</details>\n'
 
+    def message(self, who: str, number: int, notes: str, body: str) -> str:
+        head = f"<h2>{who} <small>{notes}</small></h2>\n"
+        return f'<article class="{_CLASSES[who]}" id="m{number}">\n{head}{body}</article>\n'
 
-def _image(image: Image) -> str:
-    name = escaped(picture_name(image))
-    if not can_be_shown(image, _MAX_PICTURE):
-        return f'<p class="mark">[picture: {name}, {len(image.data):,} bytes]</p>\n'
-    data = base64.b64encode(image.data).decode()
-    return f'<p><img alt="{name}" src="data:{image.media_type};base64,{data}"></p>\n'
+    def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
+        mark = '<b class="failed">failed</b> ' if failed else ""
+        head = f"{mark}{self.code(title)}{f' — {escaped(summary)}' if summary else ''}"
+        if not body:
+            return f'<p class="tool">{head}</p>\n'
+        return f'<details class="tool"><summary>{head}</summary>\n{body}</details>\n'
 
+    def mark(self, text: str, at: str) -> str:
+        return f'<p class="mark">{escaped(text)} <time>{at}</time></p>\n'
 
-def _folded(title: str, body: str) -> str:
-    return f'<details class="fold"><summary>{title}</summary>\n{body}</details>\n'
-
-
-_LONGEST = 200_000
-"""Characters. A longer text is shown verbatim, as rendering would take minutes."""
-
-
-def rendered(text: str) -> str:
-    """Markdown as HTML; HTML in it is escaped, and no image is fetched."""
-    text = clean(text)
-    if len(text) > _LONGEST:
-        return f"<pre>{html.escape(text)}</pre>\n"
-    return f'<div class="words">\n{_parser().render(text)}</div>\n'
+    def rewound(self, *, begins: bool) -> str:
+        return '<details class="back"><summary>Removed by a rewind</summary>\n' if begins else "</details>\n"
 
 
 def highlighted(text: str, language: str) -> str:
     """Code as HTML, highlighted if the language is known."""
     text = clean(text).rstrip("\n")
     name = language.strip().split()[0].lower() if language.strip() else ""
-    if not name or len(text) > _LONGEST:
+    if not name or len(text) > _MAX_RENDERED:
         return html.escape(text)
     from pygments import highlight  # type: ignore[import-untyped]
     from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, assert_never
 
-from ouro.commands.render.markdown import TODO_MARKS, unified_diff
+from ouro.commands.render import TODO_MARKS, unified_diff
 from ouro.display import Body, CommandOutput, Diff, Display, FileChange, Picture, Plain, Todo, Todos
 from ouro.utils.text import clean, escaped, one_line
 

@@ -47,7 +47,7 @@ def test_a_page_holds_all_that_was_said_and_done():
     everywhere = "".join(text for texts in found.texts.values() for text in texts)
 
     for words in (
-        "A *title*", "Mend *it*", "Looking.", "Hm.", "Today is Saturday.", "$ pytest", "-a", "+b", "☑ Test",
+        "A *title*", "Mend *it*", "Looking.", "Hm.", "Today is Saturday.", "pytest", "bad", "-a", "+b", "☑ Test",
         "Removed by a rewind", "No, like this", "Like that", "They mended it.", "not answered", "[exit code 1]",
     ):  # fmt: skip
         assert words in everywhere

@@ -115,16 +115,12 @@ Done: `b`.
 
 *In the background: title (a/small, 7 + 3 tokens).* 2026-11-21 20:14
 
----
-
 *Compacted: in place of messages 1 to 9 a summary was sent from here on.* 2026-11-21 20:14
 
 <details>
 <summary>Summary</summary>
 
-```
 They mended it.
-```
 
 </details>
 

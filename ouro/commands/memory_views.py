@@ -7,7 +7,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ouro.commands.render.view import CodeSpan, CommandText, Quote, TextLine, Title, View, ViewItem, line, table
+from ouro.commands.render import CodeSpan, CommandText, Quote, TextLine, Title, View, ViewItem, line, table
 from ouro.memory.long_term import provenance
 from ouro.utils.runtime import tilde
 from ouro.utils.text import one_line, plural

@@ -1,1 +1,0 @@
-"""Views: what actions show, as Markdown, text or JSON."""
